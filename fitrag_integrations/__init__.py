@@ -1,0 +1,92 @@
+"""FIT-RAG, Corrective RAG and their relatives as drop-ins for LangChain and LlamaIndex.
+
+Names load on first use: importing the package loads neither torch nor a framework.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fitrag_integrations.errors import (
+        ChecksumError,
+        FitRagError,
+        InputError,
+        MissingExtraError,
+        ModelLoadError,
+        PortError,
+        ThresholdMismatchError,
+    )
+    from fitrag_integrations.flow import (
+        Ask,
+        Flow,
+        Port,
+        Step,
+        Traced,
+        arun,
+        arun_many,
+        run,
+        run_many,
+    )
+    from fitrag_integrations.ports import Ports
+    from fitrag_integrations.types import (
+        Action,
+        BiLabelScore,
+        Context,
+        Excerpt,
+        Passage,
+        RetrievalDecision,
+    )
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "errors": (
+        "ChecksumError FitRagError InputError MissingExtraError ModelLoadError PortError "
+        "ThresholdMismatchError"
+    ),
+    "flow": "Ask Flow Port Step Traced arun arun_many run run_many",
+    "ports": "Ports",
+    "types": "Action BiLabelScore Context Excerpt Passage RetrievalDecision",
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
+
+__all__ = [
+    "Action",
+    "Ask",
+    "BiLabelScore",
+    "ChecksumError",
+    "Context",
+    "Excerpt",
+    "FitRagError",
+    "Flow",
+    "InputError",
+    "MissingExtraError",
+    "ModelLoadError",
+    "Passage",
+    "Port",
+    "PortError",
+    "Ports",
+    "RetrievalDecision",
+    "Step",
+    "ThresholdMismatchError",
+    "Traced",
+    "__version__",
+    "arun",
+    "arun_many",
+    "run",
+    "run_many",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_MODULE_OF[name]}")
+    value = globals()[name] = getattr(module, name)  # found at once from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

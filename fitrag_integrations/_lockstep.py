@@ -1,0 +1,122 @@
+"""Advance several flows round by round, with all asks to equal ports joined into one call.
+
+Pure bookkeeping: a driver in ``flow`` makes the calls and sends their replies back in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from fitrag_integrations._ask import Ask, Flow, Port
+from fitrag_integrations._trace import Step, Traced
+from fitrag_integrations.errors import InputError
+
+R = TypeVar("R")
+Reply: TypeAlias = "tuple[list[Any] | Exception, float]"  # answers, seconds
+OnStep: TypeAlias = Callable[[int, Step], None]
+
+
+def lock_step(
+    flows: Sequence[Flow[R]], on_step: OnStep | None
+) -> Generator[list[Ask], list[Reply] | None, list[Traced[R]]]:
+    """Yield each round's joined asks and take their replies, until every flow has ended."""
+    outcomes: dict[int, R | Exception] = {}
+    steps: list[list[Step]] = [[] for _ in flows]
+    replies: dict[int, Any] = dict.fromkeys(range(len(flows)))
+    with contextlib.ExitStack() as closing:
+        for flow in flows:
+            closing.callback(flow.close)
+        while asks := _advance(flows, replies, outcomes):
+            answered = yield from _round(asks)
+            for i, ask in asks.items():
+                answers, seconds = answered[i]
+                steps[i].append(_step(ask, answers, seconds))
+                replies[i] = _first_error(answers)
+                if on_step is not None:
+                    on_step(i, steps[i][-1])
+    return [Traced(outcomes[i], tuple(steps[i])) for i in range(len(flows))]
+
+
+def _advance(
+    flows: Sequence[Flow[R]], replies: dict[int, Any], outcomes: dict[int, R | Exception]
+) -> dict[int, Ask]:
+    """Hand each waiting flow its reply; note who ended, give what the others ask next."""
+    asks: dict[int, Ask] = {}
+    for i, reply in replies.items():
+        flow = flows[i]
+        try:
+            ask = flow.throw(reply) if isinstance(reply, Exception) else flow.send(reply)
+            if not isinstance(ask, Ask):
+                raise InputError.of("flow", given=ask, allowed="yield Ask objects only")
+            asks[i] = ask
+        except StopIteration as done:
+            outcomes[i] = done.value
+        except Exception as error:  # noqa: BLE001 - this question failed; the others go on
+            outcomes[i] = error
+    replies.clear()
+    return asks
+
+
+def _round(
+    asks: dict[int, Ask],
+) -> Generator[list[Ask], list[Reply] | None, dict[int, Reply]]:
+    """Join asks by port, and repeat one by one those whose joined call failed."""
+    groups: dict[Port[Any, Any], list[int]] = {}
+    for i, ask in asks.items():
+        groups.setdefault(ask.port, []).append(i)
+    joined = [
+        Ask(port, [item for i in members for item in asks[i].items])
+        for port, members in groups.items()
+    ]
+    answered: dict[int, Reply] = {}
+    again: list[int] = []
+    replies = (yield joined) or []
+    for members, reply in zip(groups.values(), replies, strict=True):
+        answered.update(_shared(members, asks, reply))
+        if isinstance(reply[0], Exception) and len(members) > 1:
+            again.extend(members)
+    if again:
+        repeated = (yield [asks[i] for i in again]) or []
+        for i, (answers, seconds) in zip(again, repeated, strict=True):
+            answered[i] = answers, seconds + answered[i][1]
+    return answered
+
+
+def _shared(members: Sequence[int], asks: dict[int, Ask], reply: Reply) -> dict[int, Reply]:
+    """Cut a joined reply into each member's answers and its share of the seconds."""
+    answers, seconds = reply
+    total = sum(len(asks[i].items) for i in members)
+    shares: dict[int, Reply] = {}
+    at = 0
+    for i in members:
+        count = len(asks[i].items)
+        mine = answers if isinstance(answers, Exception) else answers[at : at + count]
+        shares[i] = mine, seconds * count / total if total else 0.0
+        at += count
+    return shares
+
+
+def _step(ask: Ask, answers: list[Any] | Exception, seconds: float) -> Step:
+    name, items = ask.port.name, tuple(ask.items)
+    if isinstance(answers, Exception):
+        return Step(name, items, (), seconds, None, _told(answers))
+    tokens = None
+    if ask.port.tokens is not None:
+        with contextlib.suppress(Exception):  # a miscount must not cost the answer
+            tokens = int(ask.port.tokens(items, answers))
+    failed = _first_error(answers)
+    error = _told(failed) if isinstance(failed, Exception) else None
+    return Step(name, items, tuple(answers), seconds, tokens, error)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _first_error(answers: list[Any] | Exception) -> list[Any] | Exception:
+    """Give the error a flow is to hear of, else its answers."""
+    if isinstance(answers, Exception):
+        return answers
+    return next((answer for answer in answers if isinstance(answer, Exception)), answers)

@@ -1,0 +1,57 @@
+"""Every error this package raises on purpose, in one tree.
+
+::
+
+    FitRagError
+    ├── InputError (also ValueError)         an argument or a row is not what is allowed
+    ├── MissingExtraError (also ImportError) an optional dependency is not installed
+    ├── ModelLoadError                       a model or adapter could not be loaded
+    │   └── ChecksumError                    its file is not the published one
+    ├── PortError                            a port is missing, or broke its promise
+    └── ThresholdMismatchError               a threshold meets a model it was not fitted on
+
+Catch ``FitRagError`` for all of them. What a caller's own backend raises is never wrapped.
+"""
+
+from __future__ import annotations
+
+import reprlib
+
+
+class FitRagError(Exception):
+    """Mark every error raised by this package on purpose."""
+
+
+class InputError(FitRagError, ValueError):
+    """Say which field was wrong, what was given and what is allowed."""
+
+    @classmethod
+    def of(cls, field: str, *, given: object, allowed: str) -> InputError:
+        """Word the error; long values are shortened in the message."""
+        return cls(f"{field}: given {_brief(given)}, allowed {allowed}")
+
+
+class MissingExtraError(FitRagError, ImportError):
+    """Name the extra that brings a missing optional dependency."""
+
+
+class ModelLoadError(FitRagError):
+    """Say which model could not be loaded and why."""
+
+
+class ChecksumError(ModelLoadError):
+    """Refuse a file whose digest is not the published one."""
+
+
+class PortError(FitRagError):
+    """Say which port is missing, or answered other than it was asked."""
+
+
+class ThresholdMismatchError(FitRagError):
+    """Refuse a threshold that was fitted on another model's scores."""
+
+
+def _brief(value: object) -> str:
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 80
+    return f"{short.repr(value)} ({type(value).__name__})"

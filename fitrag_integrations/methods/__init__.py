@@ -1,0 +1,42 @@
+"""The papers' methods as pure Python flows; names load on first use."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fitrag_integrations.methods.fitrag import FitRag, compress, rerank
+    from fitrag_integrations.methods.prompts import PromptTemplate
+    from fitrag_integrations.methods.sentences import split_sentences
+    from fitrag_integrations.methods.tokens import approximate_tokens, tiktoken_counter
+
+_MODULE_OF = {
+    "FitRag": "fitrag",
+    "PromptTemplate": "prompts",
+    "approximate_tokens": "tokens",
+    "compress": "fitrag",
+    "rerank": "fitrag",
+    "split_sentences": "sentences",
+    "tiktoken_counter": "tokens",
+}
+
+__all__ = [
+    "FitRag",
+    "PromptTemplate",
+    "approximate_tokens",
+    "compress",
+    "rerank",
+    "split_sentences",
+    "tiktoken_counter",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,78 @@
+"""Take any method on to an answer: read it out of what was kept, or generate it from the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar
+
+from fitrag_integrations._plain import Record
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.ports import AnswerLike, Method, Ports, Reader, port_of
+from fitrag_integrations.types import Context, Excerpt, Template
+
+NOTHING_TO_READ = "no answer: the reader was given nothing to read"
+ABSTAINED = "no answer: the reader found none it trusts"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Record):
+    """Hold an answer with the context and the prompt it came from.
+
+    `source` is the place of an extracted answer in its passage and `score` what the reader gave
+    it; both are None for a generated one. `text` is empty only where a note in the context says
+    why.
+    """
+
+    _nested: ClassVar = {"context": Context, "source": Excerpt}
+
+    text: str
+    context: Context
+    prompt: str
+    source: Excerpt | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class Answering:
+    """Run a method, then answer from its context.
+
+    With a `reader` the answer is the best span over all excerpts; the reader may carry
+    `abstain_below`, a score under which it gives none. Without one, `ports.generate` continues
+    the prompt. `template` None is the context's own choice of prompt.
+    """
+
+    method: Method
+    _: KW_ONLY
+    reader: Reader | None = None
+    template: Template | None = None
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Answered]:
+        """Give the flow that ends in the answer to one question."""
+        context = yield from self.method(question, ports)
+        prompt = context.prompt(self.template)
+        if self.reader is None:
+            (text,) = yield from ports.generate.ask([prompt])
+            return Answered(text.strip(), context, prompt)
+        read = port_of("read", self.reader, "read")
+        pairs = [(question, excerpt.as_passage()) for excerpt in context.excerpts]
+        answers = yield from read.ask(pairs)
+        least = getattr(self.reader, "abstain_below", None)
+        return _best(context, prompt, answers, -float("inf") if least is None else float(least))
+
+
+def _best(context: Context, prompt: str, answers: Sequence[AnswerLike], least: float) -> Answered:
+    """Choose the best-scored answer, the first of equals, and find its place in its source."""
+    if not answers:
+        return Answered("", _noted(context, NOTHING_TO_READ), prompt)
+    at = max(range(len(answers)), key=lambda i: answers[i].score)
+    answer, excerpt = answers[at], context.excerpts[at]
+    if not answer.text or answer.score < least:
+        return Answered("", _noted(context, ABSTAINED), prompt, score=float(answer.score))
+    start = excerpt.start + answer.start
+    source = Excerpt(excerpt.passage, start, start + len(answer.text), float(answer.score))
+    return Answered(answer.text, context, prompt, source, float(answer.score))
+
+
+def _noted(context: Context, note: str) -> Context:
+    return replace(context, notes=(*context.notes, note))

@@ -1,0 +1,154 @@
+"""FIT-RAG's inference (FIT-RAG, section 4.1, Algorithm 1): retrieve, score, decide, reduce.
+
+The language model that answers is left to the caller, who gets a ``Context`` to prompt it with.
+The reranker and the token reducer are flows of their own, in ``reducer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+from fitrag_integrations._checks import check_is, check_many, check_number, check_text, check_whole
+from fitrag_integrations._prompting import render_excerpts
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.excerpts import by_score
+from fitrag_integrations.methods.reducer import TokenReducer, compress, grade, rerank, score_port
+from fitrag_integrations.ports import (
+    Detector,
+    Gate,
+    Ports,
+    Recognizer,
+    Scorer,
+    SentenceSplitter,
+    TokenCounter,
+    gate_port,
+)
+from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage, RetrievalDecision
+
+__all__ = ["FitRag", "compress", "rerank", "score_port", "usable"]
+
+
+@dataclass(frozen=True)
+class FitRag:
+    """Run FIT-RAG's Algorithm 1 for a question.
+
+    ``scorer`` None is the embedded one. ``gate`` may be a ``Recognizer``, asked with the scores of
+    all retrieved passages as in the paper, or a ``Gate``, asked before anything is retrieved: a
+    question whose ``p_known`` is above the gate's ``threshold`` (0.5 where it has none) is not
+    retrieved for. The reranker keeps ``top_n`` passages; the other numbers are those of
+    ``TokenReducer``, and ``weight`` is that of ``BiLabelScore.combine`` in both.
+    """
+
+    scorer: Scorer | None = None
+    _: KW_ONLY
+    gate: Gate | Recognizer | None = None
+    top_n: int = 10
+    window: int = 3
+    stride: int = 1
+    max_tokens: int | None = None
+    count_tokens: TokenCounter | None = None
+    weight: float = 0.5
+    detector: Detector | None = None
+    split: SentenceSplitter | None = None
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        check_whole("top_n", self.top_n, low=1)
+        score_port(self.scorer)
+        if self.gate is not None and not isinstance(self.gate, Recognizer):
+            gate_port(self.gate)
+        _ = self.reducer
+
+    @property
+    def reducer(self) -> TokenReducer:
+        """Give the token reducer with this method's numbers."""
+        return TokenReducer(
+            window=self.window,
+            stride=self.stride,
+            weight=self.weight,
+            max_tokens=self.max_tokens,
+            count_tokens=self.count_tokens,
+            detector=self.detector,
+            split=self.split,
+        )
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Give the flow that ends in the context for one question.
+
+        The flow raises ``InputError`` for a blank question. Without a usable passage the context
+        is empty, and a note says so.
+        """
+        context = Context(check_text("question", question, blank=False), method="fitrag")
+        known = yield from self._known(question)
+        if known is not None and not known.retrieve:
+            return replace(context, decision=known)
+        (found,) = yield from ports.retrieve.ask([question])
+        passages, notes = usable(found)
+        context = replace(context, decision=known, notes=notes)
+        score = score_port(self.scorer)
+        graded = yield from grade(question, passages, score, weight=self.weight)
+        recognized = yield from self._recognized(question, graded)
+        if recognized is not None:
+            context = replace(context, decision=recognized)
+            if not recognized.retrieve:
+                return context
+        chosen = by_score(graded)[: self.top_n]
+        kept, more = yield from self.reducer(question, [e.passage for e in chosen], score)
+        details = self._details(graded, chosen, kept)
+        return replace(context, excerpts=tuple(kept), notes=(*notes, *more), details=details)
+
+    def _known(self, question: str) -> Flow[RetrievalDecision | None]:
+        """Ask a gate that reads the question alone."""
+        if self.gate is None or isinstance(self.gate, Recognizer):
+            return None
+        (p_known,) = yield from gate_port(self.gate).ask([(question, "")])
+        threshold = getattr(self.gate, "threshold", None)
+        threshold = 0.5 if threshold is None else float(threshold)
+        known = check_number("p_known", p_known, low=0.0, high=1.0) > threshold
+        why = "the model seems to know it" if known else "the model does not seem to know it"
+        return RetrievalDecision(not known, p_known, threshold, why)
+
+    def _recognized(
+        self, question: str, graded: Sequence[Excerpt]
+    ) -> Flow[RetrievalDecision | None]:
+        """Ask a recognizer with the labels of all passages, in the order of retrieval."""
+        if not isinstance(self.gate, Recognizer) or not graded:
+            return None
+        labels = [check_is("labels", excerpt.labels, BiLabelScore) for excerpt in graded]
+        decision = yield from self.gate.decide(question, labels)
+        return check_is("decision", decision, RetrievalDecision)
+
+    def _details(
+        self, graded: Sequence[Excerpt], chosen: Sequence[Excerpt], kept: Sequence[Excerpt]
+    ) -> dict[str, Any]:
+        count = self.reducer.counter
+        return {
+            "scored": len(graded),
+            "reranked": len(chosen),
+            "weight": float(self.weight),
+            "max_tokens": self.max_tokens,
+            "tokens_in": int(count(render_excerpts(chosen))),
+            "tokens_out": int(count(render_excerpts(kept))),
+        }
+
+
+def usable(found: Any) -> tuple[list[Passage], tuple[str, ...]]:
+    """Leave out blank passages and repeated ones; note how many, or that none is left.
+
+    A passage repeats another when title and text are the same; equal ids alone do not count.
+    """
+    passages = check_many("retrieved", found, Passage)
+    with_text = [passage for passage in passages if passage.text.strip()]
+    once: dict[tuple[str, str], Passage] = {}
+    for passage in with_text:
+        once.setdefault((passage.title, passage.text), passage)
+    notes = []
+    if blank := len(passages) - len(with_text):
+        notes.append(f"{blank} of {len(passages)} passages left out: no text")
+    if repeated := len(with_text) - len(once):
+        notes.append(f"{repeated} of {len(passages)} passages left out: repeated")
+    if not once:
+        notes.append("nothing to refer to: no passage with text was retrieved")
+    return list(once.values()), tuple(notes)
