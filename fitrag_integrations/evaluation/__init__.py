@@ -1,0 +1,1 @@
+"""Measures for answers, rankings, calibration and cost."""

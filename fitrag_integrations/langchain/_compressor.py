@@ -1,0 +1,81 @@
+"""Run a flow over Documents as a compressor that hosts and traces can see.
+
+LangChain's compressors are no Runnables and open no run, so here the work is done by a Runnable
+that does, and the compressor's two methods call it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.callbacks import Callbacks
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.runnables import Runnable, RunnableConfig
+from pydantic import ConfigDict
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.langchain._convert import to_document, to_passages
+from fitrag_integrations.langchain._fields import Brief
+from fitrag_integrations.langchain._runnable import FlowRunnable
+from fitrag_integrations.types import Excerpt, Passage
+
+
+class FlowCompressor(Brief, BaseDocumentCompressor):
+    """Turn documents into passages, run ``flow`` on them and write new documents."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @abstractmethod
+    def flow(
+        self, query: str, passages: Sequence[Passage]
+    ) -> Flow[tuple[list[Excerpt], dict[str, Any]]]:
+        """Give the flow that ends in the excerpts to keep and what to say of them."""
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> list[Document]:
+        """Give new documents, best first; the ones given are not changed.
+
+        A document whose text is blank cannot be scored and does not come back.
+        """
+        given = {"documents": documents, "query": query}
+        return self.as_runnable().invoke(given, {"callbacks": callbacks})
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> list[Document]:
+        """Give new documents, best first, without blocking the event loop."""
+        given = {"documents": documents, "query": query}
+        return await self.as_runnable().ainvoke(given, {"callbacks": callbacks})
+
+    def as_runnable(self) -> Runnable[dict[str, Any], list[Document]]:
+        """Give a Runnable from ``{"documents", "query"}`` to documents; its batch is one call."""
+        return CompressorRunnable(name=type(self).__name__, compressor=self)
+
+
+class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
+    """Compress the documents of ``{"documents", "query"}`` in a run of its own."""
+
+    compressor: FlowCompressor
+
+    def flows(
+        self,
+        inputs: Sequence[dict[str, Any]],
+        configs: Sequence[RunnableConfig],
+        **options: Any,
+    ) -> list[Flow[list[Document]]]:
+        """Give one flow per input."""
+        return [self._flow(given) for given in inputs]
+
+    def _flow(self, given: dict[str, Any]) -> Flow[list[Document]]:
+        if not isinstance(given, Mapping) or not {"documents", "query"} <= given.keys():
+            allowed = "a dict with 'documents' and 'query'"
+            raise InputError.of("input", given=given, allowed=allowed)
+        passages = [each for each in to_passages(given["documents"]) if each.text.strip()]
+        if not passages:
+            return []
+        kept, about = yield from self.compressor.flow(given["query"], passages)
+        return [to_document(excerpt, about) for excerpt in kept]

@@ -1,0 +1,125 @@
+"""What the public classes share: field types, short reprs and how a counter is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Self
+
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import coerce_to_runnable
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.tokens import tiktoken_counter
+from fitrag_integrations.ports import TokenCounter
+
+
+class Brief(BaseModel):
+    """Show only what was set: numbers and texts as they are, objects by their names."""
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        for name, spec in type(self).model_fields.items():
+            value = vars(self).get(name)  # absent while it is being made
+            if isinstance(value, bool | int | float | str):
+                if value != spec.default:
+                    yield name, value
+            elif value is not None:
+                yield name, list(map(_Named, value)) if isinstance(value, list) else _Named(value)
+
+
+class _Named:
+    """Show an object as its name, or as that of its class."""
+
+    def __init__(self, value: object) -> None:
+        self.name = str(getattr(value, "__name__", type(value).__name__))
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def counter_of(count_tokens: TokenCounter | str | None) -> TokenCounter | None:
+    """Find the counter a tiktoken encoding's name stands for."""
+    return tiktoken_counter(count_tokens) if isinstance(count_tokens, str) else count_tokens
+
+
+def _runnable(value: Any) -> Any:
+    if isinstance(value, Runnable):
+        return value
+    if isinstance(value, type) or not callable(value):
+        raise InputError.of("runnable", given=value, allowed="a Runnable or a callable")
+    return coerce_to_runnable(value)
+
+
+def _searching(value: Any) -> Any:
+    is_provider = not isinstance(value, type) and callable(getattr(value, "search", None))
+    return value if value is None or is_provider else _runnable(value)
+
+
+def _counting(value: Any) -> Any:
+    if value is None or isinstance(value, str) or (callable(value) and not isinstance(value, type)):
+        return value
+    raise InputError.of("count_tokens", given=value, allowed="a callable or an encoding's name")
+
+
+def _scoring(value: Any) -> Any:
+    score_port(value)
+    return value
+
+
+def _method(value: Any) -> Any:
+    if isinstance(value, type) or not callable(value):
+        raise InputError.of("method", given=value, allowed="a method, such as FitRag()")
+    return value
+
+
+# the objects behind these fields stay out of dumps; pickle keeps them
+AnyRunnable = Annotated[Runnable[Any, Any], BeforeValidator(_runnable)]
+AnySearch = Annotated[Any, AfterValidator(_searching), Field(exclude=True)]
+AnyCounter = Annotated[Any, AfterValidator(_counting), Field(exclude=True)]
+AnyMethod = Annotated[Any, AfterValidator(_method), Field(exclude=True)]
+AnyModel = Annotated[Any, Field(exclude=True)]
+AnyScorer = Annotated[Any, AfterValidator(_scoring), Field(exclude=True)]
+Weight = Annotated[float, Field(ge=0.0, le=1.0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class ReducerFields(Brief):
+    """Hold what the token reducer takes; read at call time."""
+
+    max_tokens: Count | None = None
+    """Tokens that all windows together may cost; None is no limit."""
+
+    window: Count = 3
+    """Sentences in a window."""
+
+    stride: Count = 1
+    """Sentences between the starts of two windows, at most ``window``."""
+
+    weight: Weight = 0.5
+    """Weight of ``llm_prefer`` against ``has_answer``, in [0, 1]; 0.5 is their plain sum."""
+
+    count_tokens: AnyCounter = None
+    """A callable from text to tokens, or a tiktoken encoding's name; None is an estimate."""
+
+    scorer: AnyScorer = None
+    """An object with ``score(pairs)``; None is the embedded scorer, loaded at first use."""
+
+    detector: AnyModel = None
+    """An object with ``eligible(combinations)`` that says when the windows are enough."""
+
+    split: AnyModel = None
+    """A callable from text to ``[start, end)`` spans of sentences; None is the built-in one."""
+
+    def reducer_arguments(self) -> dict[str, Any]:
+        """Give what ``TokenReducer`` and ``FitRag`` both take."""
+        names = ("max_tokens", "window", "stride", "weight", "detector", "split")
+        values = {name: getattr(self, name) for name in names}
+        return {**values, "count_tokens": counter_of(self.count_tokens)}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Tell of a wrong argument here rather than at the first question."""
+        names = ("window", "stride", "detector", "split")
+        TokenReducer(**{name: getattr(self, name) for name in names})
+        return self

@@ -1,0 +1,57 @@
+"""What ``MethodRunnable`` answers: a text to the next step of a chain, with all that led to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fitrag_integrations.flow import Traced
+from fitrag_integrations.methods.answering import Answered
+from fitrag_integrations.types import Context, Excerpt
+
+
+class Answer(str):
+    """Be the answer's text, and carry its context, prompt, source and trace."""
+
+    traced: Traced[Answered]
+
+    def __new__(cls, traced: Traced[Answered]) -> Answer:
+        answer = super().__new__(cls, traced.value.text)
+        answer.traced = traced
+        return answer
+
+    def __reduce__(self) -> tuple[type[Answer], tuple[Traced[Answered]]]:
+        return type(self), (self.traced,)
+
+    @property
+    def text(self) -> str:
+        """Give the bare text."""
+        return self.traced.value.text
+
+    @property
+    def context(self) -> Context:
+        """Give what the method found."""
+        return self.traced.value.context
+
+    @property
+    def prompt(self) -> str:
+        """Give the prompt the answer continues."""
+        return self.traced.value.prompt
+
+    @property
+    def source(self) -> Excerpt | None:
+        """Give the place of an extracted answer, None for a generated one."""
+        return self.traced.value.source
+
+    @property
+    def score(self) -> float | None:
+        """Give the reader's score, None for a generated answer."""
+        return self.traced.value.score
+
+    def explain(self) -> str:
+        """Tell in a few lines what was asked, what came back and what was answered."""
+        found = Traced(self.context, self.traced.steps)
+        return f"{found.explain()}\nanswer: {self.text or 'none'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give answer, context, prompt, source and score as plain Python."""
+        return self.traced.value.to_dict()

@@ -1,0 +1,77 @@
+"""What the two postprocessors share: checks, running a flow, pickling and a short ``repr``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import QueryBundle
+
+from fitrag_integrations._checks import check_text
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.tokens import tiktoken_counter
+from fitrag_integrations.ports import TokenCounter
+
+
+class Postprocessor(BaseNodePostprocessor):
+    """Keep what is no plain field, models above all, by name in ``_models``.
+
+    LlamaIndex's own pickling forgets private attributes, and drops in silence what cannot be
+    pickled; here everything but the callback manager is kept, and what cannot be raises.
+    """
+
+    _models: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def __init__(
+        self, *, models: dict[str, Any], callback_manager: CallbackManager | None, **fields: Any
+    ) -> None:
+        super().__init__(callback_manager=callback_manager or CallbackManager(), **fields)
+        self._models = {name: model for name, model in models.items() if model is not None}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), **self._fields(), **self._models), ()
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in self._fields().items():
+            if value is not None:
+                yield name, value
+        for name, model in self._models.items():
+            yield name, _Named(model)
+
+    def _fields(self) -> dict[str, Any]:
+        names = (name for name in type(self).model_fields if name != "callback_manager")
+        return {name: getattr(self, name) for name in names}
+
+
+class _Named:
+    """Show an object as the name of its class."""
+
+    def __init__(self, value: object) -> None:
+        self._name = name_of(value)
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def counter_of(count_tokens: Any) -> TokenCounter | None:
+    """Find the counter that the name of a tiktoken encoding stands for."""
+    return tiktoken_counter(count_tokens) if isinstance(count_tokens, str) else count_tokens
+
+
+def name_of(value: object) -> str:
+    """Give a text, the name of a function, or of an object's class."""
+    if isinstance(value, str):
+        return value
+    return str(getattr(value, "__qualname__", type(value).__name__))
+
+
+def question_of(query_bundle: QueryBundle | None) -> str:
+    """Require a query with a visible character."""
+    if not isinstance(query_bundle, QueryBundle):
+        allowed = "a query: pass query_str or query_bundle"
+        raise InputError.of("query_bundle", given=query_bundle, allowed=allowed)
+    return check_text("query_str", query_bundle.query_str, blank=False)

@@ -1,0 +1,210 @@
+"""Turn nodes into passages, and excerpts back into new nodes.
+
+A node given is never written to. A whole node that was only scored comes back as a copy with its
+id, class and relationships, so that evaluators and document stores still know it. A piece comes
+back as a new ``TextNode`` with an id of its own, equal for equal pieces of equal nodes.
+
+``start_char_idx`` and ``end_char_idx`` of a piece count in the text of its SOURCE node. Where the
+node cut from says where it begins in its own SOURCE document, that document stays the SOURCE and
+the piece's offsets are shifted by ``start_char_idx``; otherwise the node cut from is the SOURCE.
+Offsets that do not span exactly the node's text are taken for unknown. ``metadata["source_id"]``
+always names the node cut from, ``metadata["fitrag"]["start"]`` and ``["end"]`` the place in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from llama_index.core.schema import (
+    DEFAULT_TEXT_NODE_TMPL,
+    BaseNode,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+
+from fitrag_integrations._checks import check_many
+from fitrag_integrations._plain import plain
+from fitrag_integrations.types import Context, Excerpt, Passage
+
+BOOKKEEPING = (
+    "relevance_score",
+    "has_answer",
+    "llm_prefer",
+    "retrieval_score",
+    "source_id",
+    "fitrag",
+)
+"""The metadata keys written here; neither a language model nor an embedder gets to read them."""
+SUMMED = ("decision", "action", "notes", "details")
+_SOURCE_KEYS = ("source", "url", "file_path", "file_name")
+_STORED = "_node_content"  # where LlamaIndex's vector stores keep a node they must give back
+
+
+@dataclass(frozen=True, slots=True)
+class NodePassage(Passage):
+    """Remember the node a passage was made from; equality and ``to_dict`` leave it out."""
+
+    node: BaseNode | None = field(default=None, compare=False, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the fields of a plain passage."""
+        names = ("id", "text", "title", "source", "metadata")
+        return {name: plain(getattr(self, name)) for name in names}
+
+
+def passages_of(nodes: Any) -> list[Passage]:
+    """Make one passage per node, in order; a node without text gives a blank one."""
+    return [_passage(found) for found in check_many("nodes", nodes, NodeWithScore)]
+
+
+def _passage(found: NodeWithScore) -> NodePassage:
+    node, metadata = found.node, dict(found.node.metadata)
+    if found.score is not None:
+        metadata.setdefault("retrieval_score", float(found.score))  # an earlier step's stays
+    return NodePassage(
+        node.node_id,
+        node.get_content(metadata_mode=MetadataMode.NONE),
+        _first_text(metadata, ("title",)),
+        _first_text(metadata, _SOURCE_KEYS),
+        metadata,
+        node,
+    )
+
+
+def _first_text(metadata: Mapping[str, Any], keys: Iterable[str]) -> str:
+    found = (metadata.get(key) for key in keys)
+    return next((value for value in found if isinstance(value, str) and value), "")
+
+
+def node_of(passage: Passage) -> BaseNode:
+    """Give the node a passage was made from, or make one of its text and metadata."""
+    if isinstance(passage, NodePassage) and passage.node is not None:
+        return passage.node
+    metadata = dict(passage.metadata)
+    if _STORED in metadata:
+        node = metadata_dict_to_node(metadata, text=passage.text)
+        node.metadata.update(_present(metadata, ("retrieval_score",)))
+        return _hidden(node)
+    for key in ("title", "source"):
+        if value := getattr(passage, key):
+            metadata.setdefault(key, value)
+    return _hidden(TextNode(id_=passage.id, text=passage.text, metadata=metadata))
+
+
+def stored_passage(node: BaseNode) -> Passage:
+    """Make a passage from whose metadata ``node_of`` gets back the node, but for its embedding."""
+    made = _passage(NodeWithScore(node=node))
+    kept = node_to_metadata_dict(node, remove_text=True)
+    return Passage(made.id, made.text, made.title, made.source, kept)
+
+
+def made_id(text: str) -> str:
+    """Make the id of a text that came without one."""
+    return f"text-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
+    """Make nodes of what an index found, with its scores."""
+    return [
+        NodeWithScore(node=node_of(passage), score=passage.metadata.get("retrieval_score"))
+        for passage in passages
+    ]
+
+
+def whole_node(excerpt: Excerpt, details: Mapping[str, Any]) -> NodeWithScore:
+    """Copy the node of an excerpt that covers it, with scores added."""
+    node = node_of(excerpt.passage)
+    copied = node.model_copy(
+        update={
+            "metadata": _metadata(node, excerpt, details),
+            "relationships": dict(node.relationships),
+            "excluded_embed_metadata_keys": _excluded(node.excluded_embed_metadata_keys),
+            "excluded_llm_metadata_keys": _excluded(node.excluded_llm_metadata_keys),
+        }
+    )
+    return NodeWithScore(node=copied, score=excerpt.score)
+
+
+def piece_node(excerpt: Excerpt, details: Mapping[str, Any]) -> NodeWithScore:
+    """Make a new node of an excerpt."""
+    node = node_of(excerpt.passage)
+    source, base = _source(node, excerpt.passage.text)
+    piece = TextNode(
+        id_=_identity(node, excerpt),
+        text=excerpt.text,
+        metadata=_metadata(node, excerpt, details),
+        excluded_embed_metadata_keys=_excluded(node.excluded_embed_metadata_keys),
+        excluded_llm_metadata_keys=_excluded(node.excluded_llm_metadata_keys),
+        metadata_template=node.metadata_template,
+        metadata_separator=node.metadata_separator,
+        text_template=getattr(node, "text_template", DEFAULT_TEXT_NODE_TMPL),
+        relationships={NodeRelationship.SOURCE: source},
+        start_char_idx=base + excerpt.start,
+        end_char_idx=base + excerpt.end,
+    )
+    return NodeWithScore(node=piece, score=excerpt.score)
+
+
+def context_nodes(context: Context) -> list[NodeWithScore]:
+    """Make a new node of each excerpt of a context, in its order."""
+    told = summary(context)
+    return [piece_node(excerpt, told) for excerpt in context.excerpts]
+
+
+def summary(context: Context) -> dict[str, Any]:
+    """Say in plain values what a method decided."""
+    told = {name: plain(getattr(context, name)) for name in SUMMED}
+    given = {name: value for name, value in told.items() if value}
+    return {"method": context.method, **given}
+
+
+def _source(node: BaseNode, text: str) -> tuple[RelatedNodeInfo, int]:
+    """Find the node whose text the offsets of pieces count in, and what to add to them."""
+    start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
+    if start is None or (end is not None and end - start != len(text)):
+        return node.as_related_node_info(), 0
+    document = node.relationships.get(NodeRelationship.SOURCE)
+    known = document if isinstance(document, RelatedNodeInfo) else node.as_related_node_info()
+    return known, start
+
+
+def _identity(node: BaseNode, excerpt: Excerpt) -> str:
+    """Derive an id from the node and the place: some vector stores take UUIDs only."""
+    name = f"{node.node_id}\0{node.hash}\0{excerpt.start}\0{excerpt.end}"
+    return str(UUID(bytes=sha256(name.encode("utf-8", "surrogatepass")).digest()[:16]))
+
+
+def _metadata(node: BaseNode, excerpt: Excerpt, details: Mapping[str, Any]) -> dict[str, Any]:
+    earlier = ("has_answer", "llm_prefer") if "fitrag" in node.metadata else ()
+    labels = {} if excerpt.labels is None else excerpt.labels.to_dict()
+    return {
+        **{key: value for key, value in node.metadata.items() if key not in earlier},
+        **_present(excerpt.passage.metadata, ("retrieval_score",)),
+        **_present(labels, ("has_answer", "llm_prefer")),
+        "relevance_score": excerpt.score,
+        "source_id": excerpt.passage.id,
+        "fitrag": {**plain(details), "start": excerpt.start, "end": excerpt.end},
+    }
+
+
+def _present(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: values[key] for key in keys if values.get(key) is not None}
+
+
+def _excluded(keys: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys((*keys, *BOOKKEEPING)))
+
+
+def _hidden(node: BaseNode) -> BaseNode:
+    """Keep the bookkeeping of a node made here from its readers."""
+    node.excluded_embed_metadata_keys = _excluded(node.excluded_embed_metadata_keys)
+    node.excluded_llm_metadata_keys = _excluded(node.excluded_llm_metadata_keys)
+    return node

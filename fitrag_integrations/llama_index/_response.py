@@ -1,0 +1,86 @@
+"""Turn what a method found and answered into a LlamaIndex response."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from llama_index.core.base.response.schema import (
+    RESPONSE_TYPE,
+    AsyncStreamingResponse,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.prompts import BasePromptTemplate
+
+from fitrag_integrations._plain import plain
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Traced
+from fitrag_integrations.llama_index._caller import tell_if_skipped
+from fitrag_integrations.llama_index._convert import context_nodes, summary
+from fitrag_integrations.methods.answering import Answered
+from fitrag_integrations.methods.prompts import render_excerpts, template_named
+from fitrag_integrations.types import Context, Template
+
+
+@dataclass(frozen=True)
+class TextQaTemplate:
+    """Write a context with a LlamaIndex prompt, or with ours where nothing is to refer to."""
+
+    prompt: BasePromptTemplate
+
+    def render(self, context: Context) -> str:
+        """Fill ``{context_str}`` and ``{query_str}``."""
+        if not context.excerpts:
+            return context.prompt()
+        passages = render_excerpts(context.excerpts)
+        return self.prompt.format(context_str=passages, query_str=context.question)
+
+
+def template_of(template: Any) -> Template | None:
+    """Accept a template of this package, its name, or a template of LlamaIndex's."""
+    if isinstance(template, str):
+        return template_named(template)
+    if isinstance(template, BasePromptTemplate):
+        return TextQaTemplate(template)
+    if template is not None and not callable(getattr(template, "render", None)):
+        allowed = "a PromptTemplate of this package or of LlamaIndex"
+        raise InputError.of("template", given=template, allowed=allowed)
+    return template  # type: ignore[no-any-return]
+
+
+def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
+    """Make the response; ``tokens``, a generator of either kind, makes it a streaming one.
+
+    Raises what the flow ended with.
+    """
+    outcome = traced.value
+    context = outcome if isinstance(outcome, Context) else outcome.context
+    tell_if_skipped(context)
+    nodes, told = context_nodes(context), {"fitrag": report(traced, context)}
+    if isinstance(tokens, AsyncGenerator):
+        return AsyncStreamingResponse(tokens, nodes, told)
+    if isinstance(tokens, Generator):
+        return StreamingResponse(tokens, nodes, told)
+    return Response(outcome.text, nodes, told)
+
+
+def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
+    """Say in plain values what was decided, what was noted, and which steps were taken."""
+    told = summary(context)
+    told["queries"] = list(context.queries)
+    told["notes"] = list(context.notes)
+    told["steps"] = [step.to_dict() for step in traced.steps]
+    if isinstance(traced.outcome, Answered):
+        told["answer"] = _answer(traced.outcome)
+    return told
+
+
+def _answer(answered: Answered) -> dict[str, Any]:
+    """Say where an extracted answer stands in the text of which node."""
+    told: dict[str, Any] = {"score": plain(answered.score)}
+    source = answered.source
+    if source is not None:
+        told |= {"source_id": source.passage.id, "start": source.start, "end": source.end}
+    return told

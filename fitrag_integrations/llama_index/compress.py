@@ -1,0 +1,128 @@
+"""Reduce nodes to their best few sentences (FIT-RAG, section 4.4.2)."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from fitrag_integrations.flow import Traced, arun, run
+from fitrag_integrations.llama_index._base import Postprocessor, counter_of, question_of
+from fitrag_integrations.llama_index._convert import passages_of, piece_node
+from fitrag_integrations.llama_index.events import CompressionEvent, dispatcher
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.methods.reducer import TokenReducer, score_port
+from fitrag_integrations.ports import Detector, Scorer, SentenceSplitter, TokenCounter, port_of
+from fitrag_integrations.types import Excerpt, Passage
+
+
+class SubDocumentCompressor(Postprocessor):
+    """Replace each node by its best window of sentences, best first, within a token budget.
+
+    The pieces are new nodes with true offsets. ``max_tokens`` counts the numbered list of titles
+    and texts of FIT-RAG's prompt; other metadata that a node shows to a language model comes on
+    top. ``count_tokens`` may be the name of a tiktoken encoding. ``detector`` stops at the first
+    pieces that are enough. ``scorer`` None is the embedded one, loaded at first use.
+    """
+
+    max_tokens: int | None = Field(default=None, description="Token budget; None keeps all.")
+    window: int = Field(default=3, description="Sentences in a window.")
+    stride: int = Field(default=1, description="Sentences from one window to the next.")
+    weight: float = Field(
+        default=0.5,
+        description="Weight of llm_prefer against has_answer, in [0, 1]; 0.5 is their sum.",
+    )
+
+    def __init__(
+        self,
+        *,
+        max_tokens: int | None = None,
+        window: int = 3,
+        stride: int = 1,
+        weight: float = 0.5,
+        count_tokens: TokenCounter | str | None = None,
+        scorer: Scorer | None = None,
+        detector: Detector | None = None,
+        split: SentenceSplitter | None = None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        numbers: dict[str, Any] = {
+            "max_tokens": max_tokens,
+            "window": window,
+            "stride": stride,
+            "weight": weight,
+        }
+        models: dict[str, Any] = {
+            "count_tokens": count_tokens,
+            "detector": detector,
+            "split": split,
+        }
+        counter = counter_of(count_tokens)
+        TokenReducer(**numbers, **{**models, "count_tokens": counter})  # tells of a wrong argument
+        score_port(scorer)
+        models["scorer"] = scorer
+        super().__init__(models=models, callback_manager=callback_manager, **numbers)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the component in serialised form."""
+        return "SubDocumentCompressor"
+
+    @property
+    def reducer(self) -> TokenReducer:
+        """Give the token reducer with the numbers as they are now."""
+        given = self._models
+        return TokenReducer(
+            **self._fields(),
+            count_tokens=counter_of(given.get("count_tokens")),
+            detector=given.get("detector"),
+            split=given.get("split"),
+        )
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        question, passages = question_of(query_bundle), passages_of(nodes)
+        return self._pieces(passages, self._run(question, passages))
+
+    @dispatcher.span
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        question, passages = question_of(query_bundle), passages_of(nodes)
+        if self._is_async_only():
+            found = await arun(self._flow(question, passages))
+        else:  # cutting many long texts takes its time too, so all of it leaves the loop
+            found = await asyncio.to_thread(self._run, question, passages)
+        return self._pieces(passages, found)
+
+    def _flow(self, question: str, passages: list[Passage]) -> Any:
+        return self.reducer(question, passages, score_port(self._models.get("scorer")))
+
+    def _run(self, question: str, passages: list[Passage]) -> Traced[Any]:
+        return run(self._flow(question, passages))
+
+    def _is_async_only(self) -> bool:
+        ports = [score_port(self._models.get("scorer"))]
+        if "detector" in self._models:
+            ports.append(port_of("detect", self._models["detector"], "eligible"))
+        return any(port.call is None for port in ports)
+
+    def _pieces(self, passages: list[Passage], traced: Traced[Any]) -> list[NodeWithScore]:
+        kept, notes = traced.value
+        details = {"method": "compress", **self._fields(), "notes": notes}
+        pieces = list(map(partial(piece_node, details=details), kept))
+        cost = self.reducer.counter
+        dispatcher.event(
+            CompressionEvent(
+                nodes_in=float(len(passages)),
+                nodes_out=float(len(pieces)),
+                tokens_in=float(cost(render_excerpts([Excerpt.whole(p) for p in passages]))),
+                tokens_out=float(cost(render_excerpts(kept))),
+            )
+        )
+        return pieces

@@ -1,0 +1,166 @@
+"""Retrieve from a FAISS index of this package."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType
+
+from fitrag_integrations._checks import check_many, check_whole
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Port, arun_many, run_many
+from fitrag_integrations.llama_index._caller import bundles_of, settled
+from fitrag_integrations.llama_index._convert import made_id, scored_nodes, stored_passage
+from fitrag_integrations.llama_index.events import dispatcher, tell_retrieved, tell_retrieving
+from fitrag_integrations.types import Passage
+
+_loading = Lock()
+
+
+class FaissRetriever(BaseRetriever):
+    """Find the ``similarity_top_k`` nodes nearest to a query.
+
+    ``index`` is a ``FaissIndex`` or the folder of a saved one, read at the first query. Nodes
+    carry their ids, metadata and, as score, the inner product.
+    """
+
+    def __init__(
+        self,
+        index: Any,
+        *,
+        similarity_top_k: int = 10,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        is_folder = isinstance(index, str | Path)
+        searches = not isinstance(index, type) and callable(getattr(index, "search", None))
+        if not is_folder and not searches:
+            raise InputError.of("index", given=index, allowed="a FaissIndex or the folder of one")
+        self._folder = str(index) if is_folder else None
+        self._index = None if is_folder else index
+        self.similarity_top_k = check_whole("similarity_top_k", similarity_top_k, low=1)
+        super().__init__(callback_manager=callback_manager)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, encoder: Any = None, **settings: Any) -> FaissRetriever:
+        """Read a saved index now; ``encoder`` as in ``FaissIndex.load``."""
+        return cls(_faiss_index().load(folder, encoder=encoder), **settings)
+
+    @classmethod
+    def from_nodes(
+        cls, nodes: Sequence[BaseNode], *, encoder: Any = None, **settings: Any
+    ) -> FaissRetriever:
+        """Index nodes, which come back with class, relationships and offsets."""
+        given = check_many("nodes", nodes, BaseNode)  # type: ignore[type-abstract]
+        passages = [stored_passage(node) for node in given]
+        return cls(_faiss_index().build(passages, encoder=encoder), **settings)
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Sequence[str],
+        *,
+        metadatas: Sequence[Mapping[str, Any]] | None = None,
+        ids: Sequence[str] | None = None,
+        encoder: Any = None,
+        **settings: Any,
+    ) -> FaissRetriever:
+        """Index texts; ``title`` and ``source`` of their metadata are used, ids are optional."""
+        given = check_many("texts", texts, str)
+        metadatas = _as_many("metadatas", metadatas, {}, len(given))
+        ids = _as_many("ids", ids, "", len(given))
+        passages = [
+            _passage(text, dict(metadata), name)
+            for text, metadata, name in zip(given, metadatas, ids, strict=True)
+        ]
+        return cls(_faiss_index().build(passages, encoder=encoder), **settings)
+
+    @property
+    def index(self) -> Any:
+        """Give the index, read from its folder where that was not done yet."""
+        with _loading:
+            if self._index is None:
+                self._index = _faiss_index().load(self._folder)
+            return self._index
+
+    def __repr__(self) -> str:
+        shown = self._index if self._folder is None else self._folder
+        return f"{type(self).__name__}({shown!r}, similarity_top_k={self.similarity_top_k})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if self._folder is not None:
+            state["_index"] = None  # the folder says it all
+        return state
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return run_many(self._flows([query_bundle]))[0].value
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return (await arun_many(self._flows([query_bundle])))[0].value
+
+    @dispatcher.span
+    def retrieve_many(
+        self, queries: Sequence[QueryType], *, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Search for all queries in one batch.
+
+        Gives a list of nodes per query. The first failure is raised, or, with
+        ``return_exceptions``, stands in the place of its query's nodes.
+        """
+        bundles = bundles_of(queries)
+        tell_retrieving(bundles)
+        found = settled(run_many(self._flows(bundles)), return_exceptions)
+        tell_retrieved(bundles, found)
+        return found
+
+    @dispatcher.span
+    async def aretrieve_many(
+        self, queries: Sequence[QueryType], *, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Search for all queries in one batch, as ``retrieve_many``."""
+        bundles = bundles_of(queries)
+        tell_retrieving(bundles)
+        found = settled(await arun_many(self._flows(bundles)), return_exceptions)
+        tell_retrieved(bundles, found)
+        return found
+
+    def _flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[list[NodeWithScore]]]:
+        return [self._flow(bundle.query_str) for bundle in bundles]
+
+    def _flow(self, query: str) -> Flow[list[NodeWithScore]]:
+        (found,) = yield from Port.of("search", self._search, self._asearch).ask([query])
+        return scored_nodes(found)
+
+    def _search(self, queries: Sequence[str]) -> Any:
+        return self.index.search(queries, self.similarity_top_k)
+
+    async def _asearch(self, queries: Sequence[str]) -> Any:
+        asearch = getattr(self._index, "asearch", None)
+        if asearch is None:  # not read yet, or an index without an async side
+            return await asyncio.to_thread(self._search, queries)
+        return await asearch(queries, self.similarity_top_k)
+
+
+def _faiss_index() -> Any:
+    """Find the class by name: the adapters import no model, and the index may load one."""
+    return importlib.import_module("fitrag_integrations.retrieval").FaissIndex
+
+
+def _passage(text: str, metadata: dict[str, Any], name: str) -> Passage:
+    """Make the passage of a text; without an id it gets one made from the text."""
+    title, source = (str(metadata.get(key) or "") for key in ("title", "source"))
+    return Passage(name or made_id(text), text, title, source, metadata)
+
+
+def _as_many(field: str, values: Any, default: Any, count: int) -> Sequence[Any]:
+    given = [default] * count if values is None else list(values)
+    if len(given) != count:
+        raise InputError.of(field, given=given, allowed=f"{count} items, one per text")
+    return given

@@ -1,0 +1,186 @@
+"""Run a method as a query engine: retrieve, decide, reduce and answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import RESPONSE_TYPE
+from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.llms import LLM
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
+from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
+from llama_index.core.settings import Settings
+from llama_index.core.types import TokenAsyncGen, TokenGen
+
+from fitrag_integrations.flow import Flow, run, run_many
+from fitrag_integrations.llama_index._base import name_of
+from fitrag_integrations.llama_index._caller import (
+    Caller,
+    bundle_of,
+    bundles_of,
+    check_method,
+    settled,
+)
+from fitrag_integrations.llama_index._convert import context_nodes
+from fitrag_integrations.llama_index._drive import arun, arun_many
+from fitrag_integrations.llama_index._llm import astream, stream
+from fitrag_integrations.llama_index._response import TextQaTemplate, response_of, template_of
+from fitrag_integrations.llama_index.events import dispatcher, tell_answered, tell_asked
+from fitrag_integrations.methods.answering import Answered, Answering
+from fitrag_integrations.ports import Method, Reader, port_of
+from fitrag_integrations.types import Context, Template
+
+
+class MethodQueryEngine(BaseQueryEngine):
+    """Answer with a method's context; where it holds nothing, the model is asked all the same.
+
+    ``reader`` extracts the answer in place of ``llm``, which is ``Settings.llm`` where neither is
+    given; its text is empty only where ``notes`` in the metadata say why. ``template`` is a
+    ``PromptTemplate`` of this package or the name of one, or one of LlamaIndex's with
+    ``{context_str}`` and ``{query_str}``, used where there is something to refer to. With
+    ``streaming`` the response streams; an extracted answer comes in one piece.
+    ``response.metadata["fitrag"]`` says what was decided and which steps were taken.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        retriever: Any,
+        *,
+        search: Any = None,
+        llm: Any = None,
+        reader: Reader | None = None,
+        template: Template | BasePromptTemplate | str | None = None,
+        streaming: bool = False,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        self._caller = Caller(retriever, search, llm)
+        self._method = check_method(method)
+        if reader is not None:
+            port_of("read", reader, "read")
+        self._reader = reader
+        self._template = template_of(template)
+        self._streaming = streaming
+        super().__init__(callback_manager=callback_manager)
+
+    def __repr__(self) -> str:
+        method, retriever = name_of(self._method), name_of(self._caller.base)
+        return f"{type(self).__name__}(method={method}, retriever={retriever})"
+
+    def _get_prompts(self) -> PromptDictType:
+        if isinstance(self._template, TextQaTemplate):
+            return {"text_qa_template": self._template.prompt}
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        if "text_qa_template" in prompts:
+            self._template = TextQaTemplate(prompts["text_qa_template"])
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
+
+    def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Give the nodes a query would be answered from."""
+        return context_nodes(run(self._contexts([bundle_of(query_bundle)])[0]).value)
+
+    async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Give the nodes a query would be answered from."""
+        traced = await arun(self._contexts([bundle_of(query_bundle)])[0])
+        return context_nodes(traced.value)
+
+    @dispatcher.span
+    def query_many(
+        self, queries: Sequence[QueryType], *, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Answer all queries in lock step: their asks to one model make one batch.
+
+        Gives a response per query, never a streaming one. The first failure is raised, or, with
+        ``return_exceptions``, stands in the place of its query's response.
+        """
+        bundles = bundles_of(queries)
+        tell_asked(bundles)
+        traces = run_many(self._answers(bundles))
+        return _told(bundles, traces, return_exceptions)
+
+    @dispatcher.span
+    async def aquery_many(
+        self, queries: Sequence[QueryType], *, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Answer all queries in lock step, as ``query_many``."""
+        bundles = bundles_of(queries)
+        tell_asked(bundles)
+        traces = await arun_many(self._answers(bundles))  # many nodes take their time to make, too
+        return await asyncio.to_thread(_told, bundles, traces, return_exceptions)
+
+    def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        with self._event(query_bundle) as ended:
+            if self._streams_tokens():
+                context = run(self._contexts([query_bundle], self._model())[0])
+                prompt = context.value.prompt(self._template)
+                return ended(response_of(context, stream(self._model(), prompt)))
+            answer = run(self._answers([query_bundle])[0])
+            tokens = _once(answer.value.text) if self._streaming else None
+            return ended(response_of(answer, tokens))
+
+    @dispatcher.span
+    async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        with self._event(query_bundle) as ended:
+            if self._streams_tokens():
+                context = await arun(self._contexts([query_bundle], self._model())[0])
+                prompt = context.value.prompt(self._template)
+                return ended(response_of(context, await astream(self._model(), prompt)))
+            answer = await arun(self._answers([query_bundle])[0])
+            tokens = _aonce(answer.value.text) if self._streaming else None
+            return ended(response_of(answer, tokens))
+
+    def _contexts(self, bundles: Sequence[QueryBundle], llm: Any = None) -> list[Flow[Context]]:
+        ports = self._caller.ports(bundles, llm=llm)
+        return [self._method(bundle.query_str, ports) for bundle in bundles]
+
+    def _answers(self, bundles: Sequence[QueryBundle]) -> list[Flow[Answered]]:
+        ports = self._caller.ports(bundles, llm=None if self._extracts() else self._model())
+        answering = Answering(self._method, reader=self._reader, template=self._template)
+        return [answering(bundle.query_str, ports) for bundle in bundles]
+
+    def _model(self) -> Any:
+        return Settings.llm if self._caller.llm is None else self._caller.llm
+
+    def _streams_tokens(self) -> bool:
+        return self._streaming and not self._extracts() and isinstance(self._model(), LLM)
+
+    def _extracts(self) -> bool:
+        return self._reader is not None
+
+    @contextmanager
+    def _event(
+        self, query_bundle: QueryBundle
+    ) -> Iterator[Callable[[RESPONSE_TYPE], RESPONSE_TYPE]]:
+        """Report a query to the callback handlers, with the response passed through at its end."""
+        payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
+        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
+
+            def ended(response: RESPONSE_TYPE) -> RESPONSE_TYPE:
+                event.on_end(payload={EventPayload.RESPONSE: response})
+                return response
+
+            yield ended
+
+
+def _told(bundles: list[QueryBundle], traces: list[Any], return_exceptions: bool) -> list[Any]:
+    settled(traces, return_exceptions)
+    responses = [traced.error or response_of(traced) for traced in traces]
+    tell_answered(bundles, responses)
+    return responses
+
+
+def _once(text: str) -> TokenGen:
+    yield text
+
+
+async def _aonce(text: str) -> TokenAsyncGen:
+    yield text

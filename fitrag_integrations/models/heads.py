@@ -1,0 +1,64 @@
+"""The small networks on top of a trunk."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class ReaderHead(nn.Module):
+    """Mark the answer's first and last token, and say whether the passage is the one to read.
+
+    DPR's reader (Karpukhin et al., 2020, section 6.1): two token scores and one passage score.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.span = nn.Linear(width, 2)
+        self.select = nn.Linear(width, 1)
+
+    def forward(self, states: Tensor, pooled: Tensor) -> tuple[Tensor, Tensor]:
+        """Give span logits, shape (batch, tokens, 2): start and end; and select logits, (batch,)."""
+        return self.span(states), self.select(pooled).squeeze(-1)
+
+
+class BiLabelHead(nn.Module):
+    """Give the logits of `has_answer` and `llm_prefer` (FIT-RAG 4.2.1).
+
+    Two outputs over the pooled pair. `features` more inputs per pair (such as lexical overlap) and
+    one hidden layer of `hidden` units are added where they are above 0.
+    """
+
+    def __init__(self, width: int, *, features: int = 0, hidden: int = 0, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.hidden = nn.Linear(width + features, hidden) if hidden else None
+        self.out = nn.Linear(hidden or width + features, 2)
+
+    def forward(self, pooled: Tensor, features: Tensor) -> Tensor:
+        """Give logits. Shape: (batch, 2); columns are has_answer, llm_prefer."""
+        both = self.dropout(torch.cat([pooled, features], dim=-1))
+        if self.hidden is not None:
+            both = torch.tanh(self.hidden(both))
+        logits: Tensor = self.out(both)
+        return logits
+
+
+def best_spans(
+    span_logits: Tensor, allowed: Tensor, *, max_tokens: int = 24
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Find the best span of at most `max_tokens` tokens inside the allowed tokens of each row.
+
+    Shapes: span_logits (batch, tokens, 2), allowed (batch, tokens) bool. Gives the score (start
+    logit + end logit), first and last token of each row, shape (batch,). A row that allows no
+    token scores -inf.
+    """
+    start = span_logits[..., 0].masked_fill(~allowed, -torch.inf)
+    end = span_logits[..., 1].masked_fill(~allowed, -torch.inf)
+    scores = start.unsqueeze(2) + end.unsqueeze(1)
+    tokens = scores.shape[1]
+    band = torch.ones(tokens, tokens, dtype=torch.bool, device=scores.device).triu()
+    band &= ~torch.ones_like(band).triu(max_tokens)
+    flat = scores.masked_fill(~band, -torch.inf).flatten(1)
+    best, place = flat.max(1)
+    return best, place // tokens, place % tokens

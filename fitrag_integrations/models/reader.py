@@ -1,0 +1,123 @@
+"""An extractive reader: the answer as a span of the passage, and how far to trust it.
+
+A stand-in for the language model where there is none, and the teacher of the embedded scorer's
+`llm_prefer`. The head is DPR's (Karpukhin et al., 2020, section 6.1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fitrag_integrations._plain import Record
+from fitrag_integrations.models.engine import Engine
+from fitrag_integrations.models.folder import read_tensors, write_manifest, write_tensors
+from fitrag_integrations.models.heads import ReaderHead, best_spans
+from fitrag_integrations.models.pair_model import PairModel
+from fitrag_integrations.models.pairs import EncodedPair, Pair
+from fitrag_integrations.types import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Record):
+    """Hold an answer as `passage.text[start:end]`.
+
+    `score` in [0, 1] is the reader's probability that the passage answers the question.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    select: float
+    span: float
+    start: int
+    end: int
+
+
+class ExtractiveReader(PairModel[Answer]):
+    """Find the answer to a question in a passage.
+
+    Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train reader`.
+    Calls from any thread or event loop are queued to one worker, batched by tokens, and answered in
+    order. `abstain_below` is the score under which the reader had better not be believed; it was
+    fitted with the weights and None where it was not.
+    """
+
+    kind = "reader"
+
+    def __init__(self, engine: Engine, head: ReaderHead, *, manifest: dict[str, Any]) -> None:
+        super().__init__(engine, manifest=manifest)
+        self._head = head.to(engine.device).float().eval()
+        self.abstain_below: float | None = manifest.get("thresholds", {}).get("abstain_below")
+
+    def read(self, pairs: Sequence[Pair]) -> list[Answer]:
+        """Give the best answer of each pair, in the order given.
+
+        Answers are at most 24 tokens long; the text of one is never empty. Raises `InputError`
+        naming the first pair that is not a question and a passage with text.
+        """
+        return self._call(self._read, pairs)
+
+    async def aread(self, pairs: Sequence[Pair]) -> list[Answer]:
+        """Do what `read` does without blocking the event loop."""
+        return await self._acall(self._read, pairs)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save head, threshold and encoder to a folder that `from_pretrained` reads."""
+        folder = Path(folder)
+        entry = write_tensors(folder, "head.safetensors", self._head.state_dict())
+        fields = {**self.manifest, "encoder": "encoder", "head": entry}
+        write_manifest(folder, "model.json", kind=self.kind, fields=fields)
+        self._save_encoder(folder / "encoder")
+
+    @classmethod
+    def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> ExtractiveReader:
+        head = ReaderHead(engine.trunk.width)
+        tensors = read_tensors(folder, manifest["head"])
+        head.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+        return cls(engine, head, manifest=manifest)
+
+    def _read(self, pairs: Sequence[Pair]) -> list[Answer]:
+        found = self._engine.run(pairs, self._spans)
+        return [_answer(pair[1], chunks) for pair, chunks in zip(pairs, found, strict=True)]
+
+    def _spans(self, states: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[_Found]:
+        span, select = self._head(states, self._engine.trunk.pool(states, mask))
+        allowed = torch.zeros(mask.shape, dtype=torch.bool)
+        for row, chunk in enumerate(chunks):
+            inside = [place is not None for place in chunk.offsets]
+            allowed[row, : len(chunk)] = torch.tensor(inside)
+        best, first, last = best_spans(span.float(), allowed.to(span.device))
+        rows = zip(chunks, select.tolist(), best.tolist(), first.tolist(), last.tolist(), strict=True)
+        return [_found(*row) for row in rows]
+
+
+def _found(chunk: EncodedPair, select: float, span: float, first: int, last: int) -> _Found:
+    start, end = chunk.offsets[first], chunk.offsets[last]
+    if start is None or end is None:  # the tokenizer knows no character of this text
+        return _Found(select, -math.inf, 0, 0)
+    return _Found(select, span, start[0], end[1])
+
+
+def _answer(passage: Passage, chunks: Sequence[_Found]) -> Answer:
+    """Read the chunk the reader would select, and give its best span."""
+    best = max(chunks, key=lambda found: found.select)
+    start, end = (best.start, best.end) if best.end else _first_word(passage.text)
+    score = 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, best.select))))
+    return Answer(passage.text[start:end], start, end, score)
+
+
+def _first_word(text: str) -> tuple[int, int]:
+    start = len(text) - len(text.lstrip())
+    return start, start + len(text[start:].split(maxsplit=1)[0])

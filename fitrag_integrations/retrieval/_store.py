@@ -1,0 +1,80 @@
+"""Passages and their vectors side by side, over a flat FAISS index."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fitrag_integrations._extras import require_extra
+from fitrag_integrations.retrieval._vectors import Vectors
+from fitrag_integrations.types import Passage
+
+
+class Store:
+    """Hold passage i at row i; searched and added to from any thread."""
+
+    def __init__(self, flat: Any, passages: Sequence[Passage] = ()) -> None:
+        self.flat = flat
+        self.passages = list(passages)
+        self._by_id = {passage.id: passage for passage in passages}
+        self._lock = threading.Lock()  # faiss moves its vectors when some are added
+
+    @classmethod
+    def empty(cls, width: int) -> Store:
+        """Start without passages."""
+        return cls(_faiss().IndexFlatIP(width))
+
+    @property
+    def width(self) -> int:
+        """Count the numbers of a vector."""
+        return int(self.flat.d)
+
+    @property
+    def by_id(self) -> Mapping[str, Passage]:
+        """Look passages up by id."""
+        return self._by_id
+
+    def add(self, passages: Sequence[Passage], vectors: Vectors) -> None:
+        """Append passages. Shape: vectors (n, width)."""
+        with self._lock:
+            self.flat.add(vectors)
+            self.passages.extend(passages)
+            self._by_id.update((passage.id, passage) for passage in passages)
+
+    def first(self, count: int | None = None) -> tuple[list[Passage], Vectors]:
+        """Give the first passages, or all, with their vectors."""
+        with self._lock:
+            passages = self.passages[:count]
+            return passages, self.flat.reconstruct_n(0, len(passages))
+
+    def nearest(self, vectors: Vectors, k: int) -> list[list[Passage]]:
+        """Give the best k passages for each vector, with their scores in the metadata."""
+        if not len(self):
+            return [[] for _ in vectors]
+        with self._lock:
+            scores, places = self.flat.search(vectors, min(k, self.flat.ntotal))
+        return [
+            [_scored(self.passages[at], score) for at, score in zip(*row, strict=True)]
+            for row in zip(places.tolist(), scores.tolist(), strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def __getstate__(self) -> dict[str, Any]:
+        passages, vectors = self.first()
+        return {"width": self.width, "passages": passages, "vectors": vectors}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(_faiss().IndexFlatIP(state["width"]))  # type: ignore[misc]
+        self.add(state["passages"], state["vectors"])
+
+
+def _scored(passage: Passage, score: float) -> Passage:
+    return replace(passage, metadata={**passage.metadata, "retrieval_score": score})
+
+
+def _faiss() -> Any:
+    return require_extra("faiss", extra="faiss", feature="FaissIndex")

@@ -1,0 +1,128 @@
+"""Read a corpus: a folder of text files, one such file, or JSON Lines.
+
+A text file is split at sentence ends into passages of about 120 words, which is inside any
+encoder's input. Rows of JSON Lines are passages already and stay whole.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fitrag_integrations._checks import check_callable, check_whole
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.ports import SentenceSplitter
+from fitrag_integrations.retrieval._rows import read_rows
+from fitrag_integrations.types import Passage
+
+TEXTS = (".md", ".txt")
+ROWS = (".jsonl", ".jsonl.gz")
+ON_BAD = ("raise", "yield")
+CHARACTERS_A_WORD = 8  # so that a text without blanks is split too
+_FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*?)(?:[ \t]+#+)?[ \t]*\r?$", re.MULTILINE)
+
+
+def read_corpus(
+    path: str | Path,
+    *,
+    split: SentenceSplitter | None = None,
+    max_words: int = 120,
+    on_bad: str = "raise",
+) -> Iterator[Any]:
+    """Read the passages of a folder or file, one after the other.
+
+    A folder gives its .txt and .md files at any depth, sorted by name, in UTF-8. Passage n of a
+    file has the id "relative/path#n", the first Markdown heading or else the file's name as its
+    title, and in its metadata `start` and `end`, which count the file's characters.
+
+    A .jsonl or .jsonl.gz row is an object with `text`, and `id`, `title` and `source` where it has
+    them; other fields become metadata. A row without an id is "file.jsonl#line".
+
+    What cannot be read raises `InputError` naming the file and the line; with `on_bad="yield"`
+    that error comes in the passage's place.
+    """
+    root = Path(path).expanduser()
+    if on_bad not in ON_BAD:
+        raise InputError.of("on_bad", given=on_bad, allowed=" or ".join(map(repr, ON_BAD)))
+    check_callable("split", split)
+    words = check_whole("max_words", max_words, low=1)
+    found = _read(root, _files(root), split, words)
+    return found if on_bad == "yield" else _raising(found)
+
+
+def _files(root: Path) -> list[Path]:
+    allowed = f"a folder with {' or '.join(TEXTS)} files, or a file ending in "
+    allowed += ", ".join((*TEXTS, *ROWS))
+    if root.is_file() and root.name.lower().endswith((*TEXTS, *ROWS)):
+        return [root]
+    inside = [file for file in root.rglob("*") if file.suffix.lower() in TEXTS and file.is_file()]
+    if not inside:
+        raise InputError.of("path", given=str(root), allowed=allowed)
+    return sorted(inside, key=lambda file: file.relative_to(root).as_posix())
+
+
+def _read(
+    root: Path, files: Sequence[Path], split: SentenceSplitter | None, max_words: int
+) -> Iterator[Passage | InputError]:
+    for file in files:
+        if file.name.lower().endswith(ROWS):
+            yield from read_rows(file)
+        else:
+            name = file.name if file == root else file.relative_to(root).as_posix()
+            yield from _passages(file, name, split or _default_splitter(), max_words)
+
+
+def _passages(
+    file: Path, name: str, split: SentenceSplitter, max_words: int
+) -> Iterator[Passage | InputError]:
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        yield InputError(f"{file}: not a UTF-8 text: {error}")
+        return
+    title = _title(text, file)
+    for n, (start, end) in enumerate(_spans(text, split(text), max_words)):
+        where = {"start": start, "end": end}
+        yield Passage(f"{name}#{n}", text[start:end], title, source=name, metadata=where)
+
+
+def _title(text: str, file: Path) -> str:
+    heading = None
+    if file.suffix.lower() == ".md":
+        heading = _HEADING.search(_FENCED.sub("", text))  # a comment in code is no heading
+    return heading.group(1) if heading else file.stem
+
+
+def _spans(
+    text: str, sentences: Sequence[tuple[int, int]], max_words: int
+) -> Iterator[tuple[int, int]]:
+    """Join sentences as long as they are at most `max_words` together."""
+    begin = last = words = 0
+    for start, end in sentences:
+        count = len(text[start:end].split())
+        too_long = end - begin > max_words * CHARACTERS_A_WORD
+        if words and (words + count > max_words or too_long):
+            yield begin, last
+            words = 0
+        begin, last, words = (begin if words else start), end, words + count
+    if words:
+        yield begin, last
+
+
+def _raising(found: Iterator[Passage | InputError]) -> Iterator[Passage]:
+    for item in found:
+        if isinstance(item, InputError):
+            raise item
+        yield item
+
+
+def _default_splitter() -> SentenceSplitter:
+    # Named as text: retrieval imports no method, and the splitter loads when a text is split.
+    splitter: SentenceSplitter = importlib.import_module(
+        "fitrag_integrations.methods.sentences"
+    ).split_sentences
+    return splitter

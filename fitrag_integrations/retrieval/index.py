@@ -1,0 +1,184 @@
+"""A FAISS index of passages: exact inner products, held in memory, saved as a folder.
+
+Left out: compressed and approximate indexes. Up to some hundred thousand passages a flat one
+answers in milliseconds and needs no training.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fitrag_integrations._checks import check_many, check_text, check_whole
+from fitrag_integrations.retrieval import _storage
+from fitrag_integrations.retrieval._admission import admit
+from fitrag_integrations.retrieval._origin import Origin
+from fitrag_integrations.retrieval._store import Store
+from fitrag_integrations.retrieval._vectors import TextEncoder, Vectors, checked_vectors
+from fitrag_integrations.retrieval._vectors import passage_text as written
+from fitrag_integrations.retrieval.encoder import Encoder
+from fitrag_integrations.retrieval.retriever import IndexRetriever
+from fitrag_integrations.types import Passage
+
+BLOCK = 128
+"""Passages encoded in one call: a search that comes meanwhile waits for one block at most."""
+
+
+class FaissIndex:
+    """Find the passages whose vectors have the largest inner product with a query's.
+
+    `encoder` is an `Encoder` or any object with `name`, `width` and `encode`; the embedded one
+    where none is given. Searches may come from any thread, while others add.
+    """
+
+    def __init__(self, encoder: TextEncoder | None = None) -> None:
+        origin = Origin.of(Encoder() if encoder is None else encoder)
+        self._hold(Store.empty(origin.width), origin)
+
+    @classmethod
+    def build(
+        cls,
+        passages: Iterable[Any],
+        *,
+        encoder: TextEncoder | None = None,
+        show_progress: bool = False,
+        on_bad: str = "raise",
+    ) -> FaissIndex:
+        """Encode passages into a new index; see `add`."""
+        index = cls(encoder)
+        index.add(passages, on_bad=on_bad, show_progress=show_progress)
+        return index
+
+    @classmethod
+    def load(cls, folder: str | Path, *, encoder: TextEncoder | None = None) -> FaissIndex:
+        """Read an index that `save` wrote.
+
+        Without an encoder the one it was built with is loaded, at the first search. An encoder
+        that gives the stored passages other vectors raises `InputError`; a missing or damaged
+        file raises `ModelLoadError` or `ChecksumError` naming it.
+        """
+        flat, passages, described = _storage.read(Path(folder))
+        origin = Origin.read(described, encoder)
+        index = cls.__new__(cls)
+        index._hold(Store(flat, passages), origin)
+        if encoder is not None:
+            origin.prove(index._store)
+        return index
+
+    def save(self, folder: str | Path) -> None:
+        """Write the index into a folder, in the place of an older one.
+
+        Metadata comes back as plain JSON values. A save that is stopped leaves the older index.
+        """
+        with self._adding:
+            store = self._store
+            _storage.write(Path(folder), store.flat, store.passages, self._origin.describe())
+
+    def add(
+        self, passages: Iterable[Any], *, on_bad: str = "raise", show_progress: bool = False
+    ) -> int:
+        """Encode and store passages, all or none; gives how many were new.
+
+        An equal id with an equal text is stored once. A blank text, or an id whose stored text is
+        another, raises `InputError` naming the passage; with `on_bad="skip"` it is left out and
+        counted in `skipped`. An `InputError` among the passages counts as a bad one.
+        """
+        with self._adding:
+            new, skipped = admit(passages, stored=self._store.by_id, on_bad=on_bad)
+            if new:
+                self._origin.prove(self._store)
+                blocks = [self._encode(block) for block in _blocks(new, show_progress)]
+                self._store.add(new, np.concatenate(blocks))
+            self.skipped += skipped
+        return len(new)
+
+    def search(self, queries: Sequence[str], k: int = 10) -> list[list[Passage]]:
+        """Give the best k passages for each query, best first; all where there are fewer.
+
+        Each is a copy with `retrieval_score`, the inner product, in its metadata.
+        """
+        texts, k = _checked(queries, k)
+        if not texts or not len(self):
+            return [[] for _ in texts]
+        self._origin.prove(self._store)
+        return self._store.nearest(self._vectors(self.encoder.encode(texts), len(texts)), k)
+
+    async def asearch(self, queries: Sequence[str], k: int = 10) -> list[list[Passage]]:
+        """Search as `search` does; the event loop stays free."""
+        texts, k = _checked(queries, k)
+        aencode = getattr(self.encoder, "aencode", None)
+        if aencode is None or not texts or not self._origin.proven:
+            return await asyncio.to_thread(self.search, texts, k)
+        vectors = self._vectors(await aencode(texts), len(texts))
+        return await asyncio.to_thread(self._store.nearest, vectors, k)
+
+    def as_retriever(self, k: int = 10) -> IndexRetriever:
+        """Give the index as a retriever: the same object for the same k, so that flows join."""
+        made = IndexRetriever(self, k)
+        return self._retrievers.setdefault(made.k, made)
+
+    @property
+    def width(self) -> int:
+        """Count the numbers of a vector."""
+        return self._store.width
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """Give the encoder in use."""
+        return self._origin.encoder
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """List what is stored, in the order added."""
+        return tuple(self._store.passages)
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def __repr__(self) -> str:
+        return f"FaissIndex({len(self)} passages, encoder={self.encoder.name!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._store, self._origin, self.skipped)
+
+    def _hold(self, store: Store, origin: Origin, skipped: int = 0) -> None:
+        self._store = store
+        self._origin = origin
+        self.skipped = skipped
+        self._retrievers: dict[int, IndexRetriever] = {}
+        self._adding = threading.Lock()  # one writer at a time
+
+    def _encode(self, passages: Sequence[Passage]) -> Vectors:
+        return self._vectors(self.encoder.encode([written(p) for p in passages]), len(passages))
+
+    def _vectors(self, found: Any, count: int) -> Vectors:
+        return checked_vectors(found, count=count, width=self.width, encoder=self.encoder)
+
+
+def _restored(store: Store, origin: Origin, skipped: int) -> FaissIndex:
+    index = FaissIndex.__new__(FaissIndex)
+    index._hold(store, origin, skipped)
+    return index
+
+
+def _checked(queries: Any, k: Any) -> tuple[tuple[str, ...], int]:
+    texts = check_many("queries", queries, str)
+    for i, text in enumerate(texts):
+        check_text(f"queries[{i}]", text, blank=False)
+    return texts, check_whole("k", k, low=1)
+
+
+def _blocks(passages: list[Passage], show_progress: bool) -> Iterator[list[Passage]]:
+    starts: Iterable[int] = range(0, len(passages), BLOCK)
+    if show_progress:
+        from rich.console import Console
+        from rich.progress import track
+
+        starts = track(starts, "Encoding passages", console=Console(stderr=True))
+    for start in starts:
+        yield passages[start : start + BLOCK]

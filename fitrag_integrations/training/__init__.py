@@ -1,0 +1,1 @@
+"""Collect labels and fit the models of `fitrag_integrations.models`."""

@@ -1,0 +1,46 @@
+"""Find hard negatives: passages that BM25 ranks high for a question and that hold no answer.
+
+BM25 and its stemmer come from `bm25s` and `PyStemmer` (extra `train`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.training.rows import ReadingRow
+from fitrag_integrations.types import Passage
+
+
+def mine_negatives(
+    rows: Sequence[ReadingRow], pool: Sequence[Passage], *, depth: int = 40, keep: int = 8
+) -> list[ReadingRow]:
+    """Add to each row the best `keep` passages of the pool's BM25 top `depth` without an answer.
+
+    A row's own negatives stay first. Passages whose title and text hold an answer as whole tokens
+    are left out: they may well be positives.
+    """
+    import bm25s
+    import Stemmer
+
+    stemmer = Stemmer.Stemmer("english")
+    index = bm25s.BM25(k1=0.9, b=0.4)
+    corpus = [f"{passage.title} {passage.text}" for passage in pool]
+    index.index(bm25s.tokenize(corpus, stopwords="en", stemmer=stemmer, show_progress=False))
+    queries = bm25s.tokenize(
+        [row.question for row in rows], stopwords="en", stemmer=stemmer, show_progress=False
+    )
+    found, _ = index.retrieve(queries, k=min(depth, len(pool)), show_progress=False)
+    return [
+        _with_negatives(row, [pool[int(i)] for i in ids], keep)
+        for row, ids in zip(rows, found, strict=True)
+    ]
+
+
+def _with_negatives(row: ReadingRow, ranked: list[Passage], keep: int) -> ReadingRow:
+    mined: list[Passage] = []
+    for passage in ranked:
+        if len(mined) == keep:
+            break
+        if not contains_answer(f"{passage.title} {passage.text}", row.answers):
+            mined.append(passage)
+    return replace(row, negatives=(*row.negatives, *mined))

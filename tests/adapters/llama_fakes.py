@@ -1,0 +1,116 @@
+"""LlamaIndex components over the shared stand-ins: real base classes, no model."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fakes import OverlapRetriever
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.llms.callbacks import llm_completion_callback
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
+from pydantic import PrivateAttr
+
+from fitrag_integrations.types import Passage
+
+
+def node(passage: Passage, score: float | None = 0.5, **fields: Any) -> NodeWithScore:
+    """Make a node as a vector store would give it."""
+    metadata = {**passage.metadata, "title": passage.title, "source": passage.source}
+    made = TextNode(id_=passage.id, text=passage.text, metadata=metadata, **fields)
+    return NodeWithScore(node=made, score=score)
+
+
+class NodeRetriever(BaseRetriever):
+    """Find nodes by shared words, with an async side that does not wait."""
+
+    def __init__(self, found: OverlapRetriever | None = None) -> None:
+        self.found = found or OverlapRetriever()
+        super().__init__()
+
+    def _retrieve(self, query_bundle):
+        self.found.batches.append(1)
+        return [node(passage) for passage in self.found.best(query_bundle.query_str)]
+
+    async def _aretrieve(self, query_bundle):
+        return self._retrieve(query_bundle)
+
+
+class SlowRetriever(NodeRetriever):
+    """Sleep in its sync side; its async side is the framework's own, which calls that."""
+
+    _aretrieve = BaseRetriever._aretrieve
+
+    def _retrieve(self, query_bundle):
+        time.sleep(0.8)
+        return [node(passage) for passage in self.found.best(query_bundle.query_str)]
+
+
+class EmptyRetriever(BaseRetriever):
+    """Find nothing."""
+
+    def _retrieve(self, query_bundle):
+        return []
+
+
+class ScriptedLLM(CustomLLM):
+    """Answer with the question's line of the prompt; keep every prompt it was given."""
+
+    seconds: float = 0.0
+    _prompts: list[str] = PrivateAttr(default_factory=list)
+
+    @property
+    def prompts(self) -> list[str]:
+        return self._prompts
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata()
+
+    def _answer(self, prompt: str) -> str:
+        self._prompts.append(prompt)
+        time.sleep(self.seconds)
+        lines = [line for line in prompt.splitlines() if line.startswith("Question: ")]
+        return f"Answer to {lines[-1]}" if lines else "An answer"
+
+    @llm_completion_callback()
+    def complete(self, prompt, formatted=False, **kwargs):
+        return CompletionResponse(text=self._answer(prompt))
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt, formatted=False, **kwargs):
+        def tokens():
+            text = ""
+            for word in self._answer(prompt).split(" "):
+                delta = word if not text else f" {word}"
+                text += delta
+                yield CompletionResponse(text=text, delta=delta)
+
+        return tokens()
+
+
+class Events(BaseEventHandler):
+    """Keep the events of the whole library while it is on."""
+
+    _seen: list[Any] = PrivateAttr(default_factory=list)
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Events"
+
+    def handle(self, event: Any, **kwargs: Any) -> None:
+        self._seen.append(event)
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self._seen if isinstance(event, kind)]
+
+    def __enter__(self):
+        get_dispatcher().add_event_handler(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        root = get_dispatcher()
+        root.event_handlers = [handler for handler in root.event_handlers if handler is not self]

@@ -1,0 +1,279 @@
+"""The reranker, the sub-document compressor and the cross-encoder."""
+
+import copy
+import pickle
+
+import pytest
+from fakes import (
+    PASSAGES,
+    QUESTIONS,
+    EnoughOf,
+    FailingScorer,
+    HasAnswerScorer,
+    OverlapScorer,
+    StrictScorer,
+    SyncOverlapScorer,
+    labels,
+)
+from langchain_core.documents import Document
+from langchain_fakes import documents
+from pydantic import ValidationError
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import run
+from fitrag_integrations.langchain import (
+    BiLabelCrossEncoder,
+    BiLabelReranker,
+    SubDocumentCompressor,
+)
+from fitrag_integrations.langchain._convert import to_passages
+from fitrag_integrations.methods.fitrag import compress, rerank
+from fitrag_integrations.methods.reducer import score_port
+
+QUESTION = QUESTIONS[0]
+COMPRESSORS = (BiLabelReranker, SubDocumentCompressor)
+
+
+def test_the_reranker_keeps_the_best_by_both_labels():
+    found = BiLabelReranker(top_n=2, scorer=OverlapScorer()).compress_documents(
+        documents(), QUESTION
+    )
+    scores = {p.id: labels(QUESTION, p).combine() for p in PASSAGES}
+    best = sorted(scores, key=scores.get, reverse=True)[:2]
+    assert [document.id for document in found] == best
+    assert [document.metadata["relevance_score"] for document in found] == [
+        scores[name] for name in best
+    ]
+    told = found[0].metadata
+    assert told["fitrag"] == {
+        "method": "rerank",
+        "weight": 0.5,
+        "top_n": 2,
+        "start": 0,
+        "end": len(PASSAGES[0].text),
+    }
+    assert (told["source_id"], told["retrieval_score"]) == ("amarcord", 0.75)
+
+
+def test_the_compressor_gives_true_places_within_the_budget():
+    compressor = SubDocumentCompressor(max_tokens=60, window=1, scorer=OverlapScorer())
+    found = compressor.compress_documents(documents(), QUESTION)
+    sources = {document.id: document for document in documents()}
+    assert found[0].page_content == "Nino Rota wrote the score of the film."
+    for document in found:
+        start = document.metadata["start_index"]
+        text = sources[document.metadata["source_id"]].page_content
+        assert text[start : start + len(document.page_content)] == document.page_content
+    assert len(found) < len(sources)
+    assert "left out by max_tokens=60" in found[0].metadata["fitrag"]["notes"][0]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+def test_they_give_what_the_flows_give(weight):
+    scorer = OverlapScorer()
+    passages, score = to_passages(documents()), score_port(scorer)
+    reranked = BiLabelReranker(top_n=None, weight=weight, scorer=scorer)
+    compressed = SubDocumentCompressor(weight=weight, window=2, scorer=scorer)
+    for compressor, flow in (
+        (reranked, rerank(QUESTION, passages, score, top_n=None, weight=weight)),
+        (compressed, compress(QUESTION, passages, score, weight=weight, window=2)),
+    ):
+        found = compressor.compress_documents(documents(), QUESTION)
+        expected = run(flow).value
+        assert [d.page_content for d in found] == [e.text for e in expected]
+        assert [d.metadata["relevance_score"] for d in found] == [e.score for e in expected]
+
+
+@pytest.mark.parametrize("make", COMPRESSORS)
+def test_inputs_are_unchanged_and_metadata_kept(make):
+    given = documents()
+    before = copy.deepcopy(given)
+    found = make(scorer=OverlapScorer()).compress_documents(given, QUESTION)
+    assert given == before
+    originals = {document.id: document for document in before}
+    for document in found:
+        original = originals[document.id]
+        assert original.metadata.items() <= document.metadata.items()
+
+
+@pytest.mark.parametrize("make", COMPRESSORS)
+async def test_nothing_in_nothing_out_and_no_scorer_called(make):
+    scorer = OverlapScorer()
+    compressor = make(scorer=scorer)
+    assert compressor.compress_documents([], QUESTION) == []
+    assert await compressor.acompress_documents([], QUESTION) == []
+    assert compressor.as_runnable().invoke({"documents": [], "query": QUESTION}) == []
+    assert scorer.calls == 0
+
+
+@pytest.mark.parametrize("make", COMPRESSORS)
+@pytest.mark.parametrize("scorer", [OverlapScorer, SyncOverlapScorer, HasAnswerScorer])
+async def test_async_equals_sync(make, scorer):
+    compressor = make(scorer=scorer())
+    expected = compressor.compress_documents(documents(), QUESTION)
+    assert await compressor.acompress_documents(documents(), QUESTION) == expected
+
+
+async def test_async_uses_the_scorers_own_twin():
+    scorer = OverlapScorer()
+    await BiLabelReranker(scorer=scorer).acompress_documents(documents(), QUESTION)
+    assert scorer.async_batches == [6]
+
+
+@pytest.mark.parametrize("make", COMPRESSORS)
+async def test_a_batch_is_one_scorer_call(make):
+    scorer = OverlapScorer()
+    runnable = make(scorer=scorer).as_runnable()
+    inputs = [{"documents": documents(), "query": question} for question in QUESTIONS]
+    one_by_one = [runnable.invoke(each) for each in inputs]
+    scorer.batches.clear()
+    assert runnable.batch(inputs) == one_by_one
+    assert scorer.calls == 1
+    assert await runnable.abatch(inputs) == one_by_one
+    assert scorer.calls == 2
+    assert scorer.async_batches
+
+
+async def test_one_bad_input_of_a_batch_fails_alone():
+    runnable = BiLabelReranker(scorer=FailingScorer(QUESTIONS[1])).as_runnable()
+    inputs = [{"documents": documents(), "query": question} for question in QUESTIONS]
+    inputs.append({"documents": "no list", "query": QUESTION})
+    for found in (
+        runnable.batch(inputs, return_exceptions=True),
+        await runnable.abatch(inputs, return_exceptions=True),
+    ):
+        kinds = [list, RuntimeError, list, InputError]
+        assert [type(each) for each in found] == kinds
+    with pytest.raises(RuntimeError, match="broken"):
+        runnable.batch(inputs)
+
+
+@pytest.mark.parametrize("make", COMPRESSORS)
+@pytest.mark.parametrize("query", ["", " \n", None, 5])
+def test_a_bad_query_is_told(make, query):
+    with pytest.raises(InputError, match="question"):
+        make(scorer=OverlapScorer()).compress_documents(documents(), query)
+
+
+@pytest.mark.parametrize("bad", [["text"], [None], "text", None])
+def test_bad_documents_are_told(bad):
+    with pytest.raises(InputError, match="documents"):
+        BiLabelReranker(scorer=OverlapScorer()).compress_documents(bad, QUESTION)
+
+
+@pytest.mark.parametrize("bad", [{}, {"query": "q"}, "text", 3])
+def test_a_bad_runnable_input_is_told(bad):
+    with pytest.raises(InputError, match="'documents' and 'query'"):
+        BiLabelReranker(scorer=OverlapScorer()).as_runnable().invoke(bad)
+
+
+ODD = ["", " ", "nul \x00 inside.", "שלום עולם. زر.", "🙂 one. two.", "no end", "a\ud800b"]
+
+
+@pytest.mark.parametrize("make", COMPRESSORS)
+def test_odd_texts_pass(make):
+    given = [Document(page_content=text) for text in ODD]
+    found = make(scorer=StrictScorer()).compress_documents(given, QUESTION)
+    assert {document.page_content for document in found} == set(ODD) - {"", " "}
+    blank = [Document(page_content="\n")]
+    assert make(scorer=StrictScorer()).compress_documents(blank, QUESTION) == []
+    assert all(document.id is None for document in found)
+
+
+def test_documents_of_one_id_are_told_apart():
+    given = [Document(page_content=text, id="same") for text in ("The film.", "A score.")]
+    for make in COMPRESSORS:
+        found = make(scorer=OverlapScorer()).compress_documents(given, QUESTION)
+        assert sorted(document.page_content for document in found) == ["A score.", "The film."]
+
+
+def test_a_detector_stops_early_and_a_tokenizers_name_counts():
+    compressor = SubDocumentCompressor(
+        scorer=OverlapScorer(), detector=EnoughOf(2), count_tokens=lambda text: len(text.split())
+    )
+    assert len(compressor.compress_documents(documents(), QUESTION)) == 2
+    named = SubDocumentCompressor(scorer=OverlapScorer(), count_tokens="no such encoding")
+    with pytest.raises(InputError, match="encoding"):
+        named.compress_documents(documents(), QUESTION)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"top_n": 0},
+        {"top_n": "many"},
+        {"weight": 1.5},
+        {"weight": float("nan")},
+        {"scorer": object()},
+        {"scorer": OverlapScorer},
+        {"topn": 3},
+    ],
+)
+def test_bad_reranker_arguments_are_told_at_once(arguments):
+    with pytest.raises(ValidationError, match=next(iter(arguments))):
+        BiLabelReranker(**arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"max_tokens": 0},
+        {"window": 0},
+        {"stride": 4},
+        {"weight": -1},
+        {"count_tokens": 3},
+        {"scorer": object()},
+        {"detector": object()},
+        {"split": "text"},
+        {"max_token": 3},
+    ],
+)
+def test_bad_compressor_arguments_are_told_at_once(arguments):
+    with pytest.raises(ValidationError, match=next(iter(arguments))):
+        SubDocumentCompressor(**arguments)
+
+
+def test_fields_are_read_at_call_time():
+    reranker = BiLabelReranker(top_n=2, scorer=OverlapScorer())
+    runnable = reranker.as_runnable()
+    reranker.top_n = 1
+    assert len(reranker.compress_documents(documents(), QUESTION)) == 1
+    assert len(runnable.invoke({"documents": documents(), "query": QUESTION})) == 1
+
+
+def test_reprs_are_short_and_models_stay_out_of_dumps():
+    reranker = BiLabelReranker(top_n=3, scorer=OverlapScorer())
+    assert repr(reranker) == "BiLabelReranker(top_n=3, scorer=OverlapScorer)"
+    assert repr(SubDocumentCompressor()) == "SubDocumentCompressor()"
+    assert repr(reranker.as_cross_encoder()) == "BiLabelCrossEncoder(weight=0.5)"
+    assert reranker.model_dump() == {"top_n": 3, "weight": 0.5}
+
+
+@pytest.mark.parametrize("make", COMPRESSORS)
+def test_pickle_and_deepcopy_give_an_equal_compressor(make):
+    compressor = make(weight=0.25, scorer=OverlapScorer())
+    expected = compressor.compress_documents(documents(), QUESTION)
+    for twin in (pickle.loads(pickle.dumps(compressor)), copy.deepcopy(compressor)):
+        assert twin.compress_documents(documents(), QUESTION) == expected
+
+
+async def test_the_cross_encoder_scores_pairs():
+    encoder = BiLabelReranker(weight=0.25, scorer=OverlapScorer()).as_cross_encoder()
+    pairs = [(question, passage.text) for question in QUESTIONS for passage in PASSAGES]
+    scores = encoder.score(pairs)
+    bare = to_passages([Document(page_content=passage.text) for passage in PASSAGES])
+    expected = [labels(question, each).combine(0.25) for question in QUESTIONS for each in bare]
+    assert scores == expected
+    assert all(type(score) is float for score in scores)
+    assert await encoder.ascore(pairs) == expected
+    assert encoder.score([]) == []
+    strict = BiLabelCrossEncoder(StrictScorer(), weight=0.25)
+    assert strict.score([(QUESTION, " "), pairs[0]]) == [0.0, expected[0]]
+    assert pickle.loads(pickle.dumps(encoder)).score(pairs) == expected
+
+
+def test_the_cross_encoder_tells_of_bad_arguments():
+    with pytest.raises(InputError, match="weight"):
+        BiLabelCrossEncoder(OverlapScorer(), weight=2)
+    with pytest.raises(InputError, match="score"):
+        BiLabelCrossEncoder(object())

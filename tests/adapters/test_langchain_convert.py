@@ -1,0 +1,153 @@
+"""Documents to passages and back: ids, metadata, places and plain numbers."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_fakes import documents
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.langchain._convert import (
+    passage_document,
+    to_document,
+    to_documents,
+    to_pages,
+    to_passage,
+    to_passages,
+)
+from fitrag_integrations.types import (
+    Action,
+    BiLabelScore,
+    Context,
+    Excerpt,
+    Passage,
+    RetrievalDecision,
+)
+
+TEXT = st.text(max_size=40)
+
+
+@given(text=TEXT, identity=st.none() | st.text(min_size=1), title=TEXT)
+def test_a_document_keeps_id_text_and_metadata(text, identity, title):
+    given_ = Document(page_content=text, id=identity, metadata={"title": title, "n": [1]})
+    before = copy.deepcopy(given_)
+    passage = to_passage(given_)
+    back = to_document(Excerpt.whole(passage), {})
+    assert (back.id, back.page_content) == (given_.id, text)
+    assert {name: back.metadata[name] for name in given_.metadata} == given_.metadata
+    assert passage.title == title
+    assert given_ == before
+
+
+def test_a_document_without_an_id_gets_one_from_its_text_only_inside():
+    passage = to_passage(Document(page_content="a text"))
+    assert passage.id.startswith("text-")
+    document = to_document(Excerpt.whole(passage), {})
+    assert document.id is None
+    assert document.metadata["source_id"] == passage.id
+
+
+def test_scores_are_plain_floats_and_absent_ones_left_out():
+    metadata = {"score": np.float32(0.25)}
+    passage = to_passage(Document(page_content="abcdef", id="d", metadata=metadata))
+    labels = BiLabelScore(np.float64(0.5))
+    out = to_document(Excerpt(passage, 2, 4, np.float32(1.5), labels), {}).metadata
+    assert out["relevance_score"] == 1.5
+    assert out["has_answer"] == 0.5
+    assert out["retrieval_score"] == 0.25
+    assert "llm_prefer" not in out
+    for name in ("relevance_score", "has_answer", "retrieval_score"):
+        assert type(out[name]) is float
+
+
+def test_places_count_from_what_the_source_was_cut_from():
+    passage = to_passage(Document(page_content="abcdef", id="d", metadata={"start_index": 100}))
+    out = to_document(Excerpt(passage, 2, 4), {"method": "m"})
+    assert out.page_content == "cd"
+    assert out.metadata["start_index"] == 102
+    assert out.metadata["fitrag"] == {"method": "m", "start": 2, "end": 4}
+    again = to_document(Excerpt(to_passage(out), 1, 2), {})
+    assert again.metadata["start_index"] == 103
+
+
+def test_the_score_of_a_step_of_ours_is_no_retrieval_score():
+    passage = to_passage(Document(page_content="a", metadata={"relevance_score": 0.5}))
+    first = to_document(Excerpt.whole(passage, score=2.0), {})
+    assert first.metadata["retrieval_score"] == 0.5
+    bare = to_passage(Document(page_content="a"))
+    once = to_document(Excerpt.whole(bare, score=2.0), {})
+    twice = to_document(Excerpt.whole(to_passage(once), score=1.0), {})
+    assert "retrieval_score" not in twice.metadata
+
+
+def test_a_context_tells_its_decision_in_plain_values():
+    decision = RetrievalDecision(True, 0.25, 0.5, "unknown")
+    excerpt = Excerpt.whole(Passage("p", "text"))
+    context = Context("q", (excerpt,), (), decision, Action.CORRECT, method="m", details={"n": 1})
+    (document,) = to_documents(context)
+    assert document.metadata["fitrag"] == {
+        "method": "m",
+        "action": "correct",
+        "decision": {"retrieve": True, "p_known": 0.25, "threshold": 0.5, "why": "unknown"},
+        "details": {"n": 1},
+        "start": 0,
+        "end": 4,
+    }
+    assert type(document.metadata["fitrag"]["action"]) is str
+
+
+def test_documents_of_one_context_share_nothing():
+    excerpts = tuple(Excerpt.whole(Passage(name, "text")) for name in "ab")
+    first, second = to_documents(Context("q", excerpts, method="m", details={"n": 1}))
+    first.metadata["fitrag"]["details"]["n"] = 2
+    assert second.metadata["fitrag"]["details"] == {"n": 1}
+
+
+def test_an_index_passage_becomes_a_document():
+    passage = Passage("p", "text", "Title", "a.txt", {"retrieval_score": 0.5})
+    assert passage_document(passage) == Document(
+        page_content="text",
+        id="p",
+        metadata={"title": "Title", "source": "a.txt", "retrieval_score": 0.5},
+    )
+
+
+@pytest.mark.parametrize("bad", ["text", 3, None, {"a": 1}, ["text"], [None], [("a", 1.0)]])
+def test_what_is_no_document_is_named(bad):
+    with pytest.raises(InputError, match="documents"):
+        to_passages(bad)
+
+
+def test_passages_keep_the_order_of_documents():
+    assert [passage.id for passage in to_passages(documents())] == [d.id for d in documents()]
+
+
+@pytest.mark.parametrize(
+    ("found", "texts"),
+    [
+        ([{"title": "T", "url": "http://a", "snippet": "s"}], ["s"]),
+        ({"results": [{"title": "T", "link": "http://a", "content": "c"}]}, ["c"]),
+        ([Document(page_content="d"), Passage("p", "e")], ["d", "e"]),
+        ("plain text", ["plain text"]),
+        (" ", []),
+        ("3", ["3"]),
+        ('[{"title": "T", "url": "http://a", "snippet": "s"}]', ["s"]),
+        ([], []),
+    ],
+)
+def test_search_results_of_many_shapes(found, texts):
+    assert [page.text for page in to_pages(found)] == texts
+
+
+def test_a_search_result_keeps_title_and_url():
+    (page,) = to_pages([{"title": "T", "url": "http://a", "snippet": "s"}])
+    assert (page.id, page.title, page.source) == ("http://a", "T", "http://a")
+
+
+@pytest.mark.parametrize("bad", [3, None, [3]])
+def test_what_is_no_search_result_is_named(bad):
+    with pytest.raises(InputError, match="search result"):
+        to_pages(bad)

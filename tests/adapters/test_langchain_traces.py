@@ -1,0 +1,118 @@
+"""What a handler sees: every run, under its parent, with its question's own callbacks."""
+
+import pytest
+from fakes import QUESTIONS, FailingScorer, OverlapScorer
+from langchain_core.language_models import FakeListChatModel
+from langchain_fakes import OverlapBase, Recorder, documents
+
+from fitrag_integrations.langchain import (
+    BiLabelReranker,
+    CompressingRetriever,
+    FitRagRetriever,
+    MethodRunnable,
+    SubDocumentCompressor,
+)
+from fitrag_integrations.methods import FitRag
+
+QUESTION = QUESTIONS[0]
+WAYS = ("invoke", "ainvoke", "batch", "abatch")
+
+
+async def call(runnable, how, config):
+    """Ask one question in one of the four ways."""
+    given = [QUESTION, QUESTION] if "batch" in how else QUESTION
+    found = getattr(runnable, how)(given, config)
+    return await found if how.startswith("a") else found
+
+
+@pytest.mark.parametrize("how", WAYS)
+async def test_the_base_is_a_child_of_the_retriever(how):
+    recorder = Recorder()
+    retriever = FitRagRetriever(
+        base=OverlapBase(), scorer=OverlapScorer(), tags=["mine"], metadata={"team": "a"}
+    )
+    await call(retriever, how, {"callbacks": [recorder], "tags": ["call"]})
+    own, inner = recorder.named("FitRagRetriever"), recorder.named("OverlapBase")
+    assert len(own) == len(inner) == (2 if "batch" in how else 1)
+    for run in own:
+        assert run["parent"] is None
+        assert {"mine", "call"} <= set(run["tags"])
+        assert run["metadata"]["team"] == "a"
+        assert run["input"] == QUESTION
+        assert run["end"][0].id == "amarcord"
+    assert {recorder.parent_of(run) for run in inner} == {"FitRagRetriever"}
+    assert len({run["parent"] for run in inner}) == len(inner)
+
+
+@pytest.mark.parametrize("how", ["batch", "abatch"])
+async def test_each_question_of_a_batch_keeps_its_own_callbacks(how):
+    recorders = [Recorder() for _ in QUESTIONS]
+    configs = [{"callbacks": [each], "run_name": f"run {i}"} for i, each in enumerate(recorders)]
+    retriever = FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer())
+    found = getattr(retriever, how)(list(QUESTIONS), configs)
+    _ = await found if how == "abatch" else found
+    for i, recorder in enumerate(recorders):
+        assert [run["name"] for run in recorder.runs.values()] == [f"run {i}", "OverlapBase"]
+        assert {run["input"] for run in recorder.runs.values()} == {QUESTIONS[i]}
+
+
+@pytest.mark.parametrize("how", WAYS)
+async def test_compressors_are_seen_under_a_compressing_retriever(how):
+    recorder, scorer = Recorder(), OverlapScorer()
+    compressors = [BiLabelReranker(scorer=scorer), SubDocumentCompressor(scorer=scorer)]
+    retriever = CompressingRetriever(base=OverlapBase(), compressors=compressors)
+    await call(retriever, how, {"callbacks": [recorder]})
+    for name in ("OverlapBase", "BiLabelReranker", "SubDocumentCompressor"):
+        runs = recorder.named(name)
+        assert runs
+        assert {recorder.parent_of(run) for run in runs} == {"CompressingRetriever"}
+    assert recorder.named("BiLabelReranker")[0]["input"]["query"] == QUESTION
+
+
+async def test_a_compressor_opens_a_run_for_callbacks_given_bare():
+    recorder = Recorder()
+    reranker = BiLabelReranker(scorer=OverlapScorer())
+    found = reranker.compress_documents(documents(), QUESTION, callbacks=[recorder])
+    await reranker.acompress_documents(documents(), QUESTION, callbacks=[recorder])
+    first, second = recorder.named("BiLabelReranker")
+    assert first["end"] == second["end"] == found
+
+
+async def test_a_failure_is_seen():
+    recorder = Recorder()
+    reranker = BiLabelReranker(scorer=FailingScorer())
+    with pytest.raises(RuntimeError):
+        reranker.compress_documents(documents(), QUESTION, callbacks=[recorder])
+    retriever = FitRagRetriever(base=OverlapBase(), scorer=FailingScorer(QUESTIONS[1]))
+    retriever.batch(list(QUESTIONS), {"callbacks": [recorder]}, return_exceptions=True)
+    ends = [run["end"] for run in recorder.named("FitRagRetriever")]
+    assert [type(end) for end in ends] == [list, RuntimeError, list]
+    assert type(recorder.named("BiLabelReranker")[0]["end"]) is RuntimeError
+
+
+@pytest.mark.parametrize("how", [*WAYS, "stream", "astream"])
+async def test_retriever_and_model_are_children_of_the_runnable(how):
+    recorder = Recorder()
+    whole = MethodRunnable(
+        method=FitRag(OverlapScorer()),
+        retriever=OverlapBase(),
+        llm=FakeListChatModel(responses=["Rota"]),
+    )
+    config = {"callbacks": [recorder]}
+    if how == "stream":
+        list(whole.stream(QUESTION, config))
+    elif how == "astream":
+        _ = [word async for word in whole.astream(QUESTION, config)]
+    else:
+        await call(whole, how, config)
+    for name in ("OverlapBase", "FakeListChatModel"):
+        runs = recorder.named(name)
+        assert len(runs) == (2 if "batch" in how else 1)
+        assert {recorder.parent_of(run) for run in runs} == {"MethodRunnable"}
+    assert recorder.named("MethodRunnable")[0]["end"] == "Rota"
+
+
+async def test_event_streams_name_the_steps():
+    retriever = FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer())
+    names = {event["name"] async for event in retriever.astream_events(QUESTION, version="v2")}
+    assert {"FitRagRetriever", "OverlapBase"} <= names

@@ -1,0 +1,314 @@
+"""Methods as query engines: generated and extracted answers, streams, hosts, events."""
+
+import asyncio
+import json
+import pickle
+
+import pytest
+from fakes import (
+    QUESTIONS,
+    FailingScorer,
+    FixedGate,
+    LongestWordReader,
+    OverlapScorer,
+    longest_pause,
+)
+from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM
+from llama_index.core import PromptTemplate as LlamaPromptTemplate
+from llama_index.core import Settings
+from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RouterQueryEngine, SubQuestionQueryEngine
+from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
+from llama_index.core.schema import QueryBundle
+from llama_index.core.tools import QueryEngineTool
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.llama_index import MethodQueryEngine, RetrievalSkippedEvent
+from fitrag_integrations.methods import FitRag, PromptTemplate
+from fitrag_integrations.methods.prompts import NO_RETRIEVAL, SIMPLE
+from fitrag_integrations.types import Context
+
+QUESTION = QUESTIONS[0]
+
+
+def engine(llm=None, retriever=None, scorer=None, gate=None, **settings):
+    method = FitRag(scorer or OverlapScorer(), gate=gate, window=1)
+    if "reader" not in settings:
+        llm = llm or ScriptedLLM()
+    return MethodQueryEngine(
+        method=method, retriever=retriever or NodeRetriever(), llm=llm, **settings
+    )
+
+
+def test_the_model_is_asked_with_the_methods_prompt():
+    llm = ScriptedLLM()
+    response = engine(llm).query(QUESTION)
+    assert type(response) is Response
+    assert response.response == f"Answer to Question: {QUESTION}"
+    assert "1. Amarcord: Nino Rota wrote the score of the film." in llm.prompts[0]
+    assert response.source_nodes[0].text == "Nino Rota wrote the score of the film."
+
+
+def test_metadata_tells_decisions_and_steps_in_plain_values():
+    told = engine(gate=FixedGate(0.25)).query(QUESTION).metadata
+    assert json.loads(json.dumps(told)) == told
+    report = told["fitrag"]
+    assert report["decision"]["retrieve"] is True
+    assert [(step["port"], step["count"]) for step in report["steps"]] == [
+        ("gate", 1),
+        ("retrieve", 1),
+        ("score", 4),
+        ("score", 14),
+        ("generate", 1),
+    ]
+
+
+@pytest.mark.parametrize("settings", [{"retriever": EmptyRetriever()}, {"gate": FixedGate(0.75)}])
+async def test_without_passages_the_model_is_asked_all_the_same(settings):
+    llm = ScriptedLLM()
+    made = engine(llm, **settings)
+    response = made.query(QUESTION)
+    assert response.response == f"Answer to Question: {QUESTION}"
+    assert (await made.aquery(QUESTION)).response == response.response
+    assert llm.prompts == [NO_RETRIEVAL.render(Context(QUESTION))] * 2
+    assert response.source_nodes == []
+
+
+def test_a_skipped_retrieval_is_told():
+    with Events() as events:
+        response = engine(gate=FixedGate(0.75)).query(QUESTION)
+    (skipped,) = events.of(RetrievalSkippedEvent)
+    assert skipped.p_known == response.metadata["fitrag"]["decision"]["p_known"] == 0.75
+
+
+async def test_async_equals_sync():
+    sync, found = engine().query(QUESTION), await engine().aquery(QUESTION)
+    assert found.response == sync.response
+    assert found.source_nodes == sync.source_nodes
+
+
+async def test_a_reader_extracts_the_answer():
+    llm = ScriptedLLM()
+    made = engine(llm, reader=LongestWordReader())
+    for response in (made.query(QUESTION), await made.aquery(QUESTION)):
+        answer = response.metadata["fitrag"]["answer"]
+        source = next(p for p in NodeRetriever().found.passages if p.id == answer["source_id"])
+        assert source.text[answer["start"] : answer["end"]] == response.response
+    assert llm.prompts == []
+
+
+def test_a_reader_with_nothing_to_read_says_why():
+    response = engine(reader=LongestWordReader(), retriever=EmptyRetriever()).query(QUESTION)
+    assert response.response == ""
+    assert any("no answer" in note for note in response.metadata["fitrag"]["notes"])
+
+
+def test_a_stream_is_a_stream():
+    response = engine(streaming=True).query(QUESTION)
+    assert type(response) is StreamingResponse
+    tokens = list(response.response_gen)
+    assert len(tokens) > 3
+    assert "".join(tokens) == f"Answer to Question: {QUESTION}"
+    assert response.source_nodes[0].text == "Nino Rota wrote the score of the film."
+    assert response.metadata["fitrag"]["method"] == "fitrag"
+
+
+@pytest.mark.parametrize("llm", [ScriptedLLM(), MockLLM(), MockLLM(is_chat_model=True)])
+async def test_an_async_stream_is_a_stream(llm):
+    made = engine(llm, streaming=True)
+    response = await made.aquery(QUESTION)
+    assert type(response) is AsyncStreamingResponse
+    tokens = [token async for token in response.async_response_gen()]
+    assert len(tokens) > 3
+    assert "".join(tokens).strip() == str(made.query(QUESTION)).strip()
+
+
+async def test_an_extracted_answer_streams_in_one_piece():
+    made = engine(reader=LongestWordReader(), streaming=True)
+    (token,) = made.query(QUESTION).response_gen
+    response = await made.aquery(QUESTION)
+    assert [piece async for piece in response.async_response_gen()] == [token]
+
+
+async def test_a_plain_generator_will_do():
+    class Echo:
+        def generate(self, prompts):
+            return [f"{len(prompts)} asked" for _ in prompts]
+
+    assert engine(Echo()).query(QUESTION).response == "1 asked"
+    assert [r.response for r in engine(Echo()).query_many(QUESTIONS)] == ["3 asked"] * 3
+    streamed = await engine(Echo(), streaming=True).aquery(QUESTION)
+    assert [piece async for piece in streamed.async_response_gen()] == ["1 asked"]
+
+
+async def test_many_questions_are_one_batch_per_step():
+    scorer, reader = OverlapScorer(), LongestWordReader()
+    responses = engine(scorer=scorer, reader=reader).query_many(QUESTIONS)
+    assert (scorer.calls, len(reader.batches)) == (2, 1)
+    alone = [engine(reader=LongestWordReader()).query(question) for question in QUESTIONS]
+    assert [r.response for r in responses] == [r.response for r in alone]
+    again = await engine(reader=reader).aquery_many([QueryBundle(q) for q in QUESTIONS])
+    assert [r.source_nodes for r in again] == [r.source_nodes for r in alone]
+
+
+async def test_a_failing_question_fails_alone():
+    broken = engine(scorer=FailingScorer(QUESTION))
+    sync = broken.query_many(QUESTIONS, return_exceptions=True)
+    found = await broken.aquery_many(QUESTIONS, return_exceptions=True)
+    for outcomes in (sync, found):
+        assert [type(outcome) for outcome in outcomes] == [RuntimeError, Response, Response]
+    with pytest.raises(RuntimeError, match="the scorer is broken"):
+        broken.query_many(QUESTIONS)
+
+
+@pytest.mark.parametrize("ask", ["query", "aquery"])
+@pytest.mark.parametrize("bad", ["", " "])
+def test_a_blank_question_is_refused(ask, bad):
+    made = engine()
+    with pytest.raises(InputError, match="question"):
+        asyncio.run(made.aquery(bad)) if ask == "aquery" else made.query(bad)
+
+
+def test_templates_of_both_kinds():
+    llm = ScriptedLLM()
+    engine(llm, template="simple").query(QUESTION)
+    engine(llm, template=PromptTemplate("mine", "Mine: {question} {passages}")).query(QUESTION)
+    stock = LlamaPromptTemplate("Stock: {context_str}\nQuestion: {query_str}")
+    made = engine(llm, template=stock)
+    made.query(QUESTION)
+    engine(llm, template=stock, retriever=EmptyRetriever()).query(QUESTION)
+    assert llm.prompts[0].endswith("The answer is")
+    assert llm.prompts[1].startswith(f"Mine: {QUESTION} 1. Amarcord")
+    assert llm.prompts[2].startswith("Stock: 1. Amarcord")
+    assert llm.prompts[3] == NO_RETRIEVAL.render(Context(QUESTION))
+    assert set(made.get_prompts()) == {"text_qa_template"}
+    made.update_prompts({"text_qa_template": LlamaPromptTemplate("New: {query_str}")})
+    made.query(QUESTION)
+    assert llm.prompts[4] == f"New: {QUESTION}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"template": "{question}"}, "template"),
+        ({"reader": 3}, "read"),
+        ({"retriever": 3}, "base"),
+        ({"llm": 3}, "generate"),
+        ({"method": None}, "method"),
+    ],
+)
+def test_a_wrong_argument_is_told_at_once(settings, name):
+    given = {"method": FitRag(OverlapScorer()), "retriever": NodeRetriever(), **settings}
+    with pytest.raises(InputError, match=name):
+        MethodQueryEngine(**given)
+
+
+def test_the_settings_llm_is_the_default(monkeypatch):
+    llm = ScriptedLLM()
+    monkeypatch.setattr(Settings, "_llm", llm)
+    made = MethodQueryEngine(FitRag(OverlapScorer()), NodeRetriever())
+    assert made.query(QUESTION).response == f"Answer to Question: {QUESTION}"
+
+
+def test_retrieve_gives_what_would_be_answered_from():
+    made = engine()
+    bundle = QueryBundle(QUESTION)
+    found = made.retrieve(bundle)
+    assert found == made.query(QUESTION).source_nodes == asyncio.run(made.aretrieve(bundle))
+
+
+async def test_events_come_on_every_path():
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    made = engine(callback_manager=CallbackManager([debug]))
+    with Events() as events:
+        made.query(QUESTION)
+        await made.aquery(QUESTION)
+        made.query_many(QUESTIONS)
+    assert len(events.of(QueryStartEvent)) == len(events.of(QueryEndEvent)) == 5
+    assert len(debug.get_event_pairs(CBEventType.QUERY)) == 2
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_the_event_loop_is_not_blocked(streaming):
+    made = engine(ScriptedLLM(seconds=0.8), streaming=streaming)
+    await engine().aquery(QUESTION)  # what is imported on first use is not measured
+
+    async def read():
+        response = await made.aquery(QUESTION)
+        if streaming:
+            return [token async for token in response.async_response_gen()]
+
+    _, pause = await longest_pause(read())
+    assert pause < 0.6  # on a busy machine; blocked it would be 0.8
+
+
+def test_pickle_and_repr():
+    made = engine(reader=LongestWordReader(), template=SIMPLE)
+    assert repr(made) == "MethodQueryEngine(method=FitRag, retriever=NodeRetriever)"
+    again = pickle.loads(pickle.dumps(made))
+    assert again.query(QUESTION).response == made.query(QUESTION).response
+
+
+class First(BaseSelector):
+    """Select the first choice, as a selector without a model."""
+
+    def _get_prompts(self):
+        return {}
+
+    def _update_prompts(self, prompts):
+        pass
+
+    def _select(self, choices, query):
+        return SelectorResult(selections=[SingleSelection(index=0, reason="first")])
+
+    async def _aselect(self, choices, query):
+        return self._select(choices, query)
+
+
+class TwoQuestions(BaseQuestionGenerator):
+    """Ask the first tool two fixed questions."""
+
+    def _get_prompts(self):
+        return {}
+
+    def _update_prompts(self, prompts):
+        pass
+
+    def generate(self, tools, query):
+        return [SubQuestion(sub_question=q, tool_name=tools[0].name) for q in QUESTIONS[:2]]
+
+    async def agenerate(self, tools, query):
+        return self.generate(tools, query)
+
+
+def tool(**settings):
+    return QueryEngineTool.from_defaults(engine(**settings), name="films", description="On films.")
+
+
+async def test_it_is_a_tool():
+    output = tool()(QUESTION)
+    assert output.content == f"Answer to Question: {QUESTION}"
+    assert (await tool().acall(QUESTION)).content == output.content
+
+
+def test_a_router_keeps_the_stream():
+    router = RouterQueryEngine(First(), [tool(streaming=True)], llm=ScriptedLLM())
+    response = router.query(QUESTION)
+    assert len(list(response.response_gen)) > 3
+    assert response.metadata["fitrag"]["method"] == "fitrag"
+
+
+def test_sub_questions_are_answered():
+    host = SubQuestionQueryEngine.from_defaults(
+        [tool()], llm=ScriptedLLM(), question_gen=TwoQuestions(), use_async=False, verbose=False
+    )
+    response = host.query("Both?")
+    assert f"Answer to Question: {QUESTIONS[1]}" in response.source_nodes[1].text

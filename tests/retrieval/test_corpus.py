@@ -1,0 +1,203 @@
+"""Reading text folders and JSON Lines."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from retrieval_fakes import WordEncoder
+
+from fitrag_integrations import InputError, Passage
+from fitrag_integrations.retrieval import FaissIndex, read_corpus
+from fitrag_integrations.retrieval.documents import _spans
+
+SENTENCE = "The old river runs past the quiet town every single morning. "
+
+
+def by_dots(text):
+    ends = [i + 1 for i, sign in enumerate(text) if sign == "."]
+    return list(zip([0, *ends], ends, strict=False))
+
+
+def test_a_folder_is_read_in_order_with_stable_ids(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "two.TXT").write_text("Two words.")
+    (tmp_path / "a.md").write_text("# Rivers of Rome #\n\nThe Tiber flows here.")
+    (tmp_path / "c.pdf").write_text("not read")
+    first, second = read_corpus(tmp_path)
+    assert (first.id, first.title, first.source) == ("a.md#0", "Rivers of Rome", "a.md")
+    assert second == Passage(
+        "b/two.TXT#0", "Two words.", "two", "b/two.TXT", {"start": 0, "end": 10}
+    )
+
+
+def test_passages_are_slices_of_at_most_120_words_cut_at_sentences(tmp_path):
+    text = "\ufeffStart here. \r\n\r\n" + SENTENCE * 40
+    path = tmp_path / "long.txt"
+    path.write_bytes(text.encode())
+    found = list(read_corpus(path))
+    whole = text.removeprefix("\ufeff")
+    assert [p.id for p in found] == [f"long.txt#{n}" for n in range(len(found))]
+    assert len(found) == 4
+    for passage in found:
+        where = passage.metadata
+        assert passage.text == whole[where["start"] : where["end"]]
+        assert passage.text.endswith(".") and len(passage.text.split()) <= 120
+    assert "".join("".join(p.text.split()) for p in found) == "".join(whole.split())
+
+
+def test_the_splitter_and_the_size_can_be_given(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("One two. Three four. Five six.")
+    texts = [p.text for p in read_corpus(path, split=by_dots, max_words=4)]
+    assert texts == ["One two. Three four.", " Five six."]
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 20))
+def test_spans_keep_order_and_budget(lengths, budget):
+    text, sentences = "", []
+    for words in lengths:
+        sentence = " ".join(["w"] * words)
+        if sentence:
+            sentences.append((len(text), len(text) + len(sentence)))
+        text += sentence + " "
+    spans = list(_spans(text, sentences, budget))
+    assert sum(len(text[a:b].split()) for a, b in spans) == sum(lengths)
+    for start, end in spans:
+        inside = [s for s in sentences if start <= s[0] < end]
+        assert len(text[start:end].split()) <= budget or len(inside) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("no heading here", "note"),
+        ("```sh\n# a comment\n```\n\n## Real one", "Real one"),
+        ("Text.\n\n#not a heading\n\n### C# in depth\r\n", "C# in depth"),
+    ],
+)
+def test_the_title_of_markdown(tmp_path, text, title):
+    (tmp_path / "note.md").write_bytes(text.encode())
+    assert next(read_corpus(tmp_path)).title == title
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x00 NUL \x00 bytes.",
+        "مرحبا بالعالم. كيف حالك؟",
+        "👩‍👩‍👧‍👦 family.",
+        "語" * 5000,
+        "word " * 20_000,
+    ],
+)
+def test_any_text_is_read_whole(tmp_path, text):
+    (tmp_path / "a.txt").write_bytes(text.encode())
+    found = list(read_corpus(tmp_path))
+    assert "".join("".join(p.text.split()) for p in found) == "".join(text.split())
+    assert max(len(p.text) for p in found) < 3000
+
+
+def test_empty_files_give_nothing(tmp_path):
+    (tmp_path / "a.txt").write_text(" \n\n ")
+    assert list(read_corpus(tmp_path)) == []
+
+
+ROWS = [
+    {"id": "a", "title": "Rome", "text": "The city.", "source": "wiki", "lang": "en"},
+    {"id": 7, "text": "No title.\u2028Same line.", "title": None},
+    {"text": "No id.", "metadata": {"page": 1}, "source": ["x"]},
+]
+READ = [
+    Passage("a", "The city.", "Rome", "wiki", {"lang": "en"}),
+    Passage("7", "No title.\u2028Same line.", source="rows.jsonl"),
+    Passage("rows.jsonl#4", "No id.", source="rows.jsonl", metadata={"page": 1, "source": ["x"]}),
+]
+
+
+def rows_as_bytes(ending=b"\n"):
+    lines = [json.dumps(row, ensure_ascii=False).encode() for row in ROWS]
+    return b"\xef\xbb\xbf" + ending.join([*lines[:2], b"  ", lines[2]])
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_rows_become_passages(tmp_path, ending):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(rows_as_bytes(ending))
+    assert list(read_corpus(path)) == READ
+
+
+def test_gzipped_rows_are_the_same(tmp_path):
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(rows_as_bytes()))
+    assert [p.text for p in read_corpus(path)] == [p.text for p in READ]
+
+
+def test_an_index_reads_the_passages_it_wrote(tmp_path):
+    FaissIndex.build(READ, encoder=WordEncoder()).save(tmp_path)
+    assert list(read_corpus(tmp_path / "passages.jsonl")) == READ
+
+
+BAD_LINES = [
+    "{",
+    "[]",
+    '"text"',
+    "{}",
+    '{"text": " "}',
+    '{"text": 1}',
+    '{"text": "x", "id": ""}',
+    '{"text": "x", "id": true}',
+    '{"text": "x", "title": 3}',
+    "[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:30])
+def test_a_bad_line_is_named_or_yielded(tmp_path, line):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "good"}\n' + line + '\n{"text": "good too"}\n')
+    with pytest.raises(InputError, match="rows.jsonl, line 2"):
+        list(read_corpus(path))
+    good, bad, too = read_corpus(path, on_bad="yield")
+    assert (good.id, too.id) == ("rows.jsonl#1", "rows.jsonl#3")
+    assert isinstance(bad, InputError) and "line 2" in str(bad)
+    index = FaissIndex.build(
+        read_corpus(path, on_bad="yield"), encoder=WordEncoder(), on_bad="skip"
+    )
+    assert (len(index), index.skipped) == (2, 1)
+
+
+def test_bytes_that_are_no_utf8_are_named(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"text": "good"}\n{"text": "\xff"}\n')
+    with pytest.raises(InputError, match="line 2"):
+        list(read_corpus(path))
+    (tmp_path / "bad.txt").write_bytes(b"abc \xff")
+    with pytest.raises(InputError, match=r"bad\.txt"):
+        list(read_corpus(tmp_path))
+
+
+def test_a_torn_archive_is_named(tmp_path):
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"text": "good"}\n' * 1000)[:-12])
+    with pytest.raises(InputError, match="rows.jsonl.gz, line"):
+        list(read_corpus(path))
+    path.write_bytes(b"not gzip")
+    with pytest.raises(InputError, match="line 1"):
+        list(read_corpus(path))
+
+
+@pytest.mark.parametrize("name", ["absent", "empty", "file.pdf"])
+def test_what_is_no_corpus_is_named_at_once(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.pdf").write_text("x")
+    with pytest.raises(InputError, match=name):
+        read_corpus(tmp_path / name)
+
+
+@pytest.mark.parametrize("options", [{"on_bad": "skip"}, {"max_words": 0}, {"split": "dots"}])
+def test_bad_options_are_named_at_once(tmp_path, options):
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(InputError, match=next(iter(options))):
+        read_corpus(tmp_path, **options)

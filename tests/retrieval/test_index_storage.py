@@ -1,0 +1,227 @@
+"""An index on disk: what comes back, what is refused, and what a kill leaves."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from retrieval_fakes import WordEncoder, passages, write_bert
+
+import fitrag_integrations
+from fitrag_integrations import ChecksumError, InputError, ModelLoadError, Passage
+from fitrag_integrations.retrieval import Encoder, FaissIndex
+
+HARD = [
+    Passage("plain", "the king of rome", "Rome", "wiki", {"page": 1, "tags": ["a"], "none": None}),
+    Passage("lines", "one\u2028two\r\nthree\x85four\x00five"),
+    Passage("rtl", "مرحبا 👩‍👩‍👧‍👦", metadata={"n": {"x": 1.5}}),
+    Passage("lone \ud800", "a lone \udfff surrogate"),
+]
+
+
+@pytest.fixture
+def saved(tmp_path, words):
+    FaissIndex.build(HARD, encoder=words).save(tmp_path / "ix")
+    return tmp_path / "ix"
+
+
+def test_everything_comes_back(saved, words):
+    index = FaissIndex.load(saved, encoder=words)
+    assert index.passages == tuple(HARD) and index.width == 64
+    fresh = FaissIndex.build(HARD, encoder=words)
+    assert index.search(["king surrogate"], 3) == fresh.search(["king surrogate"], 3)
+    assert sorted(path.name for path in saved.iterdir()) == [
+        "index.faiss",
+        "manifest.json",
+        "passages.jsonl",
+    ]
+
+
+def test_the_manifest_says_what_is_there(saved):
+    manifest = json.loads((saved / "manifest.json").read_text())
+    assert manifest["encoder"] == {"name": "words", "width": 64, "settings": None}
+    assert (manifest["format"], manifest["metric"], manifest["count"]) == (1, "inner_product", 4)
+
+
+def test_a_loaded_index_grows_and_is_saved_over_itself(saved, words):
+    index = FaissIndex.load(saved, encoder=words)
+    index.add([Passage("new", "ocean ocean"), HARD[0]])
+    for _ in range(3):
+        index.save(saved)
+        again = FaissIndex.load(str(saved), encoder=words)
+        assert again.passages == (*HARD, Passage("new", "ocean ocean"))
+        assert again.search(["ocean"], 1)[0][0].id == "new"
+        assert len(list(saved.iterdir())) == 3
+
+
+def test_an_empty_index_can_be_saved(tmp_path, words):
+    FaissIndex(words).save(tmp_path)
+    index = FaissIndex.load(tmp_path, encoder=words)
+    assert len(index) == 0 and index.add(passages("rome")) == 1
+    with pytest.raises(InputError, match="width"):
+        FaissIndex.load(tmp_path, encoder=WordEncoder(width=32))
+
+
+@pytest.mark.parametrize("name", ["index.faiss", "passages.jsonl"])
+def test_a_changed_or_missing_file_is_named(saved, words, name):
+    path = saved / name
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ChecksumError, match=name):
+        FaissIndex.load(saved, encoder=words)
+    path.unlink()
+    with pytest.raises(ModelLoadError, match=name):
+        FaissIndex.load(saved, encoder=words)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: {**m, "format": 99},
+        lambda m: {**m, "metric": "l2"},
+        lambda m: {**m, "count": 5},
+        lambda m: {**m, "files": {**m["files"], "index": {"name": "../x", "sha256": ""}}},
+        lambda m: {**m, "encoder": {"name": "words"}},
+        lambda m: {**m, "encoder": {**m["encoder"], "width": 65}},
+        lambda m: [m],
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(saved, words, change):
+    path = saved / "manifest.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(ModelLoadError, match="manifest.json"):
+        FaissIndex.load(saved, encoder=words)
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", '{"format": 1}'])
+def test_a_broken_manifest_is_refused_and_can_be_saved_over(saved, words, text):
+    (saved / "manifest.json").write_text(text)
+    with pytest.raises(ModelLoadError, match="manifest.json"):
+        FaissIndex.load(saved, encoder=words)
+    FaissIndex.build(HARD[:1], encoder=words).save(saved)
+    assert len(FaissIndex.load(saved, encoder=words)) == 1
+
+
+def test_places_that_hold_no_index_are_named(tmp_path, words):
+    with pytest.raises(ModelLoadError, match="manifest.json is missing"):
+        FaissIndex.load(tmp_path, encoder=words)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ModelLoadError, match="file"):
+        FaissIndex.load(tmp_path / "file", encoder=words)
+    with pytest.raises(InputError, match="folder"):
+        FaissIndex(words).save(tmp_path / "file")
+
+
+@pytest.mark.parametrize("other", [WordEncoder("words", salt="x"), WordEncoder("other", width=65)])
+def test_another_encoder_is_refused(saved, other):
+    with pytest.raises(InputError, match="the encoder this index was built with, 'words'"):
+        FaissIndex.load(saved, encoder=other)
+
+
+def test_the_same_encoder_by_another_name_is_taken(saved):
+    assert len(FaissIndex.load(saved, encoder=WordEncoder("renamed")).search(["king"])[0]) == 4
+
+
+def test_an_encoder_of_ones_own_must_be_given_again(saved):
+    with pytest.raises(InputError, match="'words'"):
+        FaissIndex.load(saved)
+
+
+def test_an_encoder_by_name_is_loaded_at_the_first_search(tmp_path, tiny_bert):
+    options = {"device": "cpu", "pooling": "first", "normalize": True}
+    index = FaissIndex.build(HARD, encoder=Encoder(tiny_bert, **options))
+    index.save(tmp_path)
+    again = FaissIndex.load(tmp_path)
+    assert again.search(["king of rome"]) == index.search(["king of rome"])
+    assert again.encoder.settings == index.encoder.settings
+    for wrong in (
+        Encoder(tiny_bert, device="cpu"),
+        Encoder(tiny_bert, pooling="first", device="cpu"),
+    ):
+        with pytest.raises(InputError, match="other vectors"):
+            FaissIndex.load(tmp_path, encoder=wrong)
+    half = Encoder(tiny_bert, dtype="bfloat16", **options)
+    near, exact = FaissIndex.load(tmp_path, encoder=half), index
+    scores = [
+        {p.id: p.metadata["retrieval_score"] for p in found.search(["king of rome"])[0]}
+        for found in (near, exact)
+    ]
+    assert scores[0] == pytest.approx(scores[1], abs=0.05)
+
+
+def test_a_checkpoint_trained_further_is_refused_at_the_first_search(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    FaissIndex.build(HARD, encoder=Encoder(write_bert(folder), device="cpu")).save(tmp_path / "ix")
+    write_bert(folder, seed=1)
+    index = FaissIndex.load(tmp_path / "ix")
+    with pytest.raises(InputError, match="other vectors"):
+        index.search(["king"])
+    with pytest.raises(InputError, match="other vectors"):
+        index.add([Passage("new", "rome")])
+
+
+def test_a_failed_save_leaves_the_older_index(saved, words):
+    class Hostile:
+        def __repr__(self):
+            raise OSError("disk full")
+
+    bad = FaissIndex.build([Passage("bad", "x", metadata={"m": Hostile()})], encoder=words)
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    with pytest.raises(OSError, match="disk full"):
+        bad.save(saved)
+    assert FaissIndex.load(saved, encoder=words).passages == tuple(HARD)
+    assert before.keys() <= {path.name for path in saved.iterdir()}
+    assert not list(saved.glob("*.tmp")) and not list(saved.glob(".*"))
+
+
+KILLED = """
+import os, sys
+from retrieval_fakes import WordEncoder, passages
+from fitrag_integrations.retrieval import FaissIndex
+
+folder, words = sys.argv[1], WordEncoder()
+old, new = (FaissIndex.build(passages(*t), encoder=words) for t in (["rome"], ["king", "film"]))
+old.save(folder)
+seen = 0
+for step in range(1, 100):
+    child = os.fork()
+    if not child:
+        left = step
+        def stop(event, args):
+            global left
+            if event in ("open", "os.rename", "os.remove"):
+                left -= 1
+                if not left:
+                    os._exit(9)
+        sys.addaudithook(stop)
+        new.save(folder)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    found = len(FaissIndex.load(folder, encoder=words))
+    assert found in (1, 2) and (code or found == 2), (step, code, found)
+    if found == 2:
+        old.save(folder)
+    if not code:
+        break
+names = sorted(os.listdir(folder))
+print(step, len(names))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_kill_at_any_step_leaves_a_whole_index(tmp_path):
+    root = Path(fitrag_integrations.__file__).parents[1]
+    paths = os.pathsep.join([str(root), str(Path(__file__).parent)])
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "ix")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert not done.returncode, done.stderr
+    steps, files = map(int, done.stdout.split())
+    assert steps > 8 and files == 3

@@ -1,0 +1,175 @@
+"""What is packaged is what the code and the documents say."""
+
+import ast
+import importlib
+import re
+import sys
+import tomllib
+from email.parser import HeaderParser
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import fitrag_integrations
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "fitrag_integrations"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+TREES = {
+    path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))
+}
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^(<!-- runnable -->\n)?```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def requirements(*extras):
+    """Give what the package needs with these extras, its own extras resolved."""
+    texts = PROJECT["dependencies"] + [text for extra in extras for text in EXTRAS[extra]]
+    for requirement in map(Requirement, texts):
+        if requirement.name == PROJECT["name"]:
+            yield from requirements(*requirement.extras)
+        else:
+            yield requirement
+
+
+def names(*extras):
+    return {canonicalize_name(requirement.name) for requirement in requirements(*extras)}
+
+
+def pins():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    found = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(pin.name): str(pin.specifier) for pin in found}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    (path,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    with ZipFile(path) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        return archive.namelist(), HeaderParser().parsestr(archive.read(metadata).decode())
+
+
+def test_one_version_everywhere(wheel):
+    own = fitrag_integrations.__version__
+    assert wheel[1]["Version"] == own
+    assert f"\n## [{own}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\nversion: {own}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
+    tracked = {
+        path.relative_to(ROOT).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    shipped = {name for name in wheel[0] if ".dist-info/" not in name}
+    assert "fitrag_integrations/py.typed" in shipped
+    assert shipped == tracked
+    rest = {name.partition(".dist-info/")[2] for name in wheel[0]} - {""}
+    assert {"licenses/LICENSE", "licenses/NOTICE", "entry_points.txt"} <= rest
+
+
+def test_console_scripts_can_be_called():
+    for target in PROJECT["scripts"].values():
+        module, _, name = target.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
+
+
+def extras_asked_for():
+    """Give the extras named where an optional module is asked for, as far as they are literals."""
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "require_extra":
+                (extra,) = [word.value for word in node.keywords if word.arg == "extra"]
+                if isinstance(extra, ast.Constant):
+                    yield path.relative_to(PACKAGE).as_posix(), extra.value
+
+
+def test_every_extra_named_in_an_error_exists():
+    asked = list(extras_asked_for())
+    assert asked
+    assert [(path, extra) for path, extra in asked if extra not in EXTRAS] == []
+
+
+def imported_tops():
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                modules = [node.module]
+            else:
+                continue
+            yield from ((path, module.partition(".")[0]) for module in modules)
+
+
+def test_every_import_is_a_declared_dependency():
+    users = names(*(set(EXTRAS) - {"dev", "docs", "notebook"}))
+    homes = packages_distributions()
+    own = sys.stdlib_module_names | {"fitrag_integrations"}
+    undeclared = {
+        (path.relative_to(PACKAGE).as_posix(), top)
+        for path, top in imported_tops()
+        if top not in own and top in homes and not {*map(canonicalize_name, homes[top])} & users
+    }
+    assert undeclared == set()
+
+
+def test_the_two_faiss_builds_never_come_together():
+    assert names("faiss") & {"faiss-cpu"}
+    for extra in EXTRAS:
+        builds = {name for name in names(extra) if name.startswith("faiss-")}
+        assert len(builds) <= 1
+    assert names("all") & {"faiss-cpu"}
+
+
+def test_constraints_hold_one_exact_version_of_all_that_make_installs():
+    pinned = pins()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    extras = re.search(r"^EXTRAS := (.+)$", makefile, re.MULTILINE)[1].split(",")
+    for requirement in requirements(*extras):
+        pin = pinned[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(pin.removeprefix("=="), prereleases=True)
+    for pin in pinned.values():
+        assert re.fullmatch(r"==[^,*+]+", pin)
+
+
+def blocks():
+    for path in DOCUMENTS:
+        for number, found in enumerate(BLOCK.finditer(path.read_text(encoding="utf-8")), start=1):
+            label = f"{path.relative_to(ROOT).as_posix()}:{number}"
+            yield pytest.param(found[2], bool(found[1]), id=label)
+
+
+@pytest.mark.parametrize(("source", "runnable"), [*blocks()])
+def test_python_in_the_documents(source, runnable):
+    code = compile(source, "<document>", "exec")
+    if runnable:
+        exec(code, {"__name__": "document"})
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_relative_links_lead_somewhere(path):
+    text = path.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_names_in_the_documents_are_public(path):
+    """Resolve every import from this package in a Python block."""
+    for source in (found[2] for found in BLOCK.finditer(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("fitrag_integrations"):
+                module = importlib.import_module(node.module)
+                for alias in node.names:
+                    assert alias.name in module.__all__
+                    assert getattr(module, alias.name) is not None
