@@ -1,0 +1,96 @@
+"""The `fitrag` command: batch work on JSON Lines, an index, training, and a look at the machine.
+
+Only wiring: each verb is a function in `commands`, and what it needs loads when it runs. Exit
+codes: 0, also where single rows failed; 1 with `--strict` where one did; 2 where the command could
+not run at all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from fitrag_integrations import __version__
+from fitrag_integrations.commands.answer import answer
+from fitrag_integrations.commands.compress import compress_rows
+from fitrag_integrations.commands.demo import demo
+from fitrag_integrations.commands.doctor import doctor
+from fitrag_integrations.commands.index import index
+from fitrag_integrations.commands.read import read
+from fitrag_integrations.commands.score import score
+from fitrag_integrations.errors import FitRagError
+
+ELSEWHERE = {"allow_extra_args": True, "ignore_unknown_options": True}
+EXIT_UNUSABLE = 2
+
+app = typer.Typer(
+    help="FIT-RAG and its relatives on JSON Lines: .jsonl or .jsonl.gz in and out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # they print the values of variables, keys among them
+)
+train = typer.Typer(help="Fit the models of this package.", no_args_is_help=True)
+label = typer.Typer(help="Collect what the models are fitted on.", no_args_is_help=True)
+
+app.command("demo")(demo)
+app.command("index")(index)
+app.command("answer")(answer)
+app.command("score")(score)
+app.command("compress")(compress_rows)
+app.command("read")(read)
+app.command("doctor")(doctor)
+app.add_typer(train, name="train")
+app.add_typer(label, name="label")
+
+
+def later(group: typer.Typer, name: str, home: str, help: str) -> None:
+    """Register a command whose function, `module:function`, is imported when it is called.
+
+    That function's signature gives the options, so `--help` is left to it as well.
+    """
+
+    @group.command(name, help=help, add_help_option=False, context_settings=ELSEWHERE)
+    def command(context: typer.Context) -> None:
+        module, _, function = home.partition(":")
+        one = typer.Typer(pretty_exceptions_enable=False)
+        one.command(name, help=help)(getattr(importlib.import_module(module), function))
+        done: Any = one(context.args, prog_name=context.command_path, standalone_mode=False)
+        if isinstance(done, int) and done:
+            raise typer.Exit(done)
+
+
+TRAINING = "fitrag_integrations.training.commands"
+later(train, "reader", f"{TRAINING}:train_reader", "Fit the extractive reader.")
+later(train, "bilabel", f"{TRAINING}:train_bilabel", "Fit the bi-label scorer.")
+later(label, "negatives", f"{TRAINING}:label_negatives", "Find passages without the answer.")
+later(label, "bilabel", f"{TRAINING}:label_bilabel", "Label passages for the bi-label scorer.")
+
+
+@app.callback(invoke_without_command=True)
+def fitrag(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    """Take the options of no verb."""
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; always ends in `SystemExit`."""
+    try:
+        app(None if arguments is None else list(arguments), prog_name="fitrag")
+    except FitRagError as error:
+        typer.echo(f"fitrag: {error}", err=True)
+        sys.exit(EXIT_UNUSABLE)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""`fitrag compress`: the sub-documents worth reading (FIT-RAG, section 4.4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any
+
+import typer
+
+from fitrag_integrations.commands import models, options
+from fitrag_integrations.commands.batch import Verb
+from fitrag_integrations.commands.progress import run_verb
+from fitrag_integrations.commands.rows import passages_of, question_of
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.methods.reducer import TokenReducer, compress, rerank, score_port
+from fitrag_integrations.ports import Scorer
+from fitrag_integrations.types import Excerpt, Passage
+
+ADDS = ("excerpts", "tokens_in", "tokens_out")
+
+
+def compress_rows(
+    source: options.Input,
+    target: options.Output,
+    max_tokens: options.MaxTokens = None,
+    window: options.Window = 3,
+    stride: options.Stride = 1,
+    top_n: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rerank and keep this many passages first.", show_default="all"),
+    ] = None,
+    weight: options.Weight = 0.5,
+    tokenizer: options.Tokenizer = "approximate",
+    model: options.Model = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    batch_tokens: options.BatchTokens = None,
+    overwrite: options.Overwrite = False,
+    strict: options.Strict = False,
+    quiet: options.Quiet = False,
+    json: options.AsJson = False,
+) -> None:
+    """Reduce the passages of each row to their best excerpts.
+
+    Reads question and passages[{title, text}]; adds excerpts[{passage, start, end, score}], best
+    first, passage being its place in the list and start and end characters of its text; and
+    tokens_in and tokens_out, counted on what a prompt would show.
+    """
+    chosen = options.ModelOptions(model, device, dtype, batch_tokens)
+    how = options.RunOptions(overwrite, strict, quiet, json)
+    reducer = TokenReducer(
+        window=window,
+        stride=stride,
+        weight=weight,
+        max_tokens=max_tokens,
+        count_tokens=models.token_counter(tokenizer),
+    )
+    run_verb(
+        "compress",
+        lambda: compress_verb(models.load_scorer(chosen), reducer, top_n=top_n),
+        source,
+        target,
+        how,
+    )
+
+
+def compress_verb(
+    scorer: Scorer, reducer: TokenReducer, *, top_n: int | None = None
+) -> Verb[dict[str, Any]]:
+    """Rerank where `top_n` is given, then reduce."""
+    return Verb(_Compressing(scorer, reducer, top_n=top_n), lambda traced: traced.value, ADDS)
+
+
+@dataclass(frozen=True)
+class _Compressing:
+    scorer: Scorer
+    reducer: TokenReducer
+    _: KW_ONLY
+    top_n: int | None
+
+    def __call__(self, row: Mapping[str, Any]) -> Flow[dict[str, Any]]:
+        question, passages = question_of(row), passages_of(row)
+        kept = yield from self._reduced(question, passages)
+        count = self.reducer.counter
+        return {
+            "excerpts": [
+                {"passage": int(e.passage.id), "start": e.start, "end": e.end, "score": e.score}
+                for e in kept
+            ],
+            "tokens_in": count(render_excerpts([Excerpt.whole(p) for p in passages])),
+            "tokens_out": count(render_excerpts(kept)),
+        }
+
+    def _reduced(self, question: str, passages: list[Passage]) -> Flow[list[Excerpt]]:
+        port, given = score_port(self.scorer), self.reducer
+        if self.top_n is not None:
+            best = yield from rerank(
+                question, passages, port, top_n=self.top_n, weight=given.weight
+            )
+            passages = [excerpt.passage for excerpt in best]
+        return (
+            yield from compress(
+                question,
+                passages,
+                port,
+                window=given.window,
+                stride=given.stride,
+                weight=given.weight,
+                max_tokens=given.max_tokens,
+                count_tokens=given.count_tokens,
+            )
+        )

@@ -1,0 +1,132 @@
+"""`fitrag demo`: our drop-ins at work in both frameworks, on questions shipped for it."""
+
+from __future__ import annotations
+
+import json as json_
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from fitrag_integrations._extras import require_extra
+from fitrag_integrations.commands import demo_data, models, options
+from fitrag_integrations.commands.batch import CHUNK, chunks
+from fitrag_integrations.commands.demo_data import Parts, Question, Stack, Worked
+from fitrag_integrations.commands.demo_figures import Figures, figures
+from fitrag_integrations.commands.demo_langchain import langchain_stack
+from fitrag_integrations.commands.demo_llama_index import llama_index_stack
+from fitrag_integrations.commands.progress import progress_bar
+
+STACKS = {"LangChain": langchain_stack, "LlamaIndex": llama_index_stack}
+NEEDS = {"langchain_core": "langchain", "llama_index.core": "llama-index", "faiss": "faiss"}
+Run = tuple[list[Worked], float]
+
+
+def demo(
+    questions: Annotated[int, typer.Option(min=1, help="How many questions to ask.")] = 150,
+    llm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROVIDER:MODEL",
+            help="LangChain chat model that answers.",
+            show_default="the extractive reader",
+        ),
+    ] = None,
+    examples: Annotated[int, typer.Option(min=0, help="Worked examples to show.")] = 3,
+    model: options.Model = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    batch_tokens: options.BatchTokens = None,
+    json: options.AsJson = False,
+) -> None:
+    """Answer questions about a small corpus through LangChain and through LlamaIndex.
+
+    Both retrieve, rerank, compress and answer with the same parts; shows examples in full, then
+    what each step gained.
+    """
+    for module, extra in NEEDS.items():
+        require_extra(module, extra=extra, feature="fitrag demo")
+    parts = _parts(options.ModelOptions(model, device, dtype, batch_tokens), llm)
+    asked = demo_data.questions(questions)
+    runs = {name: _run(name, build(parts), asked) for name, build in STACKS.items()}
+    rows = {
+        name: figures(worked, seconds, extractive=llm is None)
+        for name, (worked, seconds) in runs.items()
+    }
+    report = _print_json if json else _print
+    report(rows, runs, examples, llm)
+
+
+def _parts(chosen: options.ModelOptions, llm: str | None) -> Parts:
+    """Load the models, index the corpus, and run each once so that no pipeline pays for it."""
+    from fitrag_integrations.retrieval import read_corpus
+
+    plain = options.ModelOptions(None, chosen.device, chosen.dtype, chosen.batch_tokens)
+    chat = None if llm is None else models.load_chat_model(llm)
+    scorer, reader = models.load_scorer(chosen), models.load_reader(plain)
+    corpus = list(read_corpus(demo_data.PASSAGES))
+    index = models.new_index(plain)
+    with progress_bar("indexing", len(corpus)) as advance:
+        for chunk in chunks(corpus, CHUNK):
+            index.add(chunk)
+            advance(len(chunk))
+    first = [("What is this?", corpus[0])]
+    scorer.score(first)
+    reader.read(first)
+    return Parts(index, scorer, reader, chat)
+
+
+def _run(name: str, stack: Stack, asked: Sequence[Question]) -> Run:
+    began, worked = time.perf_counter(), list[Worked]()
+    with progress_bar(name, len(asked)) as advance:
+        for chunk in chunks(asked, CHUNK):
+            worked.extend(stack(chunk))
+            advance(len(chunk))
+    return worked, time.perf_counter() - began
+
+
+def _print(rows: dict[str, Figures], runs: dict[str, Run], examples: int, llm: str | None) -> None:
+    from fitrag_integrations.commands import demo_report
+
+    out, (worked, _) = demo_report.console(), runs["LangChain"]
+    for number, each in enumerate(
+        demo_report.chosen(worked, examples, extractive=llm is None), start=1
+    ):
+        demo_report.show_example(out, number, each)
+    unanswerable = sum(not each.question.answerable for each in worked)
+    same = equal_answers(runs)
+    demo_report.show_summary(
+        out,
+        rows,
+        [
+            f"{len(worked)} questions, {unanswerable} of them not answered by the corpus, where "
+            + ("abstaining is right." if llm is None else "knowing the answer is right."),
+            "R@n: a passage with the answer is among the first n, before and after reranking.",
+            f"Answers of both frameworks are equal on {same} of {len(worked)} questions.",
+        ],
+    )
+
+
+def _print_json(
+    rows: dict[str, Figures], runs: dict[str, Run], examples: int, llm: str | None
+) -> None:
+    from fitrag_integrations.commands import demo_report
+
+    worked, _ = runs["LangChain"]
+    shown = demo_report.chosen(worked, examples, extractive=llm is None)
+    report = {
+        "questions": len(worked),
+        "unanswerable": sum(not each.question.answerable for each in worked),
+        "equal_answers": equal_answers(runs),
+        "figures": {name: asdict(row) for name, row in rows.items()},
+        "examples": [demo_report.example_dict(each) for each in shown],
+    }
+    typer.echo(json_.dumps(report))
+
+
+def equal_answers(runs: dict[str, Run]) -> int:
+    """Count the questions that every pipeline answered alike."""
+    every = zip(*([each.answer for each in worked] for worked, _ in runs.values()), strict=True)
+    return sum(len(set(answers)) == 1 for answers in every)

@@ -1,0 +1,84 @@
+"""The demo's pipeline as a LlamaIndex query engine of our drop-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fitrag_integrations.commands.demo_data import Parts, Question, Stack, Worked, excerpt_of
+from fitrag_integrations.commands.models import batched
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods import FitRag
+from fitrag_integrations.methods.excerpts import by_score
+from fitrag_integrations.ports import Method, Ports
+from fitrag_integrations.types import Context, Excerpt, Passage
+
+
+def llama_index_stack(parts: Parts) -> Stack:
+    """Build a query engine that runs FIT-RAG, from our LlamaIndex drop-ins."""
+    from fitrag_integrations.llama_index import FaissRetriever, MethodQueryEngine
+
+    method = Watched(FitRag(parts.scorer, top_n=parts.top_n))
+    retriever = FaissRetriever(parts.index, similarity_top_k=parts.k)
+    answers = {"reader": parts.reader} if parts.llm is None else {"llm": batched(parts.llm)}
+    engine = MethodQueryEngine(method, retriever, **answers)
+    passages = parts.passages
+
+    def answer(asked: Sequence[Question]) -> list[Worked]:
+        responses = engine.query_many([question.text for question in asked])
+        return [
+            _from_response(question, response, method.seen[question.text], passages, parts.top_n)
+            for question, response in zip(asked, responses, strict=True)
+        ]
+
+    return answer
+
+
+def _from_response(
+    question: Question,
+    response: Any,
+    seen: Seen,
+    passages: Mapping[str, Passage],
+    top_n: int,
+) -> Worked:
+    kept = tuple(excerpt_of(found.node.metadata, passages) for found in response.source_nodes)
+    prompt = Context(question.text, kept).prompt()
+    ranked, answer = tuple(by_score(seen.scored)), response.response or ""
+    return Worked(question, tuple(seen.found), ranked, kept, prompt, answer, top_n)
+
+
+@dataclass(slots=True)
+class Seen:
+    """Hold what a method's ports gave for one question: passages, then their labels."""
+
+    found: list[Passage] = field(default_factory=list)
+    scored: list[Excerpt] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Run a method and keep what it retrieved and how it scored that: a flow shows its asks."""
+
+    method: Method
+    seen: dict[str, Seen] = field(default_factory=dict)
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        seen = self.seen[question] = Seen()
+        flow = self.method(question, ports)
+        reply: Any = None
+        while True:
+            try:
+                ask = flow.send(reply)
+            except StopIteration as done:
+                context: Context = done.value
+                return context
+            reply = yield ask
+            if not seen.found:
+                seen.found.extend(reply[0])
+            elif not seen.scored:
+                pairs = zip(ask.items, reply, strict=True)
+                seen.scored.extend(
+                    Excerpt.whole(passage, score=labels.combine(), labels=labels)
+                    for (_, passage), labels in pairs
+                )

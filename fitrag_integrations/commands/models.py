@@ -1,0 +1,93 @@
+"""Load what a verb needs, when it runs: the one place in which commands meet the models."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from fitrag_integrations._extras import require_extra
+from fitrag_integrations.commands.options import ModelOptions
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.tokens import approximate_tokens, tiktoken_counter
+from fitrag_integrations.ports import Reader, Retriever, Scorer, TokenCounter
+
+Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
+
+
+def load_scorer(options: ModelOptions) -> Scorer:
+    """Load the bi-label scorer."""
+    return cast(Scorer, _load("BiLabelScorer", options))
+
+
+def load_reader(options: ModelOptions) -> Reader:
+    """Load the extractive reader."""
+    return cast(Reader, _load("ExtractiveReader", options))
+
+
+def _load(name: str, options: ModelOptions) -> Any:
+    kind = getattr(importlib.import_module("fitrag_integrations.models"), name)
+    # transformers would draw its own bar into ours, and into what --quiet keeps quiet
+    importlib.import_module("transformers.utils.logging").disable_progress_bar()
+    how = {
+        "device": options.device,
+        "dtype": options.dtype,
+        "batch_tokens": options.batch_tokens,
+    }
+    if options.model is None:
+        return kind.embedded(**how)
+    return kind.from_pretrained(options.model, **how)
+
+
+def load_chat_model(name: str) -> Any:
+    """Build a LangChain chat model from `PROVIDER:MODEL`; keys come from the environment."""
+    provider, colon, model = name.partition(":")
+    if not (provider and colon and model):
+        allowed = "PROVIDER:MODEL, such as openai:gpt-5-mini"
+        raise InputError.of("--llm", given=name, allowed=allowed)
+    home = require_extra("langchain.chat_models", extra="agents", feature="--llm")
+    return home.init_chat_model(name)
+
+
+def batched(llm: Any) -> Generate:
+    """Make a batched generator of a chat model; a prompt that fails gives its exception."""
+
+    def generate(prompts: Sequence[str]) -> list[str | Exception]:
+        replies = llm.batch(list(prompts), return_exceptions=True)
+        return [reply if isinstance(reply, Exception) else str(reply.text) for reply in replies]
+
+    return generate
+
+
+def new_index(options: ModelOptions) -> Any:
+    """Make an empty index over an encoder."""
+    return _retrieval("FaissIndex")(_encoder(options))
+
+
+def load_index(folder: Path, options: ModelOptions) -> Any:
+    """Open an index, with the encoder it was built with unless another is given."""
+    return _retrieval("FaissIndex").load(
+        folder, encoder=None if options == ModelOptions() else _encoder(options)
+    )
+
+
+def load_retriever(folder: Path, options: ModelOptions, *, k: int) -> Retriever:
+    """Open an index as a retriever of `k` passages a question."""
+    return cast(Retriever, load_index(folder, options).as_retriever(k))
+
+
+def _encoder(options: ModelOptions) -> Any:
+    names = ("device", "dtype", "batch_tokens")
+    how = {name: value for name in names if (value := getattr(options, name)) is not None}
+    kind = _retrieval("Encoder")
+    return kind(**how) if options.model is None else kind(options.model, **how)
+
+
+def _retrieval(name: str) -> Any:
+    return getattr(importlib.import_module("fitrag_integrations.retrieval"), name)
+
+
+def token_counter(name: str) -> TokenCounter:
+    """Give the counter of a `--tokenizer`."""
+    return approximate_tokens if name == "approximate" else tiktoken_counter(name)

@@ -1,0 +1,70 @@
+"""`fitrag read`: the answer as a span of one of the passages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from fitrag_integrations.commands import models, options
+from fitrag_integrations.commands.batch import Verb
+from fitrag_integrations.commands.progress import run_verb
+from fitrag_integrations.commands.rows import passages_of, question_of
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.ports import AnswerLike, Reader, port_of
+
+ADDS = ("answer", "passage", "start", "end", "score")
+
+
+def read(
+    source: options.Input,
+    target: options.Output,
+    abstain: Annotated[
+        bool, typer.Option("--abstain", help="Give no answer where the reader trusts none.")
+    ] = False,
+    model: options.Model = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    batch_tokens: options.BatchTokens = None,
+    overwrite: options.Overwrite = False,
+    strict: options.Strict = False,
+    quiet: options.Quiet = False,
+    json: options.AsJson = False,
+) -> None:
+    """Read the answer to each row out of its passages.
+
+    Reads question and passages[{title, text}]; adds answer, passage (its place in the list),
+    start, end (characters of its text) and score. Without an answer it is empty and the places
+    are null.
+    """
+    chosen = options.ModelOptions(model, device, dtype, batch_tokens)
+    how = options.RunOptions(overwrite, strict, quiet, json)
+
+    def load() -> Verb[dict[str, Any]]:
+        return read_verb(models.load_reader(chosen), abstain=abstain)
+
+    run_verb("read", load, source, target, how)
+
+
+def read_verb(reader: Reader, *, abstain: bool = False) -> Verb[dict[str, Any]]:
+    """Read all passages of a row in one ask and keep the best answer, the first of equals."""
+    port = port_of("read", reader, "read")
+    below = getattr(reader, "abstain_below", None) if abstain else None
+
+    def flow(row: Mapping[str, Any]) -> Flow[dict[str, Any]]:
+        question, passages = question_of(row), passages_of(row)
+        answers: list[AnswerLike] = yield from port.ask([(question, p) for p in passages])
+        return best_answer(answers, below)
+
+    return Verb(flow, lambda traced: traced.value, ADDS)
+
+
+def best_answer(answers: Sequence[AnswerLike], below: float | None) -> dict[str, Any]:
+    """Choose the best-scored answer, the first of equals; under `below` there is none."""
+    at = max(range(len(answers)), key=lambda i: (bool(answers[i].text), answers[i].score))
+    best = answers[at]
+    if not best.text or (below is not None and best.score < below):
+        return {"answer": "", "passage": None, "start": None, "end": None, "score": best.score}
+    place = {"passage": at, "start": best.start, "end": best.end}
+    return {"answer": best.text, **place, "score": best.score}

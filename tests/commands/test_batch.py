@@ -1,0 +1,101 @@
+"""The engine: order, fields, formats, summaries and exit codes."""
+
+import io
+import json
+import sys
+
+import pytest
+from command_fakes import passages, read, write
+
+SUFFIXES = [".jsonl", ".jsonl.gz"]
+
+
+@pytest.mark.parametrize("into", SUFFIXES)
+@pytest.mark.parametrize("source", SUFFIXES)
+def test_rows_keep_their_order_and_their_fields(tmp_path, scorer, fitrag, rows, source, into):
+    given, out = write(tmp_path / f"in{source}", rows), tmp_path / "new" / f"out{into}"
+    code, _, told = fitrag("score", given, out)
+    assert code == 0
+    assert "40 rows" in told and "no error row" in told
+    got = read(out)
+    assert [{k: v for k, v in row.items() if k != "scores"} for row in got] == rows
+    assert all(len(row["scores"]) == 3 for row in got)
+    assert scorer.calls == [48, 48, 24]  # 16 questions share a call
+
+
+def test_every_line_is_ascii_and_no_character_breaks_it(tmp_path, scorer, fitrag, rows):
+    given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    fitrag("score", given, out)
+    assert len(out.read_text(encoding="ascii").splitlines()) == len(rows)
+
+
+def test_an_added_field_replaces_one_of_the_same_name(tmp_path, scorer, fitrag, rows):
+    given = write(tmp_path / "in.jsonl", [{**rows[0], "scores": "old"}])
+    fitrag("score", given, tmp_path / "out.jsonl")
+    assert isinstance(read(tmp_path / "out.jsonl")[0]["scores"], list)
+
+
+def test_stdin_to_stdout(scorer, fitrag, rows, monkeypatch):
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    code, out, told = fitrag("score", "-", "-", "--json")
+    assert code == 0
+    assert [json.loads(line)["id"] for line in out.splitlines()] == list(range(40))
+    assert json.loads(told.splitlines()[-1])["rows"] == 40  # standard output is taken
+
+
+def test_json_summary_goes_to_stdout(tmp_path, scorer, fitrag, rows):
+    given, out = write(tmp_path / "in.jsonl", [*rows, b"nonsense"]), tmp_path / "out.jsonl"
+    code, told, err = fitrag("score", given, out, "--json", "--quiet")
+    summary = json.loads(told)
+    assert (code, err) == (0, "")
+    assert summary.pop("seconds") >= 0
+    assert summary == {"output": str(out), "rows": 41, "resumed": 0, "errors": 1}
+
+
+def test_strict_exits_1_after_all_rows(tmp_path, scorer, fitrag, rows):
+    given = write(tmp_path / "in.jsonl", [b"nonsense", *rows])
+    assert fitrag("score", given, tmp_path / "out.jsonl", "--strict")[0] == 1
+    assert len(read(tmp_path / "out.jsonl")) == 41
+
+
+def test_blank_lines_and_a_byte_order_mark_are_no_rows(tmp_path, scorer, fitrag, rows):
+    given = tmp_path / "in.jsonl"
+    given.write_bytes(b"\xef\xbb\xbf" + json.dumps(rows[0]).encode() + b"\r\n\r\n \n")
+    assert fitrag("score", given, tmp_path / "out.jsonl", "--strict")[0] == 0
+    assert len(read(tmp_path / "out.jsonl")) == 1
+
+
+def test_an_empty_input_gives_an_empty_output(tmp_path, scorer, fitrag):
+    given = write(tmp_path / "in.jsonl", [])
+    assert fitrag("score", given, tmp_path / "out.jsonl")[0] == 0
+    assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        ("missing.jsonl", "out.jsonl", "input: given"),
+        ("in.jsonl", "in.jsonl", "another file"),
+        ("in.jsonl", "out.txt", ".jsonl"),
+        ("broken.jsonl.gz", "out.jsonl", "damaged"),
+        ("cut.jsonl.gz", "out.jsonl", "damaged"),
+    ],
+)
+def test_unusable_files_exit_2_and_say_why(tmp_path, scorer, fitrag, rows, source, target, said):
+    write(tmp_path / "in.jsonl", rows)
+    (tmp_path / "broken.jsonl.gz").write_bytes(b"no gzip")
+    whole = write(tmp_path / "cut.jsonl.gz", rows).read_bytes()
+    (tmp_path / "cut.jsonl.gz").write_bytes(whole[:-20])
+    code, _, err = fitrag("score", tmp_path / source, tmp_path / target)
+    assert code == 2
+    assert err.startswith("fitrag: ") and said in err
+
+
+def test_one_failing_question_leaves_those_that_shared_its_call(tmp_path, scorer, fitrag, rows):
+    rows[3]["passages"] = passages("SCORER FAILS here")
+    given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    fitrag("score", given, out)
+    got = read(out)
+    assert got[3]["error"] == {"message": "RuntimeError: no memory left"}
+    assert [i for i, row in enumerate(got) if "scores" not in row] == [3]

@@ -1,0 +1,182 @@
+"""The demo's sample, figures and pipelines; and an index made by the command."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_fakes import FirstWord, Words, write
+
+import fitrag_integrations
+from fitrag_integrations.commands import demo_data, demo_report, models
+from fitrag_integrations.commands.demo import equal_answers
+from fitrag_integrations.commands.demo_data import Parts, Question, Worked
+from fitrag_integrations.commands.demo_figures import figures
+from fitrag_integrations.commands.demo_langchain import langchain_stack
+from fitrag_integrations.commands.demo_llama_index import llama_index_stack
+from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+
+EMBEDDED = Path(fitrag_integrations.__file__).parent / "embedded" / "bilabel"
+TEXTS = ("Ann wrote it in May. It sold. Bo read it.", "Rain falls in May. It ends.", "Cy came.")
+
+
+class Letters:
+    """Encode a text as how often it has each of four letters."""
+
+    name = "letters"
+    width = 4
+
+    def encode(self, texts):
+        return [[float(text.lower().count(letter)) for letter in "anwi"] for text in texts]
+
+
+def passages():
+    return [Passage(f"p{i}", text, f"T{i}") for i, text in enumerate(TEXTS)]
+
+
+@pytest.fixture
+def index():
+    from fitrag_integrations.retrieval import FaissIndex
+
+    return FaissIndex.build(passages(), encoder=Letters())
+
+
+def question(text="who wrote it", *, answerable=True, ids=("p0",)):
+    return Question(text, ("Ann",), frozenset(ids), answerable)
+
+
+def test_both_frameworks_give_the_same(index):
+    parts = Parts(index, Words(), FirstWord(), k=3, top_n=2)
+    asked = [question(), question("when is rain"), question("who came in")]
+    chain, engine = langchain_stack(parts)(asked), llama_index_stack(parts)(asked)
+    assert equal_answers({"a": (chain, 1.0), "b": (engine, 1.0)}) == 3
+    for one, other in zip(chain, engine, strict=True):
+        for name in ("found", "ranked", "kept"):
+            assert list(map(place, getattr(one, name))) == list(map(place, getattr(other, name)))
+        assert one.prompt == other.prompt
+        assert len(one.found) == 3 and len(one.ranked) == 3
+
+
+def place(item):
+    if isinstance(item, Passage):
+        return item.id, item.metadata["retrieval_score"]
+    return item.passage.id, item.start, item.end, item.score, item.labels.has_answer
+
+
+def test_a_chat_model_answers_in_both(index):
+    from langchain_core.language_models import FakeListChatModel
+
+    parts = Parts(index, Words(), FirstWord(), FakeListChatModel(responses=["Ann"]), k=2)
+    for build in (langchain_stack, llama_index_stack):
+        assert [each.answer for each in build(parts)([question()])] == ["Ann"]
+
+
+def test_figures_by_hand():
+    ann, rain, _ = passages()
+    labels = BiLabelScore(0.5, 0.5)
+
+    def worked(asked, found, ranked, kept, answer):
+        wholes = tuple(Excerpt.whole(p, score=1.0, labels=labels) for p in ranked)
+        return Worked(asked, found, wholes, kept, "prompt", answer, 2)
+
+    first = Excerpt(ann, 0, 20)
+    got = figures(
+        [
+            worked(question(), (rain, ann), (ann, rain), (first,), "Ann"),
+            worked(question(), (ann, rain), (rain, ann), (Excerpt(ann, 21, 29),), "Rain"),
+            worked(question(answerable=False, ids=()), (rain,), (rain,), (), ""),
+            worked(question(answerable=False, ids=()), (rain,), (rain,), (), "Ann"),
+        ],
+        2.0,
+        extractive=True,
+    )
+    assert (got.accuracy, got.answerable, got.unanswerable) == (0.5, 0.5, 0.5)
+    assert (got.recall_1_before, got.recall_1_after) == (0.5, 0.5)
+    assert (got.recall_5_before, got.recall_5_after) == (1.0, 1.0)
+    assert got.kept == 0.5
+    assert got.milliseconds == 500.0
+    assert got.saved == pytest.approx(1 - got.tokens_after / got.tokens_before)
+
+
+def test_the_sample_is_spread_and_holds_enough_unanswerable_questions():
+    sample = demo_data.questions(150)
+    assert len(sample) == len(set(sample)) == 150
+    assert sum(not each.answerable for each in sample) >= 30
+    assert len(demo_data.questions(10)) == 10
+    assert len(demo_data.questions(9999)) == 381
+    assert demo_data.spread("abcdef", 3) == ["a", "c", "e"]
+
+
+def test_examples_fit_a_terminal(index, capsys):
+    parts = Parts(index, Words(), FirstWord(), k=3, top_n=2)
+    worked = langchain_stack(parts)([question(), question("[bold]odd[/bold] one")])
+    for each in demo_report.chosen(worked, 3, extractive=True):
+        demo_report.show_example(demo_report.console(), 1, each)
+    shown = capsys.readouterr().out
+    assert "[bold]odd[/bold] one" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+@pytest.fixture
+def letters(monkeypatch):
+    from fitrag_integrations.retrieval import FaissIndex
+
+    def load(folder, options):
+        return FaissIndex.load(folder, encoder=Letters())
+
+    monkeypatch.setattr(models, "new_index", lambda options: FaissIndex(Letters()))
+    monkeypatch.setattr(models, "load_index", load)
+
+
+def test_index_builds_adds_and_answers(tmp_path, letters, scorer, fitrag):
+    rows = [{"id": p.id, "title": p.title, "text": p.text, "year": 1} for p in passages()]
+    corpus = write(tmp_path / "corpus.jsonl", [*rows[:2], b"nonsense", {"text": ""}])
+    folder = tmp_path / "index"
+    code, out, told = fitrag("index", corpus, folder, "--json")
+    assert code == 0
+    assert told.count("left out: ") == 2
+    summary = json.loads(out)
+    assert (summary["passages"], summary["added"], summary["skipped"]) == (2, 2, 2)
+    code, _, err = fitrag("index", corpus, folder)
+    assert code == 2 and "--add" in err
+    more = write(tmp_path / "more.jsonl", rows)
+    assert json.loads(fitrag("index", more, folder, "--add", "--json")[1])["added"] == 1
+    got = json.loads(fitrag("answer", "who wrote it", "--index", folder, "--k", 2, "--json")[1])
+    assert {each["id"] for each in got["context"]} <= {"p0", "p1", "p2"}
+    assert len(got["context"]) == 2
+
+
+def test_index_of_a_missing_corpus(tmp_path, fitrag):
+    code, _, err = fitrag("index", tmp_path / "nothing", tmp_path / "index")
+    assert code == 2 and "corpus" in err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not EMBEDDED.exists(), reason="the embedded models are not built yet")
+class TestEmbedded:
+    """The verbs with the models that ship."""
+
+    def test_verbs(self, tmp_path, fitrag):
+        row = {
+            "id": 1,
+            "question": "Who wrote the score of Amarcord?",
+            "passages": [
+                {"title": "Milan", "text": "Milan is a city in Italy. It is large."},
+                {"title": "Amarcord", "text": "It is a film. Nino Rota wrote the score. It won."},
+            ],
+        }
+        source = write(tmp_path / "in.jsonl", [row])
+        for verb in ("score", "compress", "read", "answer"):
+            out = tmp_path / f"{verb}.jsonl"
+            assert fitrag(verb, source, out, "--strict")[0] == 0
+            row |= json.loads(out.read_text())
+        assert row["scores"][1]["has_answer"] > row["scores"][0]["has_answer"]
+        best = row["excerpts"][0]
+        assert best["passage"] == 1
+        assert row["prompt"].endswith(f"{row['question']}\n")
+
+    def test_demo(self, fitrag):
+        code, out, _ = fitrag("demo", "--questions", 8, "--examples", 1, "--json")
+        assert code == 0
+        report = json.loads(out)
+        assert report["equal_answers"] == report["questions"] == 8
+        assert set(report["figures"]) == {"LangChain", "LlamaIndex"}
