@@ -5,8 +5,9 @@ Names load on first use: importing the package loads neither torch nor a framewo
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fitrag_integrations._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.errors import (
@@ -79,14 +80,4 @@ __all__ = [
     "run_many",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_MODULE_OF[name]}")
-    value = globals()[name] = getattr(module, name)  # found at once from now on
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

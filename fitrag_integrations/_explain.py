@@ -1,12 +1,16 @@
-"""Tell a trace to a reader: one line per step, then what was decided, kept and degraded."""
+"""Tell a trace to a reader: one line per step, then what was decided, kept and degraded.
+
+A flow may end in a value of any type. One that has a ``question`` and a method ``told`` tells its
+part of the story itself, with the helpers of this module.
+"""
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
 
-from fitrag_integrations.types import BiLabelScore, Context
+from fitrag_integrations.types import BiLabelScore, Context, Excerpt
 
 SHOWN = 5  # excerpts named in the last line
 
@@ -28,17 +32,28 @@ class StepLike(Protocol):
     def error(self) -> str | None: ...
 
 
+@runtime_checkable
+class Telling(Protocol):
+    """A value that tells, line by line, what it holds."""
+
+    @property
+    def question(self) -> str: ...
+    def told(self) -> Iterable[str]: ...
+
+
 def explain(steps: Sequence[StepLike], outcome: object) -> str:
     """Write the question, the steps and the outcome, a line each."""
-    head = [f"question: {_short(outcome.question)}"] if isinstance(outcome, Context) else []
-    told = [_step_line(number, step) for number, step in enumerate(steps, start=1)]
-    return "\n".join([*head, *told, *_outcome_lines(outcome)])
+    head = []
+    if isinstance(outcome, Context | Telling):
+        head = [f"question: {shortened(outcome.question)}"]
+    asked = [_step_line(number, step) for number, step in enumerate(steps, start=1)]
+    return "\n".join([*head, *asked, *_outcome_lines(outcome)])
 
 
 def _step_line(number: int, step: StepLike) -> str:
     tokens = "" if step.tokens is None else f", {step.tokens} tokens"
     asked = f"{len(step.items)} asked, {1000 * step.seconds:.1f} ms{tokens}"
-    back = f"failed, {_short(step.error)}" if step.error else _brief(step.answers)
+    back = f"failed, {shortened(step.error)}" if step.error else _brief(step.answers)
     return f"{number}. {step.port}: {asked} -> {back}"
 
 
@@ -52,22 +67,47 @@ def _brief(answers: Sequence[Any]) -> str:
         return f"from {min(answers):.2f} to {max(answers):.2f}"
     if all(isinstance(answer, list | tuple) for answer in answers):
         return f"{sum(map(len, answers))} found"
-    return _short(answers[0]) if len(answers) == 1 else f"{len(answers)} answers"
+    return shortened(answers[0]) if len(answers) == 1 else f"{len(answers)} answers"
 
 
 def _outcome_lines(outcome: object) -> Iterator[str]:
     if isinstance(outcome, Exception):
         yield f"failed: {type(outcome).__name__}: {outcome}"
         return
-    if not isinstance(outcome, Context):
-        yield f"value: {_short(outcome)}"
-        return
-    if outcome.decision is not None:
-        yield f"decision: {_decision(outcome)}"
-    if outcome.action is not None:
-        yield f"action: {outcome.action}"
-    yield f"kept {len(outcome.excerpts)} excerpts{_kept(outcome)}"
-    yield from (f"note: {note}" for note in outcome.notes)
+    if isinstance(outcome, Context):
+        yield from [*decided(outcome), *noted(outcome)]
+    elif isinstance(outcome, Telling):
+        yield from outcome.told()
+    else:
+        yield f"value: {shortened(outcome)}"
+
+
+def decided(context: Context) -> Iterator[str]:
+    """Tell what a method decided and what it kept."""
+    if context.decision is not None:
+        yield f"decision: {_decision(context)}"
+    if context.action is not None:
+        yield f"action: {context.action}"
+    yield f"kept {len(context.excerpts)} excerpts{_kept(context)}"
+
+
+def noted(context: Context) -> Iterator[str]:
+    """Tell what was degraded or left out."""
+    return (f"note: {note}" for note in context.notes)
+
+
+def place(excerpt: Excerpt) -> str:
+    """Name an excerpt by its source, its offsets and its score."""
+    name = excerpt.passage.title or excerpt.passage.source or excerpt.passage.id
+    return f"{name} [{excerpt.start}:{excerpt.end}] {excerpt.score:.2f}"
+
+
+def shortened(value: object) -> str:
+    """Give a value in one line of at most a hundred characters."""
+    if isinstance(value, str):
+        line = " ".join(value.split())
+        return line if len(line) <= 100 else f"{line[:99]}…"
+    return reprlib.repr(value)
 
 
 def _decision(context: Context) -> str:
@@ -80,17 +120,6 @@ def _decision(context: Context) -> str:
 
 
 def _kept(context: Context) -> str:
-    named = [
-        f"{excerpt.passage.title or excerpt.passage.source or excerpt.passage.id}"
-        f" [{excerpt.start}:{excerpt.end}] {excerpt.score:.2f}"
-        for excerpt in context.excerpts[:SHOWN]
-    ]
+    named = list(map(place, context.excerpts[:SHOWN]))
     more = len(context.excerpts) - SHOWN
     return ": " + "; ".join(named + [f"and {more} more"] * (more > 0)) if named else ""
-
-
-def _short(value: object) -> str:
-    if isinstance(value, str):
-        line = " ".join(value.split())
-        return line if len(line) <= 100 else f"{line[:99]}…"
-    return reprlib.repr(value)

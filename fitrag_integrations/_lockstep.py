@@ -7,15 +7,68 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from contextvars import Context
+from threading import Lock
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from fitrag_integrations._ask import Ask, Flow, Port
 from fitrag_integrations._trace import Step, Traced
 from fitrag_integrations.errors import InputError
 
 R = TypeVar("R")
+T = TypeVar("T")
 Reply: TypeAlias = "tuple[list[Any] | Exception, float]"  # answers, seconds
 OnStep: TypeAlias = Callable[[int, Step], None]
+
+
+class Rounds(Generic[R]):
+    """Take flows from round to round, from any thread, one thread at a time.
+
+    Closing it while a thread is at work waits for nothing: the flows are closed at once or, where
+    one of them is running, by that thread as soon as it is done. In a ``context`` every stretch
+    of every flow runs, and ends, in that one context.
+    """
+
+    def __init__(
+        self, flows: Sequence[Flow[R]], on_step: OnStep | None, context: Context | None = None
+    ) -> None:
+        self._rounds = lock_step(flows, on_step)
+        self._context = context
+        self._working = Lock()
+        self._closed = False
+        self.traces: list[Traced[R]] = []
+
+    def advance(self, replies: list[Reply] | None) -> list[Ask] | None:
+        """Hand in the replies of a round and give the asks of the next.
+
+        None, and not ``StopIteration``, which no future can hold, once all flows have ended;
+        ``traces`` then has their outcomes.
+        """
+        try:
+            with self._working:
+                return self._within(self._rounds.send, replies)
+        except StopIteration as done:
+            self.traces = done.value or []
+            return None
+        finally:
+            if self._closed:
+                self._close_unless_working()
+
+    def close(self) -> None:
+        """Close all flows; those that have ended are left as they are."""
+        self._closed = True
+        self._close_unless_working()
+
+    def _close_unless_working(self) -> None:
+        # Whoever holds the lock looks at _closed after letting it go, so one of the two closes.
+        if self._working.acquire(blocking=False):
+            try:
+                self._within(self._rounds.close)
+            finally:
+                self._working.release()
+
+    def _within(self, call: Callable[..., T], *arguments: Any) -> T:
+        return call(*arguments) if self._context is None else self._context.run(call, *arguments)
 
 
 def lock_step(

@@ -35,6 +35,7 @@ app = typer.Typer(
 )
 train = typer.Typer(help="Fit the models of this package.", no_args_is_help=True)
 label = typer.Typer(help="Collect what the models are fitted on.", no_args_is_help=True)
+calibrate = typer.Typer(help="Fit thresholds, kept with the model.", no_args_is_help=True)
 
 app.command("demo")(demo)
 app.command("index")(index)
@@ -45,6 +46,7 @@ app.command("read")(read)
 app.command("doctor")(doctor)
 app.add_typer(train, name="train")
 app.add_typer(label, name="label")
+app.add_typer(calibrate, name="calibrate")
 
 
 def later(group: typer.Typer, name: str, home: str, help: str) -> None:
@@ -67,6 +69,7 @@ TRAINING = "fitrag_integrations.training.commands"
 later(train, "reader", f"{TRAINING}:train_reader", "Fit the extractive reader.")
 later(train, "bilabel", f"{TRAINING}:train_bilabel", "Fit the bi-label scorer.")
 later(label, "negatives", f"{TRAINING}:label_negatives", "Find passages without the answer.")
+later(calibrate, "reader", f"{TRAINING}:calibrate_reader", "Fit when the reader gives no answer.")
 later(label, "bilabel", f"{TRAINING}:label_bilabel", "Label passages for the bi-label scorer.")
 
 

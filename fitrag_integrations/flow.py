@@ -21,10 +21,11 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Generator, Iterable
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from fitrag_integrations._ask import Ask, Flow, Port
-from fitrag_integrations._lockstep import OnStep, Reply, lock_step
+from fitrag_integrations._lockstep import OnStep, Reply, Rounds
 from fitrag_integrations._trace import Step, Traced
 from fitrag_integrations.errors import InputError, PortError
 
@@ -48,34 +49,34 @@ def run_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list
 
     ``on_step`` is called with the flow's index and each finished step, in the calling thread.
     """
-    rounds = lock_step(_checked(flows), on_step)
-    with contextlib.closing(rounds):
+    with contextlib.closing(Rounds(_checked(flows), on_step)) as rounds:
         replies: list[Reply] | None = None
-        while True:
-            try:
-                joined = rounds.send(replies)
-            except StopIteration as done:
-                return list(done.value)
+        while (joined := rounds.advance(replies)) is not None:
             replies = [_answer(ask) for ask in joined]
+        return rounds.traces
 
 
 async def arun_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list[Traced[R]]:
     """Run flows in lock step; the calls of one round run side by side.
 
-    A port without an async call runs in a thread. For a deadline, wait under
-    ``asyncio.timeout``: pending calls are cancelled, a thread already running is left to end.
+    The event loop stays free: the flows' own work, which may be to cut a hundred texts into
+    sentences, is done in worker threads, one at a time, and so is a port without an async call.
+    ``on_step`` is called in such a thread too. All of it runs in one copy of the caller's
+    context: context variables are there, and what a flow sets stays set in its next stretch and
+    in the calls it asks for.
+
+    For a deadline, wait under ``asyncio.timeout``: pending calls are cancelled and the flows
+    closed. A thread already running is left to end; where it was at the flows' own work, it
+    closes them as soon as that is done.
     """
-    rounds = lock_step(_checked(flows), on_step)
-    with contextlib.closing(rounds):
+    context = copy_context()
+    with contextlib.closing(Rounds(_checked(flows), on_step, context)) as rounds:
         replies: list[Reply] | None = None
-        while True:
-            try:
-                joined = rounds.send(replies)
-            except StopIteration as done:
-                return list(done.value)
+        while (joined := await asyncio.to_thread(rounds.advance, replies)) is not None:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_aanswer(ask)) for ask in joined]
+                tasks = [group.create_task(_aanswer(ask), context=context.copy()) for ask in joined]
             replies = [task.result() for task in tasks]
+        return rounds.traces
 
 
 def _answer(ask: Ask) -> Reply:

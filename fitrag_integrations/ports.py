@@ -141,11 +141,12 @@ class Missing(Port[Any, Any]):
         raise PortError(f"this method needs a {self.name} port: give Ports({self.name}=...)")
 
 
-def port_of(name: str, backend: Any, method: str) -> Port[Any, Any]:
+def port_of(name: str, backend: Any, method: str, *, argument: str | None = None) -> Port[Any, Any]:
     """Build a port from an object with ``method``, from a callable, or pass a port through.
 
     The async twin is ``"a" + method`` where the object has it. Ports of one object are equal, so
-    that the questions of ``run_many`` share its calls.
+    that the questions of ``run_many`` share its calls. A wrong backend is told under the name of
+    the ``argument`` it was given as, which is the port's own where there is none.
     """
     if isinstance(backend, Port):
         return backend
@@ -158,7 +159,7 @@ def port_of(name: str, backend: Any, method: str) -> Port[Any, Any]:
             is_async = iscoroutinefunction(getattr(backend, "__call__", None))  # noqa: B004
             return Port.of(name, None, backend) if is_async else Port.of(name, backend)
     allowed = f"an object with a {method!r} method, a callable, or a Port"
-    raise InputError.of(name, given=backend, allowed=allowed)
+    raise InputError.of(argument or name, given=backend, allowed=allowed)
 
 
 def gate_port(gate: Gate) -> Port[tuple[str, str], float]:

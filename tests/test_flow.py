@@ -3,7 +3,9 @@
 import asyncio
 import json
 import pickle
+import threading
 import time
+from contextvars import ContextVar
 
 import pytest
 
@@ -179,6 +181,100 @@ def test_a_sync_only_port_does_not_block_the_loop():
     assert asyncio.run(ticking()) >= 3
 
 
+def test_a_flows_own_work_does_not_block_the_loop():
+    def flow():
+        for _ in range(2):
+            time.sleep(0.2)
+            yield from Doubler().port.ask([1])
+
+    async def longest_pause():
+        task, longest = asyncio.create_task(arun_many([flow(), flow()])), 0.0
+        while not task.done():
+            began = time.perf_counter()
+            await asyncio.sleep(0.005)
+            longest = max(longest, time.perf_counter() - began)
+        return longest, await task
+
+    longest, traces = asyncio.run(longest_pause())
+    assert longest < 0.15
+    assert [len(trace.steps) for trace in traces] == [2, 2]
+
+
+def test_cancelling_does_not_wait_for_a_flows_own_work_and_still_closes_it():
+    begun, go, closed = threading.Event(), threading.Event(), []
+
+    def waiting():
+        try:
+            yield from Doubler().port.ask([1])
+        finally:
+            closed.append("waiting")
+
+    def working():
+        try:
+            begun.set()
+            assert go.wait(10)
+            yield from Doubler().port.ask([1])
+        finally:
+            closed.append("working")
+
+    async def main():
+        task = asyncio.create_task(arun_many([waiting(), working()]))
+        await asyncio.to_thread(begun.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        left = list(closed)
+        go.set()
+        return left
+
+    assert asyncio.run(main()) == []  # the one lock step of both is at work
+    assert sorted(closed) == ["waiting", "working"]
+
+
+def test_context_variables_are_the_callers_and_last_for_the_whole_flow():
+    user, depth = ContextVar("user"), ContextVar("depth", default=0)
+    seen = []
+
+    async def look(items):
+        seen.append((user.get(), depth.get()))
+        return items
+
+    port = Port.of("look", look)
+
+    def flow():
+        token = depth.set(1)
+        yield from port.ask([1])
+        seen.append((user.get(), depth.get()))
+        depth.reset(token)
+        yield from port.ask([2])
+
+    async def main():
+        user.set("ada")
+        trace = await arun(flow())
+        return trace.value, depth.get()
+
+    assert asyncio.run(main()) == (None, 0)
+    assert seen == [("ada", 1), ("ada", 1), ("ada", 0)]
+
+
+def test_an_observer_of_an_async_run_is_called_in_a_worker_thread():
+    threads = []
+    flows = [twice(Doubler().port, n) for n in (1, 2)]
+    asyncio.run(arun_many(flows, on_step=lambda i, step: threads.append(threading.get_ident())))
+    assert len(threads) == 4
+    assert threading.get_ident() not in threads
+
+
+def test_a_flow_that_raises_stop_iteration_fails_alone():
+    def flow():
+        yield from Doubler().port.ask([1])
+        next(iter(()))
+
+    for traces in run_both(lambda: [flow(), twice(Doubler().port, 1)]):
+        assert isinstance(traces[0].error, RuntimeError)
+        assert traces[1].value == 4
+
+
 def test_cancelling_cancels_the_calls_and_closes_the_flows():
     seen = []
 
@@ -309,3 +405,19 @@ def test_explain_tells_steps_decision_excerpts_and_notes():
         "kept 1 excerpts: Amarcord [0:9] 1.70",
         "note: no web",
     ]
+
+
+def test_a_value_may_tell_its_own_story():
+    class Found:
+        question = "Who wrote it?"
+
+        def told(self):
+            return ["found: Nino Rota"]
+
+    told = Traced(Found(), (Step("search", ("q",), (), 0.002),)).explain()
+    assert told.splitlines() == [
+        "question: Who wrote it?",
+        "1. search: 1 asked, 2.0 ms -> nothing",
+        "found: Nino Rota",
+    ]
+    assert Traced({"a": 1}).explain() == "value: {'a': 1}"

@@ -25,6 +25,7 @@ ALLOWED = {
     "langchain": VALUES | {"methods"},
     "llama_index": VALUES | {"methods"},
 }
+ABOVE = {"cli", "commands"}  # they may import anything, and nothing but the cli imports them
 FRAMEWORKS = {
     "langchain_core": "langchain",
     "langchain": "langchain",
@@ -67,19 +68,21 @@ def own_parts(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_go_one_way(path):
-    part = part_of(path)
+    part, parts = part_of(path), set(own_parts(path))
     if part in ALLOWED:
-        assert set(own_parts(path)) <= ALLOWED[part] | {part}
+        assert parts <= ALLOWED[part] | {part}
+    if part != "cli":
+        assert not parts & ABOVE - {part}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_frameworks_and_torch_stay_where_they_belong(path):
     part = part_of(path)
     tops = {module.partition(".")[0] for module in imported(path)} - {"fitrag_integrations"}
-    if part not in {"models", "training", "retrieval", "cli", "evaluation"}:
+    if part not in {"models", "training", "retrieval", "evaluation", *ABOVE}:
         assert not tops & TORCH
     homes = {FRAMEWORKS[top] for top in tops if top in FRAMEWORKS}
-    assert homes <= ({part} if part in ADAPTERS else set()) or part in {"cli", "testing"}
+    assert homes <= ({part} if part in ADAPTERS else set()) or part in {"testing", *ABOVE}
 
 
 def loaded_by(statement):
@@ -92,8 +95,19 @@ def loaded_by(statement):
 
 @pytest.mark.parametrize(
     "statement",
-    ["import fitrag_integrations", "from fitrag_integrations.methods import FitRag; FitRag()"],
+    [
+        "import fitrag_integrations",
+        "from fitrag_integrations.methods import FitRag; FitRag()",
+        "from fitrag_integrations.retrieval import read_corpus",
+    ],
 )
 def test_light_imports_stay_light(statement):
     heavy = TORCH | set(FRAMEWORKS) | {"syntok", "numpy", "tiktoken"}
     assert not loaded_by(statement) & heavy
+
+
+def test_the_commands_help_loads_no_torch_and_no_framework():
+    help = "from fitrag_integrations.cli import main; import sys; sys.argv = ['fitrag', '--help']"
+    loaded = loaded_by(f"{help}\ntry:\n    main()\nexcept SystemExit:\n    pass")
+    assert "typer" in loaded
+    assert not loaded & (TORCH | set(FRAMEWORKS))

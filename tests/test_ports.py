@@ -78,6 +78,8 @@ def test_a_coroutine_function_or_an_async_callable_is_async():
 def test_what_has_no_method_is_refused(backend):
     with pytest.raises(InputError, match=r"scorer: given .* allowed an object with a 'score'"):
         port_of("scorer", backend, "score")
+    with pytest.raises(InputError, match="^mine: given"):
+        port_of("scorer", backend, "score", argument="mine")
 
 
 @pytest.mark.parametrize("name", ["retrieve", "search", "generate"])

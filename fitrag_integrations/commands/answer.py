@@ -90,9 +90,7 @@ def answer(
         searching = options.ModelOptions(encoder)
         found = None if index is None else models.load_retriever(index, searching, k=k)
         generate = None if llm is None else models.batched(models.load_chat_model(llm))
-        answering = Answering(
-            method, reader=models.load_reader(reading) if llm is None else None
-        )
+        answering = Answering(method, reader=models.load_reader(reading) if llm is None else None)
         return Answers(answering, found, generate)
 
     if target is None:

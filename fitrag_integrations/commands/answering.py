@@ -91,4 +91,3 @@ def _excerpt(excerpt: Excerpt) -> dict[str, Any]:
         "score": excerpt.score,
         "text": excerpt.text,
     }
-

@@ -85,9 +85,7 @@ def check_names(source: str, target: str) -> None:
         raise InputError.of("output", given=target, allowed="another file than the input")
 
 
-def _answered(
-    verb: Verb[Any], chunk: list[Row]
-) -> Iterator[tuple[Row, Traced[Any] | Exception]]:
+def _answered(verb: Verb[Any], chunk: list[Row]) -> Iterator[tuple[Row, Traced[Any] | Exception]]:
     traced = iter(run_many([verb.flow(row.given) for row in chunk if row.problem is None]))
     for row in chunk:
         yield row, next(traced) if row.problem is None else row.problem

@@ -83,9 +83,7 @@ def questions(count: int) -> list[Question]:
         every = [_question(json.loads(line)) for line in lines]
     answerable = [question for question in every if question.answerable]
     others = [question for question in every if not question.answerable]
-    share = max(
-        round(count * len(others) / len(every)), min(FEWEST_UNANSWERABLE, count // 5)
-    )
+    share = max(round(count * len(others) / len(every)), min(FEWEST_UNANSWERABLE, count // 5))
     some = min(share, len(others))
     return spread(answerable, count - some) + spread(others, some)
 

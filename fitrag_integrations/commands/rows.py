@@ -91,4 +91,3 @@ def _passage(at: int, given: Any) -> Passage:
     text = check_text(f"passages[{at}].text", given.get("text"), blank=False)
     title = "" if given.get("title") is None else given["title"]
     return Passage(str(at), text, check_text(f"passages[{at}].title", title))
-

@@ -5,10 +5,9 @@ Names load on first use; without langchain-core that raises ``MissingExtraError`
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fitrag_integrations._extras import require_extra
+from fitrag_integrations._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.langchain.answer import Answer
@@ -45,13 +44,4 @@ __all__ = [
     "SubDocumentCompressor",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    require_extra("langchain_core", extra="langchain", feature=f"{__name__}.{name}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF, extra="langchain", needs="langchain_core")

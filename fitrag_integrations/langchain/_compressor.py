@@ -74,8 +74,6 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
         if not isinstance(given, Mapping) or not {"documents", "query"} <= given.keys():
             allowed = "a dict with 'documents' and 'query'"
             raise InputError.of("input", given=given, allowed=allowed)
-        passages = [each for each in to_passages(given["documents"]) if each.text.strip()]
-        if not passages:
-            return []
+        passages = to_passages(given["documents"])
         kept, about = yield from self.compressor.flow(given["query"], passages)
         return [to_document(excerpt, about) for excerpt in kept]

@@ -1,16 +1,9 @@
-"""Turn Documents into Passages, and excerpts back into new Documents; inputs stay as they are.
-
-A search tool's answer may also be text or ``{title, url, snippet}`` dicts under the names the
-usual providers give them.
-"""
+"""Turn Documents into Passages, and excerpts back into new Documents; inputs stay as they are."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -18,20 +11,18 @@ from langchain_core.documents import Document
 
 from fitrag_integrations._plain import plain
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.adapting import first_text, made_id, pages_of, summary
 from fitrag_integrations.types import Context, Excerpt, Passage
-
-_URL = ("url", "link", "href", "source")
-_SNIPPET = ("snippet", "content", "body", "text", "page_content")
 
 
 def to_passage(document: Document) -> Passage:
     """Read a Document; without an id of its own the passage gets one made from the text."""
     metadata = document.metadata
     return Passage(
-        document.id or _made_id(document.page_content),
+        document.id or made_id(document.page_content),
         document.page_content,
-        _text(metadata, ("title",)),
-        _text(metadata, ("source",)),
+        first_text(metadata, ("title",)),
+        first_text(metadata, ("source",)),
         metadata,
     )
 
@@ -50,22 +41,12 @@ def to_passages(documents: Any) -> list[Passage]:
 
 def to_pages(found: Any) -> list[Passage]:
     """Read what a search gave for one query: Documents, Passages, dicts, text, or JSON of these."""
-    if isinstance(found, str):
-        found = _decoded(found)
-    if isinstance(found, Mapping) and "results" in found:
-        found = found["results"]
-    items = [found] if isinstance(found, str | Mapping | Document | Passage) else found
-    if not isinstance(items, Iterable):
-        allowed = "Documents, or dicts with title, url and snippet"
-        raise InputError.of("search results", given=found, allowed=allowed)
-    return [_page(item) for item in items]
+    return pages_of(found, (Document,), to_passage)
 
 
 def to_documents(context: Context) -> list[Document]:
     """Write the excerpts of a context, in its order, with what the method decided."""
-    names = ("action", "decision", "queries", "notes", "details")
-    told = {name: getattr(context, name) for name in names}
-    about = {"method": context.method, **{name: value for name, value in told.items() if value}}
+    about = summary(context)
     return [to_document(excerpt, about) for excerpt in context.excerpts]
 
 
@@ -122,39 +103,6 @@ def _offset(metadata: Mapping[str, Any]) -> int:
     return start if isinstance(start, int) and not isinstance(start, bool) else 0
 
 
-def _decoded(text: str) -> Any:
-    """Read JSON, as many search tools write it; other text is one result, blank text is none."""
-    with contextlib.suppress(ValueError):
-        decoded = json.loads(text)
-        if isinstance(decoded, list | dict):
-            return decoded
-    return [text] if text.strip() else []
-
-
-def _page(item: Any) -> Passage:
-    if isinstance(item, Passage):
-        return item
-    if isinstance(item, Document):
-        return to_passage(item)
-    if isinstance(item, str):
-        return Passage(_made_id(item), item)
-    if not isinstance(item, Mapping):
-        allowed = "a Document, or a dict with title, url and snippet"
-        raise InputError.of("search result", given=item, allowed=allowed)
-    text, url = _text(item, _SNIPPET), _text(item, _URL)
-    return Passage(url or _made_id(text), text, _text(item, ("title",)), url, dict(item))
-
-
-def _text(values: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Give the first value under these names that is a text."""
-    found = (values[name] for name in names if isinstance(values.get(name), str))
-    return next(found, "")
-
-
-def _made_id(text: str) -> str:
-    return "text-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 def _own_id(passage: Passage) -> str | None:
     """Give the id the source came with, None where it came without."""
-    return None if passage.id == _made_id(passage.text) else passage.id
+    return None if passage.id == made_id(passage.text) else passage.id

@@ -1,4 +1,4 @@
-"""What the public classes share: field types, short reprs and how a counter is named."""
+"""What the public classes share: field types and short reprs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.adapting import Named, check_method, counter_of
 from fitrag_integrations.methods.reducer import TokenReducer, score_port
-from fitrag_integrations.methods.tokens import tiktoken_counter
-from fitrag_integrations.ports import TokenCounter
 
 
 class Brief(BaseModel):
@@ -25,22 +24,7 @@ class Brief(BaseModel):
                 if value != spec.default:
                     yield name, value
             elif value is not None:
-                yield name, list(map(_Named, value)) if isinstance(value, list) else _Named(value)
-
-
-class _Named:
-    """Show an object as its name, or as that of its class."""
-
-    def __init__(self, value: object) -> None:
-        self.name = str(getattr(value, "__name__", type(value).__name__))
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-def counter_of(count_tokens: TokenCounter | str | None) -> TokenCounter | None:
-    """Find the counter a tiktoken encoding's name stands for."""
-    return tiktoken_counter(count_tokens) if isinstance(count_tokens, str) else count_tokens
+                yield name, list(map(Named, value)) if isinstance(value, list) else Named(value)
 
 
 def _runnable(value: Any) -> Any:
@@ -67,17 +51,11 @@ def _scoring(value: Any) -> Any:
     return value
 
 
-def _method(value: Any) -> Any:
-    if isinstance(value, type) or not callable(value):
-        raise InputError.of("method", given=value, allowed="a method, such as FitRag()")
-    return value
-
-
 # the objects behind these fields stay out of dumps; pickle keeps them
 AnyRunnable = Annotated[Runnable[Any, Any], BeforeValidator(_runnable)]
 AnySearch = Annotated[Any, AfterValidator(_searching), Field(exclude=True)]
 AnyCounter = Annotated[Any, AfterValidator(_counting), Field(exclude=True)]
-AnyMethod = Annotated[Any, AfterValidator(_method), Field(exclude=True)]
+AnyMethod = Annotated[Any, AfterValidator(check_method), Field(exclude=True)]
 AnyModel = Annotated[Any, Field(exclude=True)]
 AnyScorer = Annotated[Any, AfterValidator(_scoring), Field(exclude=True)]
 Weight = Annotated[float, Field(ge=0.0, le=1.0)]

@@ -17,9 +17,8 @@ from langchain_core.runnables.config import get_config_list, merge_configs
 from pydantic import ConfigDict, Field
 
 from fitrag_integrations._checks import check_whole
-from fitrag_integrations.flow import Flow, run
+from fitrag_integrations.flow import Flow, arun, run
 from fitrag_integrations.langchain._convert import to_documents
-from fitrag_integrations.langchain._drive import arun
 from fitrag_integrations.langchain._fields import AnyRunnable, Count
 from fitrag_integrations.langchain._ports import Offer
 from fitrag_integrations.langchain._runnable import FlowBatches

@@ -11,8 +11,7 @@ from langchain_core.runnables.config import get_config_list
 from langchain_core.runnables.utils import Input, Output
 from pydantic import ConfigDict
 
-from fitrag_integrations.flow import Flow, Traced, run_many
-from fitrag_integrations.langchain._drive import arun_many
+from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 from fitrag_integrations.langchain._fields import Brief
 
 

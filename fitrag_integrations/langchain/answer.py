@@ -49,8 +49,7 @@ class Answer(str):
 
     def explain(self) -> str:
         """Tell in a few lines what was asked, what came back and what was answered."""
-        found = Traced(self.context, self.traced.steps)
-        return f"{found.explain()}\nanswer: {self.text or 'none'}"
+        return self.traced.explain()
 
     def to_dict(self) -> dict[str, Any]:
         """Give answer, context, prompt, source and score as plain Python."""

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import Field, field_validator
 
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.flow import Flow, Traced, run
-from fitrag_integrations.langchain._drive import arun
+from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.langchain._fields import AnyMethod, AnyModel, AnyRunnable, AnySearch
 from fitrag_integrations.langchain._ports import Offer, text_of
 from fitrag_integrations.langchain._runnable import FlowRunnable
 from fitrag_integrations.langchain.answer import Answer
-from fitrag_integrations.methods.answering import Answered, Answering
-from fitrag_integrations.methods.prompts import template_named
-from fitrag_integrations.ports import Ports, port_of
-from fitrag_integrations.types import Context, Template
+from fitrag_integrations.methods.adapting import template_of
+from fitrag_integrations.methods.answering import Answered, Answering, read_port
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import Context
 
 
 class MethodRunnable(FlowRunnable[str, Any]):
@@ -52,13 +50,13 @@ class MethodRunnable(FlowRunnable[str, Any]):
     @classmethod
     def _check_reader(cls, reader: Any) -> Any:
         if reader is not None:
-            port_of("reader", reader, "read")
+            read_port(reader)
         return reader
 
     @field_validator("template")
     @classmethod
     def _check_template(cls, template: Any) -> Any:
-        _template(template)
+        template_of(template)
         return template
 
     def flows(
@@ -97,7 +95,7 @@ class MethodRunnable(FlowRunnable[str, Any]):
                 yield self._one(question, run_manager, config)
                 continue
             context = run(self._context(question, config)).value
-            for chunk in self.llm.stream(context.prompt(_template(self.template)), config):
+            for chunk in self.llm.stream(context.prompt(template_of(self.template)), config):
                 yield text_of(chunk)
 
     async def _awords(
@@ -108,7 +106,7 @@ class MethodRunnable(FlowRunnable[str, Any]):
                 yield await self._aone(question, run_manager, config)
                 continue
             context = (await arun(self._context(question, config))).value
-            async for chunk in self.llm.astream(context.prompt(_template(self.template)), config):
+            async for chunk in self.llm.astream(context.prompt(template_of(self.template)), config):
                 yield text_of(chunk)
 
     def _context(self, question: str, config: RunnableConfig) -> Flow[Context]:
@@ -117,7 +115,7 @@ class MethodRunnable(FlowRunnable[str, Any]):
     def _whole(self) -> Any:
         if self.llm is None and self.reader is None:
             return self.method
-        return Answering(self.method, reader=self.reader, template=_template(self.template))
+        return Answering(self.method, reader=self.reader, template=template_of(self.template))
 
     def _offer(self) -> Offer:
         return Offer.of(self.retriever, self.search, self.llm)
@@ -125,15 +123,6 @@ class MethodRunnable(FlowRunnable[str, Any]):
 
 def _begun(method: Any, question: str, ports: Ports) -> Flow[Any]:
     return (yield from method(question, ports))  # a call that fails is its own question's alone
-
-
-def _template(template: Any) -> Template | None:
-    if isinstance(template, str):
-        return template_named(template)
-    if template is not None and not callable(getattr(template, "render", None)):
-        allowed = "an object with a 'render' method, or a template's name"
-        raise InputError.of("template", given=template, allowed=allowed)
-    return cast("Template | None", template)
 
 
 async def _aiter(item: str) -> AsyncIterator[str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fitrag_integrations._extras import require_extra
+from fitrag_integrations._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.llama_index.compress import SubDocumentCompressor
@@ -37,15 +36,6 @@ __all__ = [
     "SubDocumentCompressor",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    require_extra("llama_index.core", extra="llama-index", feature=name)
-    module = importlib.import_module(f"{__name__}.{_MODULE_OF[name]}")
-    value = globals()[name] = getattr(module, name)  # found at once from now on
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__, _MODULE_OF, extra="llama-index", needs="llama_index.core"
+)

@@ -13,8 +13,7 @@ from llama_index.core.schema import QueryBundle
 
 from fitrag_integrations._checks import check_text
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.tokens import tiktoken_counter
-from fitrag_integrations.ports import TokenCounter
+from fitrag_integrations.methods.adapting import Named
 
 
 class Postprocessor(BaseNodePostprocessor):
@@ -40,33 +39,11 @@ class Postprocessor(BaseNodePostprocessor):
             if value is not None:
                 yield name, value
         for name, model in self._models.items():
-            yield name, _Named(model)
+            yield name, Named(model)
 
     def _fields(self) -> dict[str, Any]:
         names = (name for name in type(self).model_fields if name != "callback_manager")
         return {name: getattr(self, name) for name in names}
-
-
-class _Named:
-    """Show an object as the name of its class."""
-
-    def __init__(self, value: object) -> None:
-        self._name = name_of(value)
-
-    def __repr__(self) -> str:
-        return self._name
-
-
-def counter_of(count_tokens: Any) -> TokenCounter | None:
-    """Find the counter that the name of a tiktoken encoding stands for."""
-    return tiktoken_counter(count_tokens) if isinstance(count_tokens, str) else count_tokens
-
-
-def name_of(value: object) -> str:
-    """Give a text, the name of a function, or of an object's class."""
-    if isinstance(value, str):
-        return value
-    return str(getattr(value, "__qualname__", type(value).__name__))
 
 
 def question_of(query_bundle: QueryBundle | None) -> str:

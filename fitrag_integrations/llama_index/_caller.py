@@ -8,14 +8,13 @@ from typing import Any
 
 from llama_index.core.schema import QueryBundle, QueryType
 
-from fitrag_integrations._checks import check_callable
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.llama_index._llm import generate_port
 from fitrag_integrations.llama_index._ports import check_base, retrieve_port
 from fitrag_integrations.llama_index._search import search_port
 from fitrag_integrations.llama_index.events import RetrievalSkippedEvent, dispatcher
-from fitrag_integrations.ports import Method, Ports
+from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context
 
 
@@ -45,14 +44,6 @@ class Caller:
             search=None if self.search is None else search_port(self.search),
             generate=None if chosen is None else generate_port(chosen),
         )
-
-
-def check_method(method: Method) -> Method:
-    """Require a method: an object, not its class."""
-    if method is None:
-        raise InputError.of("method", given=method, allowed="a method, such as FitRag()")
-    check_callable("method", method)
-    return method
 
 
 def bundles_of(queries: Sequence[QueryType]) -> list[QueryBundle]:

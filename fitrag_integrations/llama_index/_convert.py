@@ -32,6 +32,7 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 
 from fitrag_integrations._checks import check_many
 from fitrag_integrations._plain import plain
+from fitrag_integrations.methods.adapting import first_text, summary
 from fitrag_integrations.types import Context, Excerpt, Passage
 
 BOOKKEEPING = (
@@ -43,7 +44,6 @@ BOOKKEEPING = (
     "fitrag",
 )
 """The metadata keys written here; neither a language model nor an embedder gets to read them."""
-SUMMED = ("decision", "action", "notes", "details")
 _SOURCE_KEYS = ("source", "url", "file_path", "file_name")
 _STORED = "_node_content"  # where LlamaIndex's vector stores keep a node they must give back
 
@@ -72,16 +72,11 @@ def _passage(found: NodeWithScore) -> NodePassage:
     return NodePassage(
         node.node_id,
         node.get_content(metadata_mode=MetadataMode.NONE),
-        _first_text(metadata, ("title",)),
-        _first_text(metadata, _SOURCE_KEYS),
+        first_text(metadata, ("title",)),
+        first_text(metadata, _SOURCE_KEYS),
         metadata,
         node,
     )
-
-
-def _first_text(metadata: Mapping[str, Any], keys: Iterable[str]) -> str:
-    found = (metadata.get(key) for key in keys)
-    return next((value for value in found if isinstance(value, str) and value), "")
 
 
 def node_of(passage: Passage) -> BaseNode:
@@ -104,11 +99,6 @@ def stored_passage(node: BaseNode) -> Passage:
     made = _passage(NodeWithScore(node=node))
     kept = node_to_metadata_dict(node, remove_text=True)
     return Passage(made.id, made.text, made.title, made.source, kept)
-
-
-def made_id(text: str) -> str:
-    """Make the id of a text that came without one."""
-    return f"text-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
@@ -157,13 +147,6 @@ def context_nodes(context: Context) -> list[NodeWithScore]:
     """Make a new node of each excerpt of a context, in its order."""
     told = summary(context)
     return [piece_node(excerpt, told) for excerpt in context.excerpts]
-
-
-def summary(context: Context) -> dict[str, Any]:
-    """Say in plain values what a method decided."""
-    told = {name: plain(getattr(context, name)) for name in SUMMED}
-    given = {name: value for name, value in told.items() if value}
-    return {"method": context.method, **given}
 
 
 def _source(node: BaseNode, text: str) -> tuple[RelatedNodeInfo, int]:

@@ -21,7 +21,7 @@ _END: Any = object()
 def generate_port(llm: Any) -> Port[str, str]:
     """Build the port of a LlamaIndex LLM, or of anything with ``generate(prompts)``."""
     if not isinstance(llm, LLM):
-        return port_of("generate", llm, "generate")
+        return port_of("generate", llm, "generate", argument="llm")
 
     def one(prompt: str) -> str:
         return llm.predict(_WRITTEN, text=prompt)

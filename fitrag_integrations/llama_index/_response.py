@@ -15,12 +15,12 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.prompts import BasePromptTemplate
 
 from fitrag_integrations._plain import plain
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.llama_index._caller import tell_if_skipped
-from fitrag_integrations.llama_index._convert import context_nodes, summary
+from fitrag_integrations.llama_index._convert import context_nodes
+from fitrag_integrations.methods import adapting
 from fitrag_integrations.methods.answering import Answered
-from fitrag_integrations.methods.prompts import render_excerpts, template_named
+from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.types import Context, Template
 
 
@@ -40,14 +40,8 @@ class TextQaTemplate:
 
 def template_of(template: Any) -> Template | None:
     """Accept a template of this package, its name, or a template of LlamaIndex's."""
-    if isinstance(template, str):
-        return template_named(template)
-    if isinstance(template, BasePromptTemplate):
-        return TextQaTemplate(template)
-    if template is not None and not callable(getattr(template, "render", None)):
-        allowed = "a PromptTemplate of this package or of LlamaIndex"
-        raise InputError.of("template", given=template, allowed=allowed)
-    return template  # type: ignore[no-any-return]
+    is_theirs = isinstance(template, BasePromptTemplate)
+    return TextQaTemplate(template) if is_theirs else adapting.template_of(template)
 
 
 def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
@@ -68,7 +62,7 @@ def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
 
 def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
     """Say in plain values what was decided, what was noted, and which steps were taken."""
-    told = summary(context)
+    told = adapting.summary(context)
     told["queries"] = list(context.queries)
     told["notes"] = list(context.notes)
     told["steps"] = [step.to_dict() for step in traced.steps]

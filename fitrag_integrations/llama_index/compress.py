@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Any
 
@@ -10,13 +9,14 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from fitrag_integrations.flow import Traced, arun, run
-from fitrag_integrations.llama_index._base import Postprocessor, counter_of, question_of
+from fitrag_integrations.flow import Flow, Traced, arun, run
+from fitrag_integrations.llama_index._base import Postprocessor, question_of
 from fitrag_integrations.llama_index._convert import passages_of, piece_node
 from fitrag_integrations.llama_index.events import CompressionEvent, dispatcher
+from fitrag_integrations.methods.adapting import counter_of
 from fitrag_integrations.methods.prompts import render_excerpts
-from fitrag_integrations.methods.reducer import TokenReducer, score_port
-from fitrag_integrations.ports import Detector, Scorer, SentenceSplitter, TokenCounter, port_of
+from fitrag_integrations.methods.reducer import Reduced, TokenReducer, score_port
+from fitrag_integrations.ports import Detector, Scorer, SentenceSplitter, TokenCounter
 from fitrag_integrations.types import Excerpt, Passage
 
 
@@ -87,32 +87,19 @@ class SubDocumentCompressor(Postprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         question, passages = question_of(query_bundle), passages_of(nodes)
-        return self._pieces(passages, self._run(question, passages))
+        return self._pieces(passages, run(self._flow(question, passages)))
 
     @dispatcher.span
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         question, passages = question_of(query_bundle), passages_of(nodes)
-        if self._is_async_only():
-            found = await arun(self._flow(question, passages))
-        else:  # cutting many long texts takes its time too, so all of it leaves the loop
-            found = await asyncio.to_thread(self._run, question, passages)
-        return self._pieces(passages, found)
+        return self._pieces(passages, await arun(self._flow(question, passages)))
 
-    def _flow(self, question: str, passages: list[Passage]) -> Any:
+    def _flow(self, question: str, passages: list[Passage]) -> Flow[Reduced]:
         return self.reducer(question, passages, score_port(self._models.get("scorer")))
 
-    def _run(self, question: str, passages: list[Passage]) -> Traced[Any]:
-        return run(self._flow(question, passages))
-
-    def _is_async_only(self) -> bool:
-        ports = [score_port(self._models.get("scorer"))]
-        if "detector" in self._models:
-            ports.append(port_of("detect", self._models["detector"], "eligible"))
-        return any(port.call is None for port in ports)
-
-    def _pieces(self, passages: list[Passage], traced: Traced[Any]) -> list[NodeWithScore]:
+    def _pieces(self, passages: list[Passage], traced: Traced[Reduced]) -> list[NodeWithScore]:
         kept, notes = traced.value
         details = {"method": "compress", **self._fields(), "notes": notes}
         pieces = list(map(partial(piece_node, details=details), kept))

@@ -17,8 +17,9 @@ from fitrag_integrations._checks import check_many, check_whole
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port, arun_many, run_many
 from fitrag_integrations.llama_index._caller import bundles_of, settled
-from fitrag_integrations.llama_index._convert import made_id, scored_nodes, stored_passage
+from fitrag_integrations.llama_index._convert import scored_nodes, stored_passage
 from fitrag_integrations.llama_index.events import dispatcher, tell_retrieved, tell_retrieving
+from fitrag_integrations.methods.adapting import made_id
 from fitrag_integrations.types import Passage
 
 _loading = Lock()

@@ -17,22 +17,20 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.settings import Settings
 from llama_index.core.types import TokenAsyncGen, TokenGen
 
-from fitrag_integrations.flow import Flow, run, run_many
-from fitrag_integrations.llama_index._base import name_of
+from fitrag_integrations.flow import Flow, arun, arun_many, run, run_many
 from fitrag_integrations.llama_index._caller import (
     Caller,
     bundle_of,
     bundles_of,
-    check_method,
     settled,
 )
 from fitrag_integrations.llama_index._convert import context_nodes
-from fitrag_integrations.llama_index._drive import arun, arun_many
 from fitrag_integrations.llama_index._llm import astream, stream
 from fitrag_integrations.llama_index._response import TextQaTemplate, response_of, template_of
 from fitrag_integrations.llama_index.events import dispatcher, tell_answered, tell_asked
-from fitrag_integrations.methods.answering import Answered, Answering
-from fitrag_integrations.ports import Method, Reader, port_of
+from fitrag_integrations.methods.adapting import check_method, name_of
+from fitrag_integrations.methods.answering import Answered, Answering, read_port
+from fitrag_integrations.ports import Method, Reader
 from fitrag_integrations.types import Context, Template
 
 
@@ -62,7 +60,7 @@ class MethodQueryEngine(BaseQueryEngine):
         self._caller = Caller(retriever, search, llm)
         self._method = check_method(method)
         if reader is not None:
-            port_of("read", reader, "read")
+            read_port(reader)
         self._reader = reader
         self._template = template_of(template)
         self._streaming = streaming

@@ -13,9 +13,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from fitrag_integrations._checks import check_number, check_whole
 from fitrag_integrations.flow import Flow, arun, run
-from fitrag_integrations.llama_index._base import Postprocessor, name_of, question_of
+from fitrag_integrations.llama_index._base import Postprocessor, question_of
 from fitrag_integrations.llama_index._convert import passages_of, whole_node
 from fitrag_integrations.llama_index.events import dispatcher
+from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.reducer import rerank, score_port
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Excerpt
@@ -25,7 +26,8 @@ class BiLabelReranker(Postprocessor):
     """Keep the nodes that hold the answer and that the language model can use, best first.
 
     Nodes come back as copies with ``relevance_score`` in [0, 2], ``has_answer`` and
-    ``llm_prefer`` in [0, 1] in their metadata. ``scorer`` None is the embedded one, loaded at
+    ``llm_prefer`` in [0, 1] in their metadata; one without text cannot be scored and does not
+    come back. ``scorer`` None is the embedded one, loaded at
     first use; any object with ``score(pairs)`` will do.
     """
 

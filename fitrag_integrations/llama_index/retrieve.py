@@ -10,18 +10,16 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 
-from fitrag_integrations.flow import Flow, Traced, run_many
-from fitrag_integrations.llama_index._base import counter_of, name_of
+from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 from fitrag_integrations.llama_index._caller import (
     Caller,
     bundles_of,
-    check_method,
     settled,
     tell_if_skipped,
 )
 from fitrag_integrations.llama_index._convert import context_nodes
-from fitrag_integrations.llama_index._drive import arun_many
 from fitrag_integrations.llama_index.events import dispatcher, tell_retrieved, tell_retrieving
+from fitrag_integrations.methods.adapting import check_method, counter_of, name_of
 from fitrag_integrations.methods.fitrag import FitRag
 from fitrag_integrations.ports import (
     Detector,

@@ -6,12 +6,15 @@ default is named here as text and imported when the first flow that needs it run
 
 from __future__ import annotations
 
+import asyncio
 import importlib
-from functools import cache
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.ports import Pair
+from fitrag_integrations.types import BiLabelScore
 
 HOMES = {
     "scorer": ("fitrag_integrations.models", "BiLabelScorer"),
@@ -19,6 +22,7 @@ HOMES = {
     "reader": ("fitrag_integrations.models", "ExtractiveReader"),
 }
 _loading = Lock()
+_loaded: dict[str, Any] = {}
 
 
 def default_model(role: str) -> Any:
@@ -26,10 +30,34 @@ def default_model(role: str) -> Any:
     if role not in HOMES:
         raise InputError.of("role", given=role, allowed=", ".join(HOMES))
     with _loading:  # two threads must not load it twice
-        return _load(role)
+        if role not in _loaded:
+            module, name = HOMES[role]
+            _loaded[role] = getattr(importlib.import_module(module), name).embedded()
+        return _loaded[role]
 
 
-@cache
-def _load(role: str) -> Any:
-    module, name = HOMES[role]
-    return getattr(importlib.import_module(module), name).embedded()
+async def adefault_model(role: str) -> Any:
+    """Do what ``default_model`` does; the event loop stays free while the model is loaded."""
+    if role in _loaded:
+        return _loaded[role]
+    return await asyncio.to_thread(default_model, role)
+
+
+class EmbeddedScorer:
+    """Score with the embedded model, loaded at the first call.
+
+    Async calls go to the model's own worker and occupy no thread while they wait.
+    """
+
+    def score(self, pairs: Sequence[Pair]) -> Sequence[BiLabelScore]:
+        """Give the two labels of each pair."""
+        scores: Sequence[BiLabelScore] = default_model("scorer").score(pairs)
+        return scores
+
+    async def ascore(self, pairs: Sequence[Pair]) -> Sequence[BiLabelScore]:
+        """Give the two labels of each pair without blocking the event loop."""
+        scores: Sequence[BiLabelScore] = await (await adefault_model("scorer")).ascore(pairs)
+        return scores
+
+
+EMBEDDED_SCORER = EmbeddedScorer()  # one, so that all questions without a scorer share its calls

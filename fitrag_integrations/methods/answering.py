@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar
 
+from fitrag_integrations._explain import decided, noted, place, shortened
 from fitrag_integrations._plain import Record
-from fitrag_integrations.flow import Flow
-from fitrag_integrations.ports import AnswerLike, Method, Ports, Reader, port_of
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.ports import AnswerLike, Method, Pair, Ports, Reader, port_of
 from fitrag_integrations.types import Context, Excerpt, Template
 
 NOTHING_TO_READ = "no answer: the reader was given nothing to read"
@@ -32,6 +33,24 @@ class Answered(Record):
     source: Excerpt | None = None
     score: float | None = None
 
+    @property
+    def question(self) -> str:
+        """Give the question that is answered."""
+        return self.context.question
+
+    def told(self) -> Iterator[str]:
+        """Tell what was kept, what was answered and from where, for ``Traced.explain``."""
+        yield from decided(self.context)
+        yield f"answer: {shortened(self.text) or 'none'}"
+        if self.source is not None:
+            yield f"source: {place(self.source)}"
+        yield from noted(self.context)
+
+
+def read_port(reader: Reader) -> Port[Pair, AnswerLike]:
+    """Build the port of a reader."""
+    return port_of("read", reader, "read", argument="reader")
+
 
 @dataclass(frozen=True)
 class Answering:
@@ -54,9 +73,8 @@ class Answering:
         if self.reader is None:
             (text,) = yield from ports.generate.ask([prompt])
             return Answered(text.strip(), context, prompt)
-        read = port_of("read", self.reader, "read")
         pairs = [(question, excerpt.as_passage()) for excerpt in context.excerpts]
-        answers = yield from read.ask(pairs)
+        answers = yield from read_port(self.reader).ask(pairs)
         least = getattr(self.reader, "abstain_below", None)
         return _best(context, prompt, answers, -float("inf") if least is None else float(least))
 

@@ -5,8 +5,10 @@ Sub-documents are FIT-RAG's (section 4.4.2): windows of three sentences, one sen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from fitrag_integrations._checks import check_whole
 from fitrag_integrations._prompting import merge_spans, render_excerpts
@@ -79,18 +81,40 @@ def fit(
 
     Counted on the very text a prompt shows, numbers and titles included. An excerpt that is too
     long even alone is passed over, so that it does not shut out those behind it.
+
+    Where adding an excerpt can lower the count (a tokenizer that merges across the seam, a gap
+    that closes) there may be several prefixes that fit and are too long with the next excerpt;
+    one of them is kept. It never costs more than ``max_tokens``, because it was itself counted.
     """
     if max_tokens is None:
         return list(excerpts)
-    max_tokens = check_whole("max_tokens", max_tokens, low=1)
-    kept: list[Excerpt] = []
-    for excerpt in excerpts:
-        if count_tokens(render_excerpts([excerpt])) > max_tokens:
-            continue
-        if count_tokens(render_excerpts([*kept, excerpt])) > max_tokens:
-            break
-        kept.append(excerpt)
-    return kept
+    most = check_whole("max_tokens", max_tokens, low=1)
+
+    def cost(some: Sequence[Excerpt]) -> int:
+        return count_tokens(render_excerpts(some))
+
+    alone = [(excerpt, cost([excerpt])) for excerpt in excerpts]
+    able = [excerpt for excerpt, each in alone if each <= most]
+    totals = list(accumulate(each for _, each in alone if each <= most))
+    guess = bisect_right(totals, most)  # of different passages each is a line, so it is close
+    return able[: _longest(guess, len(able), lambda length: cost(able[:length]) <= most)]
+
+
+def _longest(guess: int, most: int, fits: Callable[[int], bool]) -> int:
+    """Find a length that fits while the next does not, in steps that double around a guess.
+
+    Each look renders and counts a whole prefix, so that adding one by one would be quadratic.
+    """
+    low, high, at, step = 0, most + 1, guess, 1  # low fits, high does not
+    while high - low > 1:
+        if not low < at < high:
+            at = (low + high) // 2
+        if fits(at):
+            low, at = at, at + step
+        else:
+            high, at = at, at - step
+        step *= 2
+    return low
 
 
 def _span(excerpt: Excerpt) -> tuple[int, int]:

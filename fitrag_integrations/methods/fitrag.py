@@ -14,7 +14,14 @@ from fitrag_integrations._checks import check_is, check_many, check_number, chec
 from fitrag_integrations._prompting import render_excerpts
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.excerpts import by_score
-from fitrag_integrations.methods.reducer import TokenReducer, compress, grade, rerank, score_port
+from fitrag_integrations.methods.reducer import (
+    TokenReducer,
+    compress,
+    grade,
+    rerank,
+    score_port,
+    with_text,
+)
 from fitrag_integrations.ports import (
     Detector,
     Gate,
@@ -140,14 +147,14 @@ def usable(found: Any) -> tuple[list[Passage], tuple[str, ...]]:
     A passage repeats another when title and text are the same; equal ids alone do not count.
     """
     passages = check_many("retrieved", found, Passage)
-    with_text = [passage for passage in passages if passage.text.strip()]
+    readable = with_text(passages)
     once: dict[tuple[str, str], Passage] = {}
-    for passage in with_text:
+    for passage in readable:
         once.setdefault((passage.title, passage.text), passage)
     notes = []
-    if blank := len(passages) - len(with_text):
+    if blank := len(passages) - len(readable):
         notes.append(f"{blank} of {len(passages)} passages left out: no text")
-    if repeated := len(with_text) - len(once):
+    if repeated := len(readable) - len(once):
         notes.append(f"{repeated} of {len(passages)} passages left out: repeated")
     if not once:
         notes.append("nothing to refer to: no passage with text was retrieved")

@@ -20,7 +20,7 @@ from fitrag_integrations._checks import (
 )
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.methods._defaults import default_model
+from fitrag_integrations.methods._defaults import EMBEDDED_SCORER
 from fitrag_integrations.methods.excerpts import best_per_passage, by_score, fit, windows
 from fitrag_integrations.methods.tokens import approximate_tokens
 from fitrag_integrations.ports import (
@@ -34,16 +34,24 @@ from fitrag_integrations.ports import (
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 
 ScorePort: TypeAlias = Port[Pair, BiLabelScore]
+Reduced: TypeAlias = tuple[list[Excerpt], tuple[str, ...]]  # the excerpts kept, and notes
 
 
 def score_port(scorer: Scorer | None = None) -> ScorePort:
     """Build the port of a scorer; without one, of the embedded scorer, loaded when first asked."""
-    return port_of("score", _embedded_scores if scorer is None else scorer, "score")
+    given = EMBEDDED_SCORER if scorer is None else scorer
+    return port_of("score", given, "score", argument="scorer")
 
 
-def _embedded_scores(pairs: Sequence[Pair]) -> Sequence[BiLabelScore]:
-    scores: Sequence[BiLabelScore] = default_model("scorer").score(pairs)
-    return scores
+def detect_port(detector: Detector) -> Port[Sequence[BiLabelScore | None], float]:
+    """Build the port of a detector."""
+    return port_of("detect", detector, "eligible", argument="detector")
+
+
+def with_text(passages: Sequence[Passage]) -> list[Passage]:
+    """Leave out passages whose text is blank: there is nothing to score, and scorers refuse it."""
+    checked = check_many("passages", passages, Passage)
+    return [passage for passage in checked if passage.text.strip()]
 
 
 def grade(
@@ -64,10 +72,12 @@ def rerank(
 ) -> Flow[list[Excerpt]]:
     """Score whole passages and keep the ``top_n`` best, best first (section 4.4.1).
 
-    Equals keep their order; None keeps all. ``weight`` is that of ``BiLabelScore.combine``.
+    Equals keep their order; None keeps all but blank ones, which are never kept. ``weight`` is
+    that of ``BiLabelScore.combine``.
     """
     kept = None if top_n is None else check_whole("top_n", top_n, low=1)
-    return by_score((yield from grade(question, passages, score, weight=weight)))[:kept]
+    graded = yield from grade(question, with_text(passages), score, weight=weight)
+    return by_score(graded)[:kept]
 
 
 def compress(
@@ -126,15 +136,15 @@ class TokenReducer:
         check_callable("count_tokens", self.count_tokens)
         check_callable("split", self.split)
         if self.detector is not None:
-            port_of("detector", self.detector, "eligible")
+            detect_port(self.detector)
 
     def __call__(
         self, question: str, passages: Sequence[Passage], score: ScorePort
-    ) -> Flow[tuple[list[Excerpt], tuple[str, ...]]]:
+    ) -> Flow[Reduced]:
         """Give the flow that ends in the excerpts kept, best first, and what there is to note."""
         cut = [
             piece
-            for passage in check_many("passages", passages, Passage)
+            for passage in with_text(passages)
             for piece in windows(passage, size=self.window, stride=self.stride, split=self.split)
         ]
         read = [piece.as_passage() for piece in cut]
@@ -152,12 +162,12 @@ class TokenReducer:
         """Give the counter in use."""
         return approximate_tokens if self.count_tokens is None else self.count_tokens
 
-    def _sufficient(self, excerpts: list[Excerpt]) -> Flow[tuple[list[Excerpt], tuple[str, ...]]]:
+    def _sufficient(self, excerpts: list[Excerpt]) -> Flow[Reduced]:
         if self.detector is None or not excerpts:
             return excerpts, ()
         labels = [excerpt.labels for excerpt in excerpts]
         prefixes = [tuple(labels[:length]) for length in range(1, len(labels) + 1)]
-        chances = yield from port_of("detect", self.detector, "eligible").ask(prefixes)
+        chances = yield from detect_port(self.detector).ask(prefixes)
         threshold = getattr(self.detector, "threshold", None)
         for length, chance in enumerate(chances, start=1):
             if float(chance) >= (0.5 if threshold is None else float(threshold)):

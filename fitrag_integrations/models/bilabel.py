@@ -1,4 +1,4 @@
-"""FIT-RAG's bi-label scorer (section 4.2): does a passage hold the answer, and does it help the LLM?"""
+"""FIT-RAG's bi-label scorer (section 4.2): is the answer in a passage, and does it help the LLM?"""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fitrag_integrations.models.encoders import save_encoder
+from fitrag_integrations.models.encoders import load_base
 from fitrag_integrations.models.engine import Engine
+from fitrag_integrations.models.evidence import Evidence
 from fitrag_integrations.models.folder import read_tensors, write_manifest, write_tensors
 from fitrag_integrations.models.heads import BiLabelHead
-from fitrag_integrations.models.lexical import COUNT, lexical_features
+from fitrag_integrations.models.late import LateInteraction
 from fitrag_integrations.models.pair_model import PairModel
 from fitrag_integrations.models.pairs import EncodedPair, Pair
 from fitrag_integrations.types import BiLabelScore
-
-Logits = tuple[float, float]
 
 
 class BiLabelScorer(PairModel[BiLabelScore]):
@@ -38,13 +37,13 @@ class BiLabelScorer(PairModel[BiLabelScore]):
         engine: Engine,
         head: BiLabelHead,
         *,
-        rarity: Tensor | None = None,
+        evidence: Evidence,
         temperatures: tuple[float, float] = (1.0, 1.0),
         manifest: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(engine, manifest=manifest)
-        self._head = head.to(engine.device).float().eval()
-        self._rarity = None if rarity is None else rarity.float().tolist()
+        self._head = head.float().eval()
+        self._evidence = evidence
         self._temperatures = temperatures
 
     def score(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
@@ -62,12 +61,8 @@ class BiLabelScorer(PairModel[BiLabelScore]):
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
         folder = Path(folder)
-        tensors = {f"head.{n}": p for n, p in self._head.state_dict().items()}
-        if self._rarity is not None:
-            tensors["rarity"] = torch.tensor(self._rarity, dtype=torch.float16)
-        fields = {**self.manifest, "encoder": "encoder"}
-        fields["head"] = self.manifest["head"] | write_tensors(folder, "head.safetensors", tensors)
-        fields["temperatures"] = list(self._temperatures)
+        entry = self.manifest["head"] | write_head(folder, self._head, self._evidence.rarity)
+        fields = {**self.manifest, "encoder": "encoder", "head": entry}
         write_manifest(folder, "model.json", kind=self.kind, fields=fields)
         self._save_encoder(folder / "encoder")
 
@@ -76,33 +71,47 @@ class BiLabelScorer(PairModel[BiLabelScore]):
         entry = manifest["head"]
         tensors = read_tensors(folder, entry)
         rarity = tensors.pop("rarity", None)
-        head = BiLabelHead(
-            engine.trunk.width, features=COUNT if rarity is not None else 0, hidden=entry["hidden"]
-        )
+        numbers = None if rarity is None else rarity.float().tolist()
+        interaction = _interaction(engine, manifest["base"], numbers) if entry.get("late") else None
+        evidence = Evidence(numbers, interaction)
+        head = BiLabelHead(engine.trunk.width, features=evidence.count, hidden=entry["hidden"])
         head.load_state_dict({n.removeprefix("head."): t.float() for n, t in tensors.items()})
         first, second = manifest.get("temperatures", (1.0, 1.0))
-        return cls(
-            engine, head, rarity=rarity, temperatures=(first, second), manifest=manifest
-        )
+        return cls(engine, head, evidence=evidence, temperatures=(first, second), manifest=manifest)
 
+    @torch.inference_mode()
     def _score(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
-        return [self._labels(chunks) for chunks in self._engine.run(pairs, self._logits)]
+        groups = self._engine.tokenizer.encode(pairs)
+        chunks = [chunk for group in groups for chunk in group]
+        vectors = self._engine.run_chunks(chunks, self._vectors)
+        logits = self._head(torch.stack(vectors), self._evidence.features(chunks))
+        rows = iter(logits.tolist())
+        return [self._labels([next(rows) for _ in group]) for group in groups]
 
-    def _logits(self, states: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[Logits]:
-        pooled = self._engine.trunk.pool(states, mask)
-        features = lexical_features(chunks, self._rarity) if self._rarity else [[]] * len(chunks)
-        extra = torch.tensor(features, device=pooled.device).reshape(len(chunks), -1)
-        return [(a, b) for a, b in self._head(pooled, extra).tolist()]
+    def _vectors(self, states: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[Tensor]:
+        return list(self._engine.trunk.pool(states, mask).cpu())
 
-    def _labels(self, chunks: Sequence[Logits]) -> BiLabelScore:
-        has, prefer = (
-            max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1)
-        )
+    def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
+        has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
         return BiLabelScore(_sigmoid(has), _sigmoid(prefer), has, prefer)
+
+
+def write_head(folder: Path, head: BiLabelHead, rarity: Sequence[float] | None) -> dict[str, str]:
+    """Save a head, and the rarity of tokens where it uses it; gives the entry that names them."""
+    tensors = {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
+    if rarity is not None:
+        tensors["rarity"] = torch.tensor(rarity, dtype=torch.float16)
+    return write_tensors(folder, "head.safetensors", tensors)
+
+
+def _interaction(engine: Engine, base: str, rarity: Sequence[float] | None) -> LateInteraction:
+    """Load the untouched base beside the tuned encoder."""
+    trunk, _ = load_base(base)
+    trunk = trunk.to(engine.device, engine.dtype)
+    return LateInteraction(
+        trunk, rarity or [], pad_id=engine.tokenizer.pad_id, budget=engine.budget
+    )
 
 
 def _sigmoid(logit: float) -> float:
     return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
-
-
-__all__ = ["BiLabelScorer", "save_encoder"]

@@ -6,10 +6,13 @@ MiniLM; the embeddings stay the base's) or a LoRA adapter in peft's own format.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from fitrag_integrations.errors import ModelLoadError
@@ -33,9 +36,10 @@ def load_base(name_or_dir: str, *, attention: str | None = None) -> tuple[Trunk,
 
     source = weights_source(name_or_dir)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
-        encoder, pooling = build_encoder(source, attention=attention)
-    except (OSError, ValueError) as error:
+        with _quietly():
+            tokenizer = AutoTokenizer.from_pretrained(source)
+            encoder, pooling = build_encoder(source, attention=attention)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelLoadError(f"base model {name_or_dir!r} could not be loaded: {error}") from error
     return Trunk(encoder, pooling=pooling), tokenizer
 
@@ -70,6 +74,20 @@ def save_encoder(
         tuned = {n: p.to(dtype) for n, p in trunk.encoder.named_parameters() if p.requires_grad}
         fields["tuned"] = write_tensors(folder, "tuned.safetensors", tuned) if tuned else None
     write_manifest(folder, MANIFEST, kind="encoder", fields=fields)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep the loader's own progress bar off stderr, and leave the switch as it was."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _load_tuned(trunk: Trunk, folder: Path, entry: dict[str, str]) -> None:

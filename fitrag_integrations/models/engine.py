@@ -43,7 +43,11 @@ class Options:
 
     def resolved(self) -> tuple[torch.device, torch.dtype, int]:
         """Fill in what is None."""
-        device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        try:
+            device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        except RuntimeError:
+            allowed = "a torch device, such as cpu or cuda:0"
+            raise InputError.of("device", given=self.device, allowed=allowed) from None
         if self.dtype is not None and self.dtype not in DTYPES:
             raise InputError.of("dtype", given=self.dtype, allowed=", ".join(DTYPES))
         on_gpu = device.type == "cuda" and torch.cuda.is_bf16_supported()
@@ -86,15 +90,19 @@ class Engine:
         and the mask, and gives one result per chunk.
         """
         chunks = self.tokenizer.encode(pairs)
-        flat = [chunk for group in chunks for chunk in group]
+        results = iter(self.run_chunks([chunk for group in chunks for chunk in group], forward))
+        return [[next(results) for _ in group] for group in chunks]
+
+    @torch.inference_mode()
+    def run_chunks(self, chunks: Sequence[EncodedPair], forward: Forward[T]) -> list[T]:
+        """Do what `run` does for chunks that are encoded already."""
 
         def one_batch(batch: list[EncodedPair]) -> Sequence[T]:
             pad = self.tokenizer.pad_id
             ids, mask, types = collate(batch, pad_id=pad, device=self.device)
             return forward(self.trunk(ids, mask, types), mask, batch)
 
-        results = iter(in_batches(flat, one_batch, length=len, budget=self.budget))
-        return [[next(results) for _ in group] for group in chunks]
+        return in_batches(chunks, one_batch, length=len, budget=self.budget)
 
 
 _engines: weakref.WeakValueDictionary[tuple[str, Options], Engine] = weakref.WeakValueDictionary()

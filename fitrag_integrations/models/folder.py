@@ -45,7 +45,7 @@ def read_manifest(folder: Path, name: str, *, kind: str) -> dict[str, Any]:
     given = manifest.get("format"), manifest.get("kind")
     if given != (FORMAT, kind):
         raise ModelLoadError(
-            f"{path}: given format {given[0]!r} and kind {given[1]!r}, allowed {FORMAT} and {kind!r}"
+            f"{path}: given format and kind {given[0]!r}, {given[1]!r}, allowed {FORMAT}, {kind!r}"
         )
     return manifest
 

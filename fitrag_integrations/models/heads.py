@@ -18,7 +18,10 @@ class ReaderHead(nn.Module):
         self.select = nn.Linear(width, 1)
 
     def forward(self, states: Tensor, pooled: Tensor) -> tuple[Tensor, Tensor]:
-        """Give span logits, shape (batch, tokens, 2): start and end; and select logits, (batch,)."""
+        """Give span logits and select logits.
+
+        Shapes: (batch, tokens, 2), columns are start and end; and (batch,).
+        """
         return self.span(states), self.select(pooled).squeeze(-1)
 
 

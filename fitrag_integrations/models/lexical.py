@@ -1,6 +1,6 @@
 """Lexical evidence for a pair: how much of the question's rare vocabulary the passage repeats.
 
-An encoder of 22M weights reads meaning well and names badly; four numbers over token ids make up
+An encoder of 22M weights reads meaning well and names badly; five numbers over token ids make up
 for much of that at no cost.
 """
 
@@ -12,16 +12,17 @@ from collections.abc import Iterable, Sequence
 
 from fitrag_integrations.models.pairs import EncodedPair
 
-COUNT = 4
+COUNT = 5
 WINDOW = 40
+K1, B, AVERAGE_LENGTH = 0.9, 0.4, 150.0  # BM25's; the length in tokens of a usual passage
 
 
 def lexical_features(pairs: Iterable[EncodedPair], rarity: Sequence[float]) -> list[list[float]]:
     """Measure each pair's overlap. `rarity[id]` is a token's inverse document frequency.
 
-    Shape: (pairs, 4), all in [0, 1] but the last: the share of the question's tokens, weighed by
+    Shape: (pairs, 5), all in [0, 1] but the last: the share of the question's tokens, weighed by
     rarity, that stand in the passage; the share unweighed; the weighed share inside the best
-    stretch of 40 tokens; and the log of the passage's length over 5.
+    stretch of 40 tokens; BM25 over the most it could be; the log of the passage's length over 5.
     """
     return [_features(pair, rarity) for pair in pairs]
 
@@ -45,8 +46,16 @@ def _features(pair: EncodedPair, rarity: Sequence[float]) -> list[float]:
         sum(rarity[i] for i in found) / weight,
         len(found) / max(1, len(question)),
         _best_stretch(passage, found, rarity) / weight,
+        _bm25(passage, found, rarity) / weight,
         math.log1p(len(passage)) / 5,
     ]
+
+
+def _bm25(passage: Sequence[int], found: set[int], rarity: Sequence[float]) -> float:
+    """Sum the saturated counts of the tokens found, each below 1, weighed by rarity."""
+    counts = Counter(token for token in passage if token in found)
+    damp = K1 * (1 - B + B * len(passage) / AVERAGE_LENGTH)
+    return sum(rarity[token] * n / (n + damp) for token, n in counts.items())
 
 
 def _best_stretch(passage: Sequence[int], found: set[int], rarity: Sequence[float]) -> float:

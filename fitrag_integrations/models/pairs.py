@@ -50,6 +50,19 @@ class PairTokenizer:
             for pair, one in zip(pairs, whole, strict=True)
         ]
 
+    @property
+    def vocabulary(self) -> int:
+        """Count the token ids."""
+        return len(self._tokenizer)
+
+    def vocabularies(self, texts: Sequence[str]) -> Iterator[set[int]]:
+        """Give the set of token ids of each text."""
+        for at in range(0, len(texts), 256):
+            encoded = self._tokenizer(
+                list(texts[at : at + 256]), add_special_tokens=False, verbose=False
+            )
+            yield from map(set, encoded["input_ids"])
+
     def encode_cut(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
         """Encode each pair as its first chunk only (training, where rows are cropped before)."""
         return [chunks[0] for chunks in self.encode(pairs)]
@@ -108,7 +121,9 @@ def _offsets(encoded: Any, i: int, prefix: int, shift: int) -> list[tuple[int, i
     move = shift - prefix
     return [
         (start + move, end + move) if s == 1 and start >= prefix and end > start else None
-        for (start, end), s in zip(encoded["offset_mapping"][i], encoded.sequence_ids(i), strict=True)
+        for (start, end), s in zip(
+            encoded["offset_mapping"][i], encoded.sequence_ids(i), strict=True
+        )
     ]
 
 

@@ -99,7 +99,9 @@ class ExtractiveReader(PairModel[Answer]):
             inside = [place is not None for place in chunk.offsets]
             allowed[row, : len(chunk)] = torch.tensor(inside)
         best, first, last = best_spans(span.float(), allowed.to(span.device))
-        rows = zip(chunks, select.tolist(), best.tolist(), first.tolist(), last.tolist(), strict=True)
+        rows = zip(
+            chunks, select.tolist(), best.tolist(), first.tolist(), last.tolist(), strict=True
+        )
         return [_found(*row) for row in rows]
 
 

@@ -31,9 +31,7 @@ class Trunk(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Give token states. Shape: (batch, tokens, width), float32."""
         extra = {"token_type_ids": types} if self.uses_types else {}
-        states: Tensor = self.encoder(
-            input_ids=ids, attention_mask=mask, **extra
-        ).last_hidden_state
+        states: Tensor = self.encoder(input_ids=ids, attention_mask=mask, **extra).last_hidden_state
         return states.float()
 
     def pool(self, states: Tensor, mask: Tensor) -> Tensor:

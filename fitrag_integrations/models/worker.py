@@ -8,9 +8,11 @@ belong to one job kind to the model as one list, and gives every caller its own 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -22,6 +24,8 @@ from fitrag_integrations.errors import ModelLoadError
 Item = TypeVar("Item")
 T = TypeVar("T")
 Task = Callable[[Sequence[Any]], Sequence[Any]]
+EXIT_SECONDS = 30.0  # what all workers together have for the batch they are in at exit
+_ending = threading.Event()
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Worker:
         self._name = name
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: _Server | None = None
         self._closed = False
 
     def submit(self, task: Task, items: Sequence[Any]) -> Future[list[Any]]:
@@ -82,26 +86,52 @@ class Worker:
 
     def _start(self) -> None:
         # The thread holds the queue, not the worker, so that a forgotten model can be collected.
-        self._thread = threading.Thread(
-            target=_serve, args=(self._jobs,), name=f"fitrag-{self._name}", daemon=True
-        )
+        self._thread = _Server(self._jobs, f"fitrag-{self._name}")
         self._thread.start()
         weakref.finalize(self, self._jobs.put, None)
 
 
-def _serve(jobs: queue.SimpleQueue[_Job | None]) -> None:
-    while True:
-        waiting, last = _take(jobs)
-        groups: dict[Task, list[_Job]] = {}
-        for job in waiting:
-            if job.future.set_running_or_notify_cancel():
-                groups.setdefault(job.task, []).append(job)
-        while groups:
-            task, members = groups.popitem()
-            _answer(task, members)
-        del waiting
-        if last:
-            return
+class _Server(threading.Thread):
+    """Serve one worker's queue until the end is put into it."""
+
+    def __init__(self, jobs: queue.SimpleQueue[_Job | None], name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.jobs = jobs
+
+    def run(self) -> None:
+        """Serve round after round; between them nothing of a task or its model is held."""
+        while _serve_round(self.jobs):
+            pass
+
+
+@atexit.register
+def _end_all() -> None:
+    """End all workers before the interpreter frees what they use: torch aborts otherwise.
+
+    Each finishes the batch it is in; whatever else is queued by then, nobody waits for.
+    """
+    _ending.set()
+    servers = [thread for thread in threading.enumerate() if isinstance(thread, _Server)]
+    for server in servers:
+        server.jobs.put(None)
+    until = time.monotonic() + EXIT_SECONDS
+    for server in servers:
+        server.join(max(0.0, until - time.monotonic()))
+
+
+def _serve_round(jobs: queue.SimpleQueue[_Job | None]) -> bool:
+    """Wait for jobs and answer all that are there; say whether to go on.
+
+    A function of its own, so that its names do not keep a model alive during the next wait.
+    """
+    waiting, last = _take(jobs)
+    groups: dict[Task, list[_Job]] = {}
+    for job in waiting:
+        if job.future.set_running_or_notify_cancel():
+            groups.setdefault(job.task, []).append(job)
+    for task, members in groups.items():
+        _answer(task, members)
+    return not last
 
 
 def _take(jobs: queue.SimpleQueue[_Job | None]) -> tuple[list[_Job], bool]:
@@ -155,10 +185,13 @@ def in_batches(
 ) -> list[T]:
     """Run items through `run` in token batches; results in the order given.
 
-    A batch the device has no memory for is cut in half and tried again.
+    A batch the device has no memory for is cut in half and tried again. Raises `ModelLoadError`
+    between two batches if the interpreter is ending.
     """
     results: dict[int, T] = {}
     for batch in token_batches([length(item) for item in items], budget=budget):
+        if _ending.is_set():
+            raise ModelLoadError("the interpreter is ending: nothing more is run")
         for i, result in zip(batch, _halving([items[i] for i in batch], run), strict=True):
             results[i] = result
     return [results[i] for i in range(len(items))]

@@ -5,8 +5,9 @@ Names load on first use: importing this package loads neither torch nor faiss.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fitrag_integrations._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.retrieval._vectors import TextEncoder, passage_text
@@ -33,12 +34,4 @@ __all__ = [
     "read_corpus",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

@@ -6,13 +6,13 @@ encoder's input. Rows of JSON Lines are passages already and stay whole.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from fitrag_integrations._checks import check_callable, check_whole
+from fitrag_integrations._sentences import split_sentences
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.ports import SentenceSplitter
 from fitrag_integrations.retrieval._rows import read_rows
@@ -73,7 +73,7 @@ def _read(
             yield from read_rows(file)
         else:
             name = file.name if file == root else file.relative_to(root).as_posix()
-            yield from _passages(file, name, split or _default_splitter(), max_words)
+            yield from _passages(file, name, split or split_sentences, max_words)
 
 
 def _passages(
@@ -118,11 +118,3 @@ def _raising(found: Iterator[Passage | InputError]) -> Iterator[Passage]:
         if isinstance(item, InputError):
             raise item
         yield item
-
-
-def _default_splitter() -> SentenceSplitter:
-    # Named as text: retrieval imports no method, and the splitter loads when a text is split.
-    splitter: SentenceSplitter = importlib.import_module(
-        "fitrag_integrations.methods.sentences"
-    ).split_sentences
-    return splitter

@@ -83,7 +83,9 @@ class Loop(Generic[Batch]):
             return self.module(batch)  # type: ignore[no-any-return]
         named = [*self.module.named_parameters(), *self.module.named_buffers()]
         copies = {
-            name: value.bfloat16() if name.startswith("trunk.") and value.is_floating_point() else value
+            name: value.bfloat16()
+            if name.startswith("trunk.") and value.is_floating_point()
+            else value
             for name, value in named
         }
         return torch.func.functional_call(self.module, copies, (batch,))  # type: ignore[no-any-return]
@@ -160,7 +162,9 @@ class _Mean:
         return means
 
 
-def epochs(lengths: Sequence[int], size: int, *, seed: int, bucket: int = 50) -> Callable[[int], list[int]]:
+def epochs(
+    lengths: Sequence[int], size: int, *, seed: int, bucket: int = 50
+) -> Callable[[int], list[int]]:
     """Give a function from a step to the row numbers of its batch.
 
     Each epoch is a fresh permutation under the seed; rows of like length share a batch (sorted

@@ -5,7 +5,9 @@ BM25 and its stemmer come from `bm25s` and `PyStemmer` (extra `train`).
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+from fitrag_integrations._extras import require_extra
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.training.rows import ReadingRow
 from fitrag_integrations.types import Passage
@@ -19,21 +21,25 @@ def mine_negatives(
     A row's own negatives stay first. Passages whose title and text hold an answer as whole tokens
     are left out: they may well be positives.
     """
-    import bm25s
-    import Stemmer
+    found = candidates([row.question for row in rows], pool, depth=depth)
+    return [_with_negatives(row, ranked, keep) for row, ranked in zip(rows, found, strict=True)]
 
-    stemmer = Stemmer.Stemmer("english")
+
+def candidates(
+    questions: Sequence[str], pool: Sequence[Passage], *, depth: int
+) -> list[list[Passage]]:
+    """Rank the pool for each question by BM25 (k1 0.9, b 0.4), best first, at most `depth`."""
+    bm25s = require_extra("bm25s", extra="train", feature="mining negatives")
+    stemmer = require_extra("Stemmer", extra="train", feature="mining negatives").Stemmer("english")
+
+    def words(texts: Sequence[str]) -> Any:
+        return bm25s.tokenize(list(texts), stopwords="en", stemmer=stemmer, show_progress=False)
+
     index = bm25s.BM25(k1=0.9, b=0.4)
-    corpus = [f"{passage.title} {passage.text}" for passage in pool]
-    index.index(bm25s.tokenize(corpus, stopwords="en", stemmer=stemmer, show_progress=False))
-    queries = bm25s.tokenize(
-        [row.question for row in rows], stopwords="en", stemmer=stemmer, show_progress=False
-    )
-    found, _ = index.retrieve(queries, k=min(depth, len(pool)), show_progress=False)
-    return [
-        _with_negatives(row, [pool[int(i)] for i in ids], keep)
-        for row, ids in zip(rows, found, strict=True)
-    ]
+    corpus = words([f"{passage.title} {passage.text}" for passage in pool])
+    index.index(corpus, show_progress=False)
+    found, _ = index.retrieve(words(questions), k=min(depth, len(pool)), show_progress=False)
+    return [[pool[int(i)] for i in ids] for ids in found]
 
 
 def _with_negatives(row: ReadingRow, ranked: list[Passage], keep: int) -> ReadingRow:

@@ -34,7 +34,7 @@ class ReaderModule(nn.Module):
         self._tokenizer = tokenizer
 
     def forward(self, groups: Sequence[Group], *, micro: int = 16) -> dict[str, Tensor]:
-        """Give the span, selection and pointwise losses. The first passage of a group is the right one."""
+        """Give the span, selection and pointwise losses; a group's right passage is first."""
         pairs = [(row.question, p) for row, passages in groups for p in passages]
         encoded = self._tokenizer.encode_cut(pairs)
         spans, selects = self.logits(encoded, micro)
@@ -56,7 +56,9 @@ class ReaderModule(nn.Module):
             "point": 0.5 * point,
         }
 
-    def logits(self, encoded: Sequence[EncodedPair], micro: int) -> tuple[list[Tensor], list[Tensor]]:
+    def logits(
+        self, encoded: Sequence[EncodedPair], micro: int
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """Run pairs in micro-batches of like length; logits come back in the order given."""
         order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
         spans: dict[int, Tensor] = {}
@@ -120,7 +122,9 @@ def crop(row: ReadingRow, words: int, chance: random.Random) -> ReadingRow:
 
 def _head(passage: Passage, words: int) -> Passage:
     spans = [m.end() for m in _WORD.finditer(passage.text)]
-    return passage if len(spans) <= words else replace(passage, text=passage.text[: spans[words - 1]])
+    return (
+        passage if len(spans) <= words else replace(passage, text=passage.text[: spans[words - 1]])
+    )
 
 
 def group(row: ReadingRow, count: int, chance: random.Random) -> Group:

@@ -25,6 +25,20 @@ class ReadingRow:
     negatives: tuple[Passage, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Hold a question's passages with both labels, 0 or 1, in the passages' order.
+
+    `reader_scores` is how sure the reader was of each answer, empty where nobody kept it.
+    """
+
+    question: str
+    passages: tuple[Passage, ...]
+    has_answer: tuple[int, ...]
+    llm_prefer: tuple[int, ...]
+    reader_scores: tuple[float, ...] = ()
+
+
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON Lines file, gzipped when it ends in .gz."""
     opener = gzip.open if path.suffix == ".gz" else open
@@ -45,11 +59,54 @@ def reading_row(row: dict[str, Any]) -> ReadingRow:
     return ReadingRow(
         question=row["question"],
         answers=tuple(row["answers"]),
-        passage=_passage(row["passage"]),
+        passage=passage_row(row["passage"]),
         answer_start=row.get("answer_start"),
-        negatives=tuple(_passage(passage) for passage in row.get("negatives") or ()),
+        negatives=tuple(passage_row(passage) for passage in row.get("negatives") or ()),
     )
 
 
-def _passage(row: dict[str, Any]) -> Passage:
-    return Passage(id="", text=row["text"], title=row.get("title", ""))
+def reading_json(row: ReadingRow) -> dict[str, Any]:
+    """Make a JSON object of a reading row."""
+    return {
+        "question": row.question,
+        "answers": list(row.answers),
+        "passage": _passage_json(row.passage),
+        "answer_start": row.answer_start,
+        "negatives": [_passage_json(passage) for passage in row.negatives],
+    }
+
+
+def labelled_row(row: dict[str, Any]) -> Labelled:
+    """Make a labelled question of a JSON object whose passages carry both labels."""
+    return Labelled(
+        question=row["question"],
+        passages=tuple(passage_row(passage) for passage in row["passages"]),
+        has_answer=tuple(int(passage["has_answer"]) for passage in row["passages"]),
+        llm_prefer=tuple(int(passage["llm_prefer"]) for passage in row["passages"]),
+        reader_scores=tuple(
+            passage["reader_score"] for passage in row["passages"] if "reader_score" in passage
+        ),
+    )
+
+
+def labelled_json(row: Labelled) -> dict[str, Any]:
+    """Make a JSON object of a labelled question."""
+    scores = row.reader_scores or (None,) * len(row.passages)
+    labels = zip(row.passages, row.has_answer, row.llm_prefer, scores, strict=True)
+    return {
+        "question": row.question,
+        "passages": [
+            {**_passage_json(passage), "has_answer": has, "llm_prefer": prefer}
+            | ({} if score is None else {"reader_score": score})
+            for passage, has, prefer, score in labels
+        ],
+    }
+
+
+def passage_row(row: dict[str, Any]) -> Passage:
+    """Make a passage of a JSON object with title and text."""
+    return Passage(id="", text=row["text"], title=row.get("title") or "")
+
+
+def _passage_json(passage: Passage) -> dict[str, Any]:
+    return {"title": passage.title, "text": passage.text}

@@ -145,6 +145,7 @@ def test_search_results_of_many_shapes(found, texts):
 def test_a_search_result_keeps_title_and_url():
     (page,) = to_pages([{"title": "T", "url": "http://a", "snippet": "s"}])
     assert (page.id, page.title, page.source) == ("http://a", "T", "http://a")
+    assert page.metadata == {"title": "T", "url": "http://a"}
 
 
 @pytest.mark.parametrize("bad", [3, None, [3]])

@@ -69,7 +69,7 @@ async def test_with_a_model_it_answers_in_text():
     assert answer.prompt == answer.context.prompt()
     assert (answer.source, answer.score, answer.text) == (None, None, "Nino Rota")
     assert answer.explain().splitlines()[0] == f"question: {QUESTION}"
-    assert answer.explain().splitlines()[-1] == "answer: Nino Rota"
+    assert "answer: Nino Rota" in answer.explain().splitlines()
     assert answer.to_dict()["text"] == "Nino Rota"
     assert await answering.ainvoke(QUESTION) == "Nino Rota"
 

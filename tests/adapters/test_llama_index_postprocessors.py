@@ -13,6 +13,7 @@ from fakes import (
     FailingScorer,
     HasAnswerScorer,
     OverlapScorer,
+    StrictScorer,
     SyncOverlapScorer,
     labels,
     longest_pause,
@@ -150,6 +151,17 @@ def test_odd_texts_pass(kind, text):
         cut = scored.node.metadata["fitrag"]
         source = next(g for g in given if g.node_id == scored.node.metadata["source_id"])
         assert source.text[cut["start"] : cut["end"]] == scored.text
+
+
+@pytest.mark.parametrize("kind", BOTH)
+async def test_nodes_without_text_do_not_come_back_and_fail_nothing(kind):
+    blank = [NodeWithScore(node=TextNode(text=text)) for text in ("", " \n")]
+    made = kind(scorer=StrictScorer())
+    expected = texts(made.postprocess_nodes(nodes(), query_str=QUESTION))
+    given = [blank[0], *nodes(), blank[1]]
+    assert texts(made.postprocess_nodes(given, query_str=QUESTION)) == expected
+    assert texts(await made.apostprocess_nodes(given, query_str=QUESTION)) == expected
+    assert made.postprocess_nodes(blank, query_str=QUESTION) == []
 
 
 def test_repeated_ids_do_not_mix_texts_or_scores():

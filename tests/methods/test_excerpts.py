@@ -133,6 +133,56 @@ def test_no_budget_is_exceeded(excerpts, max_tokens):
     assert approximate_tokens(render_excerpts(kept)) <= max_tokens
 
 
+def one_by_one(excerpts, max_tokens, count_tokens):
+    """Say plainly what ``fit`` is to give where adding an excerpt never lowers the count."""
+    kept = []
+    for excerpt in excerpts:
+        if count_tokens(render_excerpts([excerpt])) <= max_tokens:
+            if count_tokens(render_excerpts([*kept, excerpt])) > max_tokens:
+                break
+            kept.append(excerpt)
+    return kept
+
+
+texts = st.lists(st.sampled_from(["Rota", "Amarcord", "a", "1973.", "—"]), min_size=1, max_size=30)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(texts.map(" ".join), max_size=30), st.integers(1, 300))
+def test_of_different_passages_the_longest_prefix_is_kept(texts, max_tokens):
+    excerpts = [Excerpt.whole(Passage(str(n), text)) for n, text in enumerate(texts)]
+    for count in (approximate_tokens, count_words, len):
+        kept = fit(excerpts, max_tokens=max_tokens, count_tokens=count)
+        assert kept == one_by_one(excerpts, max_tokens, count)
+
+
+@settings(deadline=None, max_examples=100)
+@given(some_excerpts, st.integers(1, 40), st.integers(2, 9))
+def test_with_any_counter_what_is_kept_fits_and_one_more_does_not(excerpts, max_tokens, odd):
+    def count(text):  # no sum of its parts, and not even growing with the text
+        return len(text) * 7 % odd + len(text) // odd
+
+    kept = fit(excerpts, max_tokens=max_tokens, count_tokens=count)
+    able = [each for each in excerpts if count(render_excerpts([each])) <= max_tokens]
+    assert kept == able[: len(kept)]
+    assert not kept or count(render_excerpts(kept)) <= max_tokens
+    if len(kept) < len(able):
+        assert count(render_excerpts(able[: len(kept) + 1])) > max_tokens
+
+
+@pytest.mark.parametrize("max_tokens", [100, 2_000, 100_000])
+def test_a_hundred_passages_are_fitted_in_a_few_counts(max_tokens):
+    lengths = []
+
+    def count(text):
+        lengths.append(len(text))
+        return count_words(text)
+
+    excerpts = [Excerpt.whole(Passage(str(n), "word " * (20 + n % 9))) for n in range(100)]
+    fit(excerpts, max_tokens=max_tokens, count_tokens=count)
+    assert sum(lengths) <= 4 * len(render_excerpts(excerpts))
+
+
 @settings(max_examples=80)
 @given(some_excerpts)
 def test_merging_loses_no_character_and_leaves_nothing_to_merge(excerpts):

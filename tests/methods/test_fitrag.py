@@ -126,6 +126,19 @@ def test_reranking_weighs_the_labels():
     assert len(run(rerank(QUESTION, [RAIN] * 20, score, top_n=None)).value) == 20
 
 
+def test_blank_passages_are_not_scored_and_repeated_ones_stay():
+    scorer = Words()
+    given = [Passage("a", " \n"), ROTA, replace(ROTA, id="again"), Passage("b", "")]
+    assert [e.passage.id for e in run(rerank(QUESTION, given, score_port(scorer))).value] == [
+        "rota",
+        "again",
+    ]
+    spaces = {"split": lambda text: [(0, len(text))]}  # a splitter that finds a blank sentence
+    assert len(run(compress(QUESTION, given, score_port(scorer), **spaces)).value) == 2
+    assert run(rerank(QUESTION, given[:1], score_port(scorer))).value == []
+    assert scorer.asks == [[ROTA.text] * 2, [ROTA.text] * 2]
+
+
 def test_a_gate_is_asked_before_anything_is_retrieved():
     trace = run(FitRag(Words(), gate=Known(0.9))(QUESTION, Ports()))
     assert [step.port for step in trace.steps] == ["gate"]
@@ -243,7 +256,7 @@ def test_wrong_answers_of_a_backend_are_told():
         ({"count_tokens": "words"}, "count_tokens: given 'words' .* a callable"),
         ({"gate": object()}, "gate: given"),
         ({"detector": object()}, "detector: given"),
-        ({"scorer": "t5"}, "score: given 't5'"),
+        ({"scorer": "t5"}, "scorer: given 't5'"),
     ],
 )
 def test_wrong_arguments_are_told_at_once(arguments, message):

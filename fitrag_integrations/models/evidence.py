@@ -1,0 +1,36 @@
+"""The numbers a bi-label head sees beside the encoder's vector: lexical and late evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fitrag_integrations.models import late, lexical
+from fitrag_integrations.models.late import LateInteraction
+from fitrag_integrations.models.pairs import EncodedPair
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Measure pairs. `rarity` None: nothing lexical; `interaction` None: nothing late."""
+
+    rarity: Sequence[float] | None = None
+    interaction: LateInteraction | None = None
+
+    @property
+    def count(self) -> int:
+        """Count the features of a pair."""
+        lexicals = lexical.COUNT if self.rarity is not None else 0
+        return lexicals + (late.COUNT if self.interaction is not None else 0)
+
+    def features(self, pairs: Sequence[EncodedPair]) -> Tensor:
+        """Give all features. Shape: (pairs, count)."""
+        parts = []
+        if self.rarity is not None:
+            parts.append(torch.tensor(lexical.lexical_features(pairs, self.rarity)))
+        if self.interaction is not None:
+            parts.append(torch.tensor(self.interaction.features(pairs)))
+        return torch.cat(parts, dim=1) if parts else torch.zeros(len(pairs), 0)

@@ -1,0 +1,130 @@
+"""Train the bi-label scorer (FIT-RAG 4.2) by plain cross-entropy on both labels.
+
+Beside the paper's pointwise loss stands a listwise one over each question's passages, because the
+scores are used to rank them. Imbalance-aware weighting (section 4.2.2) is left out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fitrag_integrations.models.evidence import Evidence
+from fitrag_integrations.models.heads import BiLabelHead
+from fitrag_integrations.models.pairs import PairTokenizer
+from fitrag_integrations.models.trunk import Trunk, collate
+from fitrag_integrations.training.rows import Labelled
+
+
+class BiLabelModule(nn.Module):
+    """A trunk and a bi-label head, and their losses over questions with labelled passages."""
+
+    def __init__(
+        self,
+        trunk: Trunk,
+        head: BiLabelHead,
+        tokenizer: PairTokenizer,
+        *,
+        evidence: Evidence,
+    ) -> None:
+        super().__init__()
+        self.trunk, self.head = trunk, head
+        self.tokenizer, self.evidence = tokenizer, evidence
+
+    def forward(self, rows: Sequence[Labelled]) -> dict[str, Tensor]:
+        """Give the pointwise and the listwise loss, each the mean over both labels."""
+        pooled, features, sizes = self.inputs(rows)
+        return losses(self.head(pooled, features), targets(rows), sizes)
+
+    def inputs(self, rows: Sequence[Labelled]) -> tuple[Tensor, Tensor, list[int]]:
+        """Encode all pairs of some rows. Shapes: (pairs, width), (pairs, features); list sizes."""
+        pairs = [(row.question, passage) for row in rows for passage in row.passages]
+        encoded = self.tokenizer.encode_cut(pairs)
+        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+        device = next(self.trunk.parameters()).device
+        pooled: dict[int, Tensor] = {}
+        for at in range(0, len(order), 16):
+            batch = order[at : at + 16]
+            ids, mask, types = collate(
+                [encoded[i] for i in batch], pad_id=self.tokenizer.pad_id, device=device
+            )
+            vectors = self.trunk.pool(self.trunk(ids, mask, types), mask)
+            pooled |= dict(zip(batch, vectors, strict=True))
+        stacked = torch.stack([pooled[i] for i in range(len(encoded))])
+        features = self.evidence.features(encoded).to(device)
+        return stacked, features, [len(row.passages) for row in rows]
+
+
+def targets(rows: Sequence[Labelled]) -> Tensor:
+    """Stack the labels. Shape: (pairs, 2); columns are has_answer, llm_prefer."""
+    has = [label for row in rows for label in row.has_answer]
+    prefer = [label for row in rows for label in row.llm_prefer]
+    return torch.tensor([has, prefer], dtype=torch.float32).T.contiguous()
+
+
+def losses(logits: Tensor, labels: Tensor, sizes: Sequence[int]) -> dict[str, Tensor]:
+    """Give cross-entropy per pair, and per list: the mass on its positives (ListNet's top one).
+
+    Shapes: logits and labels (pairs, 2), grouped by question into lists of `sizes`. A list
+    without a positive, or of positives only, has nothing to rank and is left out of the second.
+    """
+    labels = labels.to(logits.device)
+    point = F.binary_cross_entropy_with_logits(logits, labels)
+    ranked = [
+        -(logs.log_softmax(0) + (1 - marks).mul(-1e4)).logsumexp(0)
+        for chunk, gold in zip(logits.split(list(sizes)), labels.split(list(sizes)), strict=True)
+        for logs, marks in zip(chunk.T, gold.T, strict=True)
+        if 0 < marks.sum() < len(marks)
+    ]
+    rank = torch.stack(ranked).mean() if ranked else logits.sum() * 0
+    return {"point": point, "rank": 0.3 * rank}
+
+
+def fit_head(
+    head: BiLabelHead,
+    pooled: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    sizes: Sequence[int],
+    *,
+    epochs: int = 12,
+    rate: float = 2e-3,
+    weight_decay: float = 0.05,
+    lists: int = 32,
+    seed: int = 13,
+) -> None:
+    """Fit the head alone on vectors computed once, for an encoder that stays as it is."""
+    torch.manual_seed(seed)
+    starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
+    optimizer = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=weight_decay)
+    steps = epochs * -(-len(sizes) // lists)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    head.train()
+    for _ in range(epochs):
+        for chosen in torch.randperm(len(sizes)).split(lists):
+            rows = torch.cat([torch.arange(starts[i], starts[i + 1]) for i in chosen.tolist()])
+            logits = head(pooled[rows], features[rows])
+            parts = losses(logits, labels[rows], [sizes[i] for i in chosen.tolist()])
+            optimizer.zero_grad()
+            torch.stack(list(parts.values())).sum().backward()
+            optimizer.step()
+            schedule.step()
+    head.eval()
+
+
+def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Fit one temperature per label by likelihood on held-out pairs (Guo et al., 2017).
+
+    Shapes: (pairs, 2). The logits are divided by it; above 1 the scorer was too sure.
+    """
+    grid = torch.logspace(-1, 1, 201)
+    found = []
+    for column in (0, 1):
+        scaled = logits[:, column].unsqueeze(0) / grid.unsqueeze(1)
+        gold = labels[:, column].unsqueeze(0).expand_as(scaled)
+        loss = F.binary_cross_entropy_with_logits(scaled, gold, reduction="none").mean(1)
+        found.append(float(grid[int(loss.argmin())]))
+    return found[0], found[1]

@@ -1,0 +1,147 @@
+"""`fitrag train` and `fitrag label`: the verbs over this folder's functions."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models import ExtractiveReader
+from fitrag_integrations.models.folder import read_manifest, write_manifest
+from fitrag_integrations.models.sources import MINILM
+from fitrag_integrations.training.fitting import BilabelPlan, ReaderPlan, fit_bilabel, fit_reader
+from fitrag_integrations.training.labels import fit_abstention, label_passages
+from fitrag_integrations.training.mining import mine_negatives
+from fitrag_integrations.training.rows import (
+    Labelled,
+    labelled_json,
+    labelled_row,
+    passage_row,
+    read_jsonl,
+    reading_json,
+    reading_row,
+    write_jsonl,
+)
+from fitrag_integrations.types import Passage
+
+Rows = Annotated[list[Path], typer.Argument(help="Rows to learn from: .jsonl or .jsonl.gz.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder or file to write.")]
+Pool = Annotated[Path, typer.Option(help="Passages (title, text) to find candidates in: .jsonl.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+
+
+def label_negatives(rows: Rows, out: Out, pool: Pool, depth: int = 40, keep: int = 8) -> None:
+    """Add to each reading row the best BM25 passages without an answer."""
+    given = [reading_row(row) for path in rows for row in read_jsonl(path)]
+    mined = mine_negatives(given, _pool(pool), depth=depth, keep=keep)
+    write_jsonl(out, map(reading_json, mined))
+    typer.echo(f"{len(mined)} rows, {sum(len(row.negatives) for row in mined)} negatives", err=True)
+
+
+def label_bilabel(
+    rows: Rows,
+    out: Out,
+    pool: Pool,
+    depth: int = 20,
+    limit: Annotated[int, typer.Option(help="Questions to label, 0 for all.")] = 0,
+    model: Annotated[str | None, typer.Option(help="Reader's folder.")] = None,
+    dtype: str | None = None,
+    seed: Seed = 13,
+) -> None:
+    """Label BM25 candidates: is the answer in them, and does the reader answer right from them."""
+    reader = (
+        ExtractiveReader.embedded(dtype=dtype)
+        if model is None
+        else ExtractiveReader.from_pretrained(model, dtype=dtype)
+    )
+    given = [reading_row(row) for path in rows for row in read_jsonl(path)]
+    random.Random(seed).shuffle(given)
+    questions = [(row.question, row.answers) for row in given[: limit or None]]
+    labelled = label_passages(questions, _pool(pool), reader, depth=depth)
+    with typer.progressbar(labelled, length=len(questions), file=_stderr()) as shown:
+        kept = list(shown)
+    write_jsonl(out, map(labelled_json, kept))
+    typer.echo(_label_report(kept), err=True)
+
+
+def train_reader(
+    rows: Rows,
+    out: Out,
+    base: Annotated[str, typer.Option(help="Encoder to start from.")] = MINILM,
+    steps: int = 2000,
+    questions: Annotated[int, typer.Option(help="Questions a step.")] = 16,
+    negatives: Annotated[int, typer.Option(help="Negative passages a question.")] = 2,
+    words: Annotated[int, typer.Option(help="Longest passage; longer ones are cropped.")] = 130,
+    rate: float = 2e-4,
+    seed: Seed = 13,
+    bfloat16: bool = True,
+) -> None:
+    """Fit the extractive reader; a stopped run goes on from its last checkpoint."""
+    given = [reading_row(row) for path in rows for row in read_jsonl(path)]
+    plan = ReaderPlan(base, steps, questions, negatives, words, rate, seed, bfloat16)
+    fit_reader(given, out, plan)
+
+
+def train_bilabel(
+    rows: Rows,
+    out: Out,
+    base: Annotated[str, typer.Option(help="Encoder: a hub name, a folder, or a model.")] = MINILM,
+    tune: Annotated[str, typer.Option(help="head, lora or full.")] = "lora",
+    steps: int = 1000,
+    questions: Annotated[int, typer.Option(help="Questions a step.")] = 4,
+    rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 3e-4,
+    hidden: Annotated[int, typer.Option(help="Units of the head's hidden layer, 0 none.")] = 0,
+    evidence: Annotated[
+        bool, typer.Option(help="Give the head lexical overlap and late interaction as well.")
+    ] = True,
+    validation: Annotated[float, typer.Option(help="Share of questions held out.")] = 0.15,
+    seed: Seed = 13,
+    bfloat16: bool = True,
+) -> None:
+    """Fit the bi-label scorer on rows of `fitrag label bilabel`."""
+    given = [labelled_row(row) for path in rows for row in read_jsonl(path)]
+    if tune not in ("head", "lora", "full"):
+        raise InputError.of("--tune", given=tune, allowed="head, lora or full")
+    plan = BilabelPlan(
+        base, tune, steps, questions, rate, hidden, evidence, validation, seed, bfloat16
+    )
+    typer.echo(str(fit_bilabel(given, out, plan)), err=True)
+
+
+def calibrate_reader(
+    rows: Rows, model: Annotated[Path, typer.Option(help="Reader's folder, changed in place.")]
+) -> None:
+    """Fit the score under which the reader gives no answer, and store it with its weights."""
+    given = [labelled_row(row) for path in rows for row in read_jsonl(path)]
+    manifest = read_manifest(model, "model.json", kind="reader")
+    threshold, accuracy = fit_abstention(given)
+    fields = {name: value for name, value in manifest.items() if name not in ("format", "kind")}
+    fields["thresholds"] = {"abstain_below": threshold}
+    write_manifest(model, "model.json", kind="reader", fields=fields)
+    typer.echo(f"abstain below {threshold}: {accuracy:.3f} right of {len(given)}", err=True)
+
+
+def _pool(path: Path) -> list[Passage]:
+    return [passage_row(row) for row in read_jsonl(path)]
+
+
+def _label_report(rows: list[Labelled]) -> str:
+    """Count the four groups of labels (FIT-RAG's Figure 3)."""
+    has = torch.tensor([label for row in rows for label in row.has_answer])
+    prefer = torch.tensor([label for row in rows for label in row.llm_prefer])
+    groups = {
+        f"has_answer={a} llm_prefer={b}": int(((has == a) & (prefer == b)).sum())
+        for a in (1, 0)
+        for b in (1, 0)
+    }
+    total = max(1, len(has))
+    told = ", ".join(f"{name} {n} ({n / total:.1%})" for name, n in groups.items())
+    return f"{len(rows)} questions, {len(has)} pairs: {told}"
+
+
+def _stderr() -> typer.FileTextWrite:
+    return typer.get_text_stream("stderr")  # type: ignore[return-value]
