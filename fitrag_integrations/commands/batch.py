@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -29,12 +29,15 @@ Advance: TypeAlias = Callable[[int], None]
 class Verb(Generic[T]):
     """Say what to do with a row: the flow that answers it, and the fields its end gives.
 
-    `adds` names those fields. The flow raises `InputError` for a row that lacks something.
+    `adds` names those fields. The flow raises `InputError` for a row that lacks something. An
+    error row gets the fields of `empty` where it has none of that name, so that whoever reads the
+    output finds them in every row.
     """
 
     flow: Callable[[Mapping[str, Any]], Flow[T]]
     fields: Callable[[Traced[T]], dict[str, Any]]
     adds: tuple[str, ...]
+    empty: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ def _outcome(
     """Give the row to write, and whether it is an error row."""
     error = traced if isinstance(traced, Exception) else traced.error
     if error is not None:
-        return error_row(row, error), True
+        return {**verb.empty, **error_row(row, error)}, True
     assert isinstance(traced, Traced)
     return {**row.given, **verb.fields(traced)}, False
 

@@ -19,6 +19,7 @@ from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Excerpt, Passage
 
 ADDS = ("excerpts", "tokens_in", "tokens_out")
+EMPTY = {"excerpts": [], "tokens_in": 0, "tokens_out": 0}
 
 
 def compress_rows(
@@ -70,7 +71,9 @@ def compress_verb(
     scorer: Scorer, reducer: TokenReducer, *, top_n: int | None = None
 ) -> Verb[dict[str, Any]]:
     """Rerank where `top_n` is given, then reduce."""
-    return Verb(_Compressing(scorer, reducer, top_n=top_n), lambda traced: traced.value, ADDS)
+    return Verb(
+        _Compressing(scorer, reducer, top_n=top_n), lambda traced: traced.value, ADDS, EMPTY
+    )
 
 
 @dataclass(frozen=True)

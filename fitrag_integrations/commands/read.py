@@ -15,6 +15,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import AnswerLike, Reader, port_of
 
 ADDS = ("answer", "passage", "start", "end", "score")
+EMPTY = {"answer": "", "passage": None, "start": None, "end": None, "score": None}
 
 
 def read(
@@ -57,7 +58,7 @@ def read_verb(reader: Reader, *, abstain: bool = False) -> Verb[dict[str, Any]]:
         answers: list[AnswerLike] = yield from port.ask([(question, p) for p in passages])
         return best_answer(answers, below)
 
-    return Verb(flow, lambda traced: traced.value, ADDS)
+    return Verb(flow, lambda traced: traced.value, ADDS, EMPTY)
 
 
 def best_answer(answers: Sequence[AnswerLike], below: float | None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def score_verb(scorer: Scorer) -> Verb[Scores]:
         question, passages = question_of(row), passages_of(row)
         return (yield from port.ask([(question, passage) for passage in passages]))
 
-    return Verb(flow, _fields, ("scores",))
+    return Verb(flow, _fields, ("scores",), {"scores": []})
 
 
 def _fields(traced: Traced[Scores]) -> dict[str, Any]:

@@ -67,11 +67,12 @@ def save_encoder(
     """Save what was tuned: the peft adapter if there is one, else the parameters that train."""
     folder.mkdir(parents=True, exist_ok=True)
     fields: dict[str, Any] = {"base": base, "pooling": trunk.pooling, "max_length": max_length}
-    if hasattr(trunk.encoder, "peft_config"):
-        trunk.encoder.save_pretrained(folder)
+    encoder: Any = trunk.encoder
+    if hasattr(encoder, "peft_config"):
+        encoder.save_pretrained(folder)
         fields["adapter"] = True
     else:
-        tuned = {n: p.to(dtype) for n, p in trunk.encoder.named_parameters() if p.requires_grad}
+        tuned = {n: p.to(dtype) for n, p in encoder.named_parameters() if p.requires_grad}
         fields["tuned"] = write_tensors(folder, "tuned.safetensors", tuned) if tuned else None
     write_manifest(folder, MANIFEST, kind="encoder", fields=fields)
 

@@ -29,18 +29,31 @@ class BiLabelHead(nn.Module):
     """Give the logits of `has_answer` and `llm_prefer` (FIT-RAG 4.2.1).
 
     Two outputs over the pooled pair. `features` more inputs per pair (such as lexical overlap) and
-    one hidden layer of `hidden` units are added where they are above 0.
+    one hidden layer of `hidden` units are added where they are above 0. The features are brought
+    to mean 0 and deviation 1 by numbers that `standardize` takes from the training rows.
     """
+
+    shift: Tensor
+    scale: Tensor
 
     def __init__(self, width: int, *, features: int = 0, hidden: int = 0, dropout: float = 0.0):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
+        self.register_buffer("shift", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
         self.hidden = nn.Linear(width + features, hidden) if hidden else None
         self.out = nn.Linear(hidden or width + features, 2)
 
+    def standardize(self, features: Tensor) -> None:
+        """Take mean and deviation of the features. Shape: (pairs, features)."""
+        if features.shape[1]:
+            self.shift.copy_(features.mean(0))
+            self.scale.copy_(1 / features.std(0).clamp(min=1e-6))
+
     def forward(self, pooled: Tensor, features: Tensor) -> Tensor:
         """Give logits. Shape: (batch, 2); columns are has_answer, llm_prefer."""
-        both = self.dropout(torch.cat([pooled, features], dim=-1))
+        alike = (features - self.shift) * self.scale
+        both = self.dropout(torch.cat([pooled, alike], dim=-1))
         if self.hidden is not None:
             both = torch.tanh(self.hidden(both))
         logits: Tensor = self.out(both)

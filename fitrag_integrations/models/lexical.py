@@ -67,8 +67,8 @@ def _best_stretch(passage: Sequence[int], found: set[int], rarity: Sequence[floa
             inside[token] += 1
             weight += rarity[token] if inside[token] == 1 else 0.0
             best = max(best, weight)
-        gone = passage[at - WINDOW] if at >= WINDOW else None
-        if gone in inside and inside[gone] > 0:
+        gone = passage[at - WINDOW] if at >= WINDOW else -1
+        if inside[gone] > 0:
             inside[gone] -= 1
             weight -= rarity[gone] if inside[gone] == 0 else 0.0
     return best

@@ -47,7 +47,7 @@ def build_encoder(name_or_dir: str, *, attention: str | None = None) -> tuple[nn
     from transformers import AutoConfig, AutoModel, T5EncoderModel
 
     config = AutoConfig.from_pretrained(name_or_dir)
-    options = {"attn_implementation": attention} if attention else {}
+    options: dict[str, Any] = {"attn_implementation": attention} if attention else {}
     if config.model_type in _T5_LIKE:
         return T5EncoderModel.from_pretrained(name_or_dir, **options), "mean"
     return AutoModel.from_pretrained(name_or_dir, **options), "first"

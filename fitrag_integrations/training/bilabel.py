@@ -6,6 +6,7 @@ scores are used to rank them. Imbalance-aware weighting (section 4.2.2) is left 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -39,6 +40,11 @@ class BiLabelModule(nn.Module):
         pooled, features, sizes = self.inputs(rows)
         return losses(self.head(pooled, features), targets(rows), sizes)
 
+    def features(self, rows: Sequence[Labelled]) -> Tensor:
+        """Measure the evidence of all pairs of some rows. Shape: (pairs, features)."""
+        pairs = [(row.question, passage) for row in rows for passage in row.passages]
+        return self.evidence.features(self.tokenizer.encode_cut(pairs))
+
     def inputs(self, rows: Sequence[Labelled]) -> tuple[Tensor, Tensor, list[int]]:
         """Encode all pairs of some rows. Shapes: (pairs, width), (pairs, features); list sizes."""
         pairs = [(row.question, passage) for row in rows for passage in row.passages]
@@ -59,24 +65,30 @@ class BiLabelModule(nn.Module):
 
 
 def targets(rows: Sequence[Labelled]) -> Tensor:
-    """Stack the labels. Shape: (pairs, 2); columns are has_answer, llm_prefer."""
-    has = [label for row in rows for label in row.has_answer]
-    prefer = [label for row in rows for label in row.llm_prefer]
-    return torch.tensor([has, prefer], dtype=torch.float32).T.contiguous()
+    """Stack the labels. Shape: (pairs, 2); columns are has_answer, llm_prefer; NaN is not known."""
+    has = [float(label) for row in rows for label in row.has_answer]
+    prefer = [_number(label) for row in rows for label in row.llm_prefer]
+    return torch.tensor([has, prefer]).T.contiguous()
+
+
+def _number(label: int | None) -> float:
+    return math.nan if label is None else float(label)
 
 
 def losses(logits: Tensor, labels: Tensor, sizes: Sequence[int]) -> dict[str, Tensor]:
     """Give cross-entropy per pair, and per list: the mass on its positives (ListNet's top one).
 
-    Shapes: logits and labels (pairs, 2), grouped by question into lists of `sizes`. A list
-    without a positive, or of positives only, has nothing to rank and is left out of the second.
+    Shapes: logits and labels (pairs, 2), grouped by question into lists of `sizes`. A label that
+    is NaN counts for neither; a list without a positive, or of positives only, has nothing to rank
+    and is left out of the second.
     """
     labels = labels.to(logits.device)
-    point = F.binary_cross_entropy_with_logits(logits, labels)
+    known = ~labels.isnan()
+    point = F.binary_cross_entropy_with_logits(logits[known], labels[known])
     ranked = [
-        -(logs.log_softmax(0) + (1 - marks).mul(-1e4)).logsumexp(0)
+        -(chosen.log_softmax(0) + (1 - marks) * -1e4).logsumexp(0)
         for chunk, gold in zip(logits.split(list(sizes)), labels.split(list(sizes)), strict=True)
-        for logs, marks in zip(chunk.T, gold.T, strict=True)
+        for chosen, marks in zip(chunk.T, gold.T, strict=True)
         if 0 < marks.sum() < len(marks)
     ]
     rank = torch.stack(ranked).mean() if ranked else logits.sum() * 0
@@ -90,14 +102,15 @@ def fit_head(
     labels: Tensor,
     sizes: Sequence[int],
     *,
-    epochs: int = 12,
-    rate: float = 2e-3,
+    epochs: int = 20,
+    rate: float = 5e-3,
     weight_decay: float = 0.05,
     lists: int = 32,
     seed: int = 13,
 ) -> None:
     """Fit the head alone on vectors computed once, for an encoder that stays as it is."""
     torch.manual_seed(seed)
+    head.standardize(features)
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
     optimizer = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=weight_decay)
     steps = epochs * -(-len(sizes) // lists)
@@ -123,8 +136,9 @@ def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
     grid = torch.logspace(-1, 1, 201)
     found = []
     for column in (0, 1):
-        scaled = logits[:, column].unsqueeze(0) / grid.unsqueeze(1)
-        gold = labels[:, column].unsqueeze(0).expand_as(scaled)
+        known = ~labels[:, column].isnan()
+        scaled = logits[known, column].unsqueeze(0) / grid.unsqueeze(1)
+        gold = labels[known, column].unsqueeze(0).expand_as(scaled)
         loss = F.binary_cross_entropy_with_logits(scaled, gold, reduction="none").mean(1)
         found.append(float(grid[int(loss.argmin())]))
     return found[0], found[1]

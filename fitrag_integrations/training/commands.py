@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 
 from fitrag_integrations.errors import InputError
@@ -60,9 +60,9 @@ def label_bilabel(
     )
     given = [reading_row(row) for path in rows for row in read_jsonl(path)]
     random.Random(seed).shuffle(given)
-    questions = [(row.question, row.answers) for row in given[: limit or None]]
-    labelled = label_passages(questions, _pool(pool), reader, depth=depth)
-    with typer.progressbar(labelled, length=len(questions), file=_stderr()) as shown:
+    chosen = given[: limit or None]
+    labelled = label_passages(chosen, _pool(pool), reader, depth=depth)
+    with typer.progressbar(labelled, length=len(chosen), file=_stderr()) as shown:
         kept = list(shown)
     write_jsonl(out, map(labelled_json, kept))
     typer.echo(_label_report(kept), err=True)
@@ -130,17 +130,15 @@ def _pool(path: Path) -> list[Passage]:
 
 
 def _label_report(rows: list[Labelled]) -> str:
-    """Count the four groups of labels (FIT-RAG's Figure 3)."""
-    has = torch.tensor([label for row in rows for label in row.has_answer])
-    prefer = torch.tensor([label for row in rows for label in row.llm_prefer])
-    groups = {
-        f"has_answer={a} llm_prefer={b}": int(((has == a) & (prefer == b)).sum())
-        for a in (1, 0)
-        for b in (1, 0)
-    }
-    total = max(1, len(has))
-    told = ", ".join(f"{name} {n} ({n / total:.1%})" for name, n in groups.items())
-    return f"{len(rows)} questions, {len(has)} pairs: {told}"
+    """Count the groups of labels (FIT-RAG's Figure 3)."""
+    pairs = Counter(
+        pair for row in rows for pair in zip(row.has_answer, row.llm_prefer, strict=True)
+    )
+    told = ", ".join(
+        f"has_answer={has} llm_prefer={prefer}: {count} ({count / pairs.total():.1%})"
+        for (has, prefer), count in pairs.most_common()
+    )
+    return f"{len(rows)} questions, {pairs.total()} pairs: {told}"
 
 
 def _stderr() -> typer.FileTextWrite:

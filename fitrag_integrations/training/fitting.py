@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +99,10 @@ def fit_bilabel(rows: Sequence[Labelled], out: Path, plan: BilabelPlan) -> dict[
     head = BiLabelHead(trunk.width, features=evidence.count, hidden=plan.hidden)
     module = BiLabelModule(trunk, head, tokenizer, evidence=evidence)
     if plan.tune == "head":
-        _fit_on_frozen(module, train, plan)
+        _fit_on_frozen(_rounded(module, plan), train, plan)
     else:
         _fit_through(module, train, out, plan)
-    logits, labels = _logits(module, held), targets(held)
+    logits, labels = _logits(_rounded(module, plan), held), targets(held)
     temperatures = fit_temperatures(logits, labels)
     _save_scorer(module, out, plan, base=base, temperatures=temperatures)
     return _figures(logits / torch.tensor(temperatures), labels)
@@ -116,6 +117,19 @@ def _start(plan: BilabelPlan) -> tuple[Trunk, PairTokenizer, str]:
         return trunk, tokenizer, manifest["base"]
     trunk, plain = load_base(plan.base, attention="eager")
     return trunk, PairTokenizer(plain, max_length=MAX_LENGTH), plan.base
+
+
+def _rounded(module: BiLabelModule, plan: BilabelPlan) -> BiLabelModule:
+    """Copy the encoders in bfloat16 where the plan says so; the head stays the module's own."""
+    if not plan.bfloat16:
+        return module
+    trunk = copy.deepcopy(module.trunk).bfloat16()
+    interaction = module.evidence.interaction
+    if interaction is not None:
+        interaction = copy.deepcopy(interaction)
+        interaction.trunk.bfloat16()
+    evidence = replace(module.evidence, interaction=interaction)
+    return BiLabelModule(trunk, module.head, module.tokenizer, evidence=evidence)
 
 
 def _fit_on_frozen(module: BiLabelModule, rows: Sequence[Labelled], plan: BilabelPlan) -> None:
@@ -134,6 +148,8 @@ def _fit_through(
         module.trunk.encoder = _with_lora(module.trunk.encoder)
     else:
         _tune_layers(module.trunk)
+    with torch.inference_mode():
+        module.head.standardize(module.features(rows[:64]).clone())
     lengths = [max(len(passage.text) for passage in row.passages) for row in rows]
     chosen = epochs(lengths, plan.questions, seed=plan.seed)
     settings = LoopSettings(plan.steps, plan.rate, seed=plan.seed, bfloat16=plan.bfloat16)
@@ -195,7 +211,8 @@ def _figures(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
     roc = require_extra("sklearn.metrics", extra="train", feature="the AUC of a fitted scorer")
     figures = {}
     for i, name in enumerate(("has_answer", "llm_prefer")):
-        scores, gold = logits[:, i].sigmoid().tolist(), labels[:, i].int().tolist()
+        known = ~labels[:, i].isnan()
+        scores, gold = logits[known, i].sigmoid().tolist(), labels[known, i].int().tolist()
         figures[f"{name} AUC"] = round(float(roc.roc_auc_score(gold, scores)), 4)
         figures[f"{name} ECE"] = round(calibration_error(scores, gold), 4)
     return figures

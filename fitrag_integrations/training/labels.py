@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match
-from fitrag_integrations.ports import Reader
+from fitrag_integrations.ports import AnswerLike, Reader
 from fitrag_integrations.training.mining import candidates
-from fitrag_integrations.training.rows import Labelled
+from fitrag_integrations.training.rows import Labelled, ReadingRow
 from fitrag_integrations.types import Passage
 
 
@@ -21,32 +22,41 @@ def is_correct(answer: str, gold: Sequence[str]) -> bool:
 
 
 def label_passages(
-    questions: Sequence[tuple[str, Sequence[str]]],
+    rows: Sequence[ReadingRow],
     pool: Sequence[Passage],
     reader: Reader,
     *,
     depth: int = 20,
     at_once: int = 32,
 ) -> Iterator[Labelled]:
-    """Label the BM25 top `depth` of a pool for each (question, gold answers), in order.
+    """Label the BM25 top `depth` of a pool for each row's question, in order.
 
+    A row's own passage holds its answer, whatever the wording. A row without answers says no more
+    than that: who reads a passage rightly is then not known, and its `llm_prefer` is None.
     `at_once` questions share a batch of the reader.
     """
-    found = candidates([question for question, _ in questions], pool, depth=depth)
-    for at in range(0, len(questions), at_once):
-        asked, lists = questions[at : at + at_once], found[at : at + at_once]
-        pairs = [(q, p) for (q, _), passages in zip(asked, lists, strict=True) for p in passages]
+    found = candidates([row.question for row in rows], pool, depth=depth)
+    for at in range(0, len(rows), at_once):
+        asked = list(zip(rows[at : at + at_once], found[at : at + at_once], strict=True))
+        pairs = [(row.question, p) for row, passages in asked for p in passages]
         answers = iter(reader.read(pairs))
-        for (question, gold), passages in zip(asked, lists, strict=True):
-            texts = [f"{passage.title} {passage.text}" for passage in passages]
-            mine = [next(answers) for _ in passages]
-            yield Labelled(
-                question,
-                tuple(passages),
-                tuple(int(contains_answer(text, gold)) for text in texts),
-                tuple(int(is_correct(answer.text, gold)) for answer in mine),
-                tuple(round(answer.score, 6) for answer in mine),
-            )
+        for row, passages in asked:
+            yield _labelled(row, passages, [next(answers) for _ in passages])
+
+
+def _labelled(
+    row: ReadingRow, passages: Sequence[Passage], answers: Sequence[AnswerLike]
+) -> Labelled:
+    return Labelled(
+        row.question,
+        tuple(passages),
+        tuple(
+            int(p.text == row.passage.text or contains_answer(f"{p.title} {p.text}", row.answers))
+            for p in passages
+        ),
+        tuple(int(is_correct(a.text, row.answers)) if row.answers else None for a in answers),
+        tuple(round(answer.score, 6) for answer in answers),
+    )
 
 
 def fit_abstention(rows: Sequence[Labelled]) -> tuple[float, float]:
@@ -55,14 +65,18 @@ def fit_abstention(rows: Sequence[Labelled]) -> tuple[float, float]:
     The reader answers each question from the passage it scores highest. Right is a correct answer
     at or above the threshold, and none below it where no passage holds the answer.
     """
-    best = [max(zip(row.reader_scores, row.llm_prefer, strict=True)) for row in rows]
-    empty = [not any(row.has_answer) for row in rows]
+    known = [row for row in rows if row.reader_scores and None not in row.llm_prefer]
+    if not known:
+        raise InputError.of("rows", given=len(rows), allowed="rows with reader_score, llm_prefer")
+    best = [max(zip(row.reader_scores, row.llm_prefer, strict=True)) for row in known]
+    empty = [not any(row.has_answer) for row in known]
     grid = [i / 100 for i in range(100)]
     accuracy = {
         t: sum(
-            right if score >= t else none for (score, right), none in zip(best, empty, strict=True)
+            bool(right) if score >= t else none
+            for (score, right), none in zip(best, empty, strict=True)
         )
-        / len(rows)
+        / len(known)
         for t in grid
     }
     chosen = max(grid, key=accuracy.__getitem__)

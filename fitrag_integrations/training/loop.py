@@ -119,9 +119,10 @@ class Loop(Generic[Batch]):
 
     def _save(self, optimizer: torch.optim.Optimizer, at: int) -> None:
         names = _names(self.module)
-        state = {
+        state: dict[str, Tensor] = {
             f"{key}/{names[p]}": value.float().clone()
-            for p, values in optimizer.state.items()
+            for p in names
+            for values in [optimizer.state[p]]
             for key, value in values.items()
         }
         state |= {f"weight/{name}": p.detach().clone() for p, name in names.items()}

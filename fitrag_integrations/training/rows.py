@@ -29,13 +29,14 @@ class ReadingRow:
 class Labelled:
     """Hold a question's passages with both labels, 0 or 1, in the passages' order.
 
-    `reader_scores` is how sure the reader was of each answer, empty where nobody kept it.
+    An `llm_prefer` of None is not known. `reader_scores` is how sure the reader was of each
+    answer, empty where nobody kept it.
     """
 
     question: str
     passages: tuple[Passage, ...]
     has_answer: tuple[int, ...]
-    llm_prefer: tuple[int, ...]
+    llm_prefer: tuple[int | None, ...]
     reader_scores: tuple[float, ...] = ()
 
 
@@ -82,7 +83,10 @@ def labelled_row(row: dict[str, Any]) -> Labelled:
         question=row["question"],
         passages=tuple(passage_row(passage) for passage in row["passages"]),
         has_answer=tuple(int(passage["has_answer"]) for passage in row["passages"]),
-        llm_prefer=tuple(int(passage["llm_prefer"]) for passage in row["passages"]),
+        llm_prefer=tuple(
+            None if passage["llm_prefer"] is None else int(passage["llm_prefer"])
+            for passage in row["passages"]
+        ),
         reader_scores=tuple(
             passage["reader_score"] for passage in row["passages"] if "reader_score" in passage
         ),

@@ -98,4 +98,4 @@ def test_one_failing_question_leaves_those_that_shared_its_call(tmp_path, scorer
     fitrag("score", given, out)
     got = read(out)
     assert got[3]["error"] == {"message": "RuntimeError: no memory left"}
-    assert [i for i, row in enumerate(got) if "scores" not in row] == [3]
+    assert [i for i, row in enumerate(got) if not row["scores"]] == [3]

@@ -50,7 +50,9 @@ def test_each_bad_row_is_told_and_the_others_go_on(tmp_path, scorer, fitrag, ver
     assert "error" not in got[0] and got[0].keys() == got[-1].keys() > GOOD.keys()
     for row, wrong, (_, field) in zip(got[1:-1], given, BAD, strict=True):
         error = row.pop("error")
-        assert row == wrong  # every field kept, none added
+        added = {name: row.pop(name) for name in row.keys() - wrong.keys()}
+        assert row == wrong  # every field kept
+        assert not any(added.values()) and added.keys() <= got[0].keys()  # the verb's own, empty
         assert error["field"] == field
         assert set(error) == {"field", "given", "allowed", "message"}
 
