@@ -15,7 +15,7 @@ export TOKENIZERS_PARALLELISM := false
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types check format clean
+.PHONY: help install demo test lint types check format embedded clean
 
 help:
 	@echo "make demo    answer the demo questions with the embedded models"
@@ -56,6 +56,18 @@ check: lint types test
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Trains what ships in fitrag_integrations/embedded, some hours on two cores; docs/training.md
+DATA ?= ../shared/data
+embedded: $(STAMP)
+	$(BIN)/python scripts/embedded_rows.py $(DATA) runs
+	$(BIN)/fitrag train reader runs/reading.jsonl --out runs/reader --steps 2500
+	$(BIN)/fitrag label bilabel runs/scorer.jsonl --pool runs/pool.jsonl --model runs/reader \
+		--dtype bfloat16 --out runs/labelled.jsonl
+	$(BIN)/fitrag calibrate reader runs/labelled.jsonl --model runs/reader
+	$(BIN)/fitrag train bilabel runs/labelled.jsonl --base runs/reader --tune head --rate 5e-3 \
+		--out runs/scorer
+	$(BIN)/python scripts/embed.py runs/reader runs/scorer
 
 clean:
 	rm -rf $(VENV) build dist site .benchmarks .codspeed .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -2,9 +2,10 @@
 
     python scripts/embedded_rows.py DATA OUT
 
-Writes OUT/reading.jsonl (questions, passages with the answer, BM25 negatives), OUT/unseen.jsonl
-(questions kept from the reader, for the scorer) and OUT/pool.jsonl (passages to find candidates
-in). Only sets with a permissive or share-alike licence are read, and none of those that measure.
+Writes OUT/reading.jsonl (questions, passages with the answer, BM25 negatives), OUT/scorer.jsonl
+(questions for the scorer: some kept from the reader, and questions people typed into a search
+engine) and OUT/pool.jsonl (passages to find candidates in). Only sets with a permissive or
+share-alike licence are read, and none of those that measure.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,8 @@ SENTENCES = {"squad_train_sentences": 0, "qamr_sentences": 6000}
 OWN_NEGATIVES = {"fairytaleqa": 3000}
 POOL_SOURCES = ("squad_train", "hotpotqa_train", "2wikimultihopqa_train", "hipporag_2wiki")
 LONGEST_ANSWER = 12
-UNSEEN = 0.2
+UNSEEN = 560
+SEARCHED = {"qed_dev": 100, "clapnq_dev": 170, "boolq_yesno": 150}
 
 
 def main() -> None:
@@ -65,10 +68,14 @@ def main() -> None:
     for name, cap in OWN_NEGATIVES.items():
         rows += sample(reading(args.data, name), cap, chance)
     chance.shuffle(rows)
-    short = [row for row in rows if row.passage.title or len(row.passage.text.split()) > 40]
-    unseen = {id(row) for row in short[: round(UNSEEN * len(short))]}
-    write_jsonl(args.out / "reading.jsonl", (reading_json(r) for r in rows if id(r) not in unseen))
-    write_jsonl(args.out / "unseen.jsonl", (reading_json(r) for r in rows if id(r) in unseen))
+    whole = [row for row in rows if row.passage.title or len(row.passage.text.split()) > 40]
+    kept = {id(row) for row in whole[:UNSEEN]}
+    typed = searched(args.data, chance)
+    scorer = [replace(row, negatives=()) for row in whole[:UNSEEN]] + typed
+    chance.shuffle(scorer)
+    pool = list(dict.fromkeys([*pool, *(row.passage for row in typed)]))
+    write_jsonl(args.out / "reading.jsonl", (reading_json(r) for r in rows if id(r) not in kept))
+    write_jsonl(args.out / "scorer.jsonl", map(reading_json, scorer))
     write_jsonl(args.out / "pool.jsonl", ({"title": p.title, "text": p.text} for p in pool))
 
 
@@ -76,6 +83,19 @@ def reading(data: Path, name: str) -> list[ReadingRow]:
     """Read a set of spans; answers of more than a dozen words are no short answers."""
     rows = map(reading_row, read_jsonl(data / "reading" / f"{name}.jsonl.gz"))
     return [row for row in rows if row.answers and len(row.answers[0].split()) <= LONGEST_ANSWER]
+
+
+def searched(data: Path, chance: random.Random) -> list[ReadingRow]:
+    """Take search-engine questions; of long or yes/no answers only the passage is known."""
+    rows = sample(reading(data, "qed_dev"), SEARCHED["qed_dev"], chance)
+    for name in ("clapnq_dev", "boolq_yesno"):
+        every = map(reading_row, read_jsonl(data / "reading" / f"{name}.jsonl.gz"))
+        short = [row for row in every if len(row.passage.text.split()) <= 250]
+        rows += [
+            replace(row, answers=(), answer_start=None)
+            for row in sample(short, SEARCHED[name], chance)
+        ]
+    return [replace(row, negatives=()) for row in rows]
 
 
 def squad_sample(data: Path) -> Iterator[ReadingRow]:

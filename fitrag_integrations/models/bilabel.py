@@ -13,7 +13,12 @@ from torch import Tensor
 from fitrag_integrations.models.encoders import load_base
 from fitrag_integrations.models.engine import Engine
 from fitrag_integrations.models.evidence import Evidence
-from fitrag_integrations.models.folder import read_tensors, write_manifest, write_tensors
+from fitrag_integrations.models.folder import (
+    load_head,
+    read_tensors,
+    write_manifest,
+    write_tensors,
+)
 from fitrag_integrations.models.heads import BiLabelHead
 from fitrag_integrations.models.late import LateInteraction
 from fitrag_integrations.models.pair_model import PairModel
@@ -75,7 +80,8 @@ class BiLabelScorer(PairModel[BiLabelScore]):
         interaction = _interaction(engine, manifest["base"], numbers) if entry.get("late") else None
         evidence = Evidence(numbers, interaction)
         head = BiLabelHead(engine.trunk.width, features=evidence.count, hidden=entry["hidden"])
-        head.load_state_dict({n.removeprefix("head."): t.float() for n, t in tensors.items()})
+        named = {name.removeprefix("head."): tensor for name, tensor in tensors.items()}
+        load_head(head, folder / entry["file"], named)
         first, second = manifest.get("temperatures", (1.0, 1.0))
         return cls(engine, head, evidence=evidence, temperatures=(first, second), manifest=manifest)
 

@@ -41,12 +41,15 @@ def load_base(name_or_dir: str, *, attention: str | None = None) -> tuple[Trunk,
             encoder, pooling = build_encoder(source, attention=attention)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelLoadError(f"base model {name_or_dir!r} could not be loaded: {error}") from error
-    return Trunk(encoder, pooling=pooling), tokenizer
+    # who trains it says what trains, and only that is saved
+    return Trunk(encoder, pooling=pooling).requires_grad_(False), tokenizer
 
 
 def load_encoder(folder: Path, *, attention: str | None = None) -> tuple[Trunk, PairTokenizer]:
     """Load an encoder folder: the base, then what was tuned. Weights are float32, on the CPU."""
-    manifest = read_manifest(folder, MANIFEST, kind="encoder")
+    manifest = read_manifest(
+        folder, MANIFEST, kind="encoder", needs=("base", "pooling", "max_length")
+    )
     trunk, tokenizer = load_base(manifest["base"], attention=attention)
     trunk.pooling = manifest["pooling"]
     if manifest.get("tuned"):
@@ -104,5 +107,20 @@ def _with_adapter(encoder: nn.Module, folder: Path) -> nn.Module:
     """Fold a LoRA adapter into the weights, so that inference pays nothing for it."""
     from peft import PeftModel
 
-    merged: nn.Module = PeftModel.from_pretrained(encoder, str(folder)).merge_and_unload()
+    tuned = tuned_names(encoder)
+    return fold_adapter(PeftModel.from_pretrained(encoder, str(folder)), tuned)
+
+
+def tuned_names(encoder: nn.Module) -> set[str]:
+    """Name the parameters that train, which are those that are saved."""
+    return {name for name, p in encoder.named_parameters() if p.requires_grad}
+
+
+def fold_adapter(adapted: Any, tuned: set[str]) -> nn.Module:
+    """Fold an adapter into its encoder; what it changed counts as tuned, beside `tuned`."""
+    modules = adapted.base_model.model.named_modules()
+    changed = {f"{name}.weight" for name, module in modules if hasattr(module, "lora_A")}
+    merged: nn.Module = adapted.merge_and_unload()
+    for name, parameter in merged.named_parameters():
+        parameter.requires_grad_(name in changed | tuned)
     return merged

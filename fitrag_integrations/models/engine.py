@@ -52,7 +52,9 @@ class Options:
             raise InputError.of("dtype", given=self.dtype, allowed=", ".join(DTYPES))
         on_gpu = device.type == "cuda" and torch.cuda.is_bf16_supported()
         dtype = DTYPES[self.dtype or ("bfloat16" if on_gpu else "float32")]
-        budget = self.batch_tokens or BATCH_TOKENS.get(device.type, 8192)
+        budget = self.batch_tokens
+        if budget is None:
+            budget = BATCH_TOKENS.get(device.type, 8192)
         if budget < 1:
             raise InputError.of("batch_tokens", given=budget, allowed="a whole number above 0")
         return device, dtype, budget

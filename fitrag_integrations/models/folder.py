@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.sources import verify
@@ -31,8 +31,10 @@ from fitrag_integrations.models.sources import verify
 FORMAT = 1
 
 
-def read_manifest(folder: Path, name: str, *, kind: str) -> dict[str, Any]:
-    """Read `model.json` or `encoder.json` and check its format and kind."""
+def read_manifest(
+    folder: Path, name: str, *, kind: str, needs: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Read `model.json` or `encoder.json` and check its format, its kind and the fields needed."""
     path = folder / name
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -47,7 +49,18 @@ def read_manifest(folder: Path, name: str, *, kind: str) -> dict[str, Any]:
         raise ModelLoadError(
             f"{path}: given format and kind {given[0]!r}, {given[1]!r}, allowed {FORMAT}, {kind!r}"
         )
+    for field in needs:
+        if field not in manifest:
+            raise ModelLoadError(f"{path}: {field!r} is missing")
     return manifest
+
+
+def load_head(head: nn.Module, path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Put a file's tensors into a head, as float32."""
+    try:
+        head.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    except RuntimeError as error:
+        raise ModelLoadError(f"{path} does not fit the model: {error}") from None
 
 
 def write_manifest(folder: Path, name: str, *, kind: str, fields: Mapping[str, Any]) -> None:

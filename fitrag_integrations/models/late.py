@@ -35,11 +35,11 @@ class LateInteraction:
     @torch.inference_mode()
     def features(self, pairs: Sequence[EncodedPair]) -> list[list[float]]:
         """Give cosine, MaxSim and weighed MaxSim of each pair. Shape: (pairs, 3), in [-1, 1]."""
-        texts = [(_part(pair, 1), _part(pair, 2)) for pair in pairs]
-        distinct = list(dict.fromkeys(ids for both in texts for ids in both))
+        texts = [(_part(pair, 1), _part(pair, 2), _framed(pair)) for pair in pairs]
+        distinct = list(dict.fromkeys(ids for *both, _ in texts for ids in both))
         states = in_batches(distinct, self._states, length=len, budget=self._budget)
         known = dict(zip(distinct, states, strict=True))
-        return [self._compare(q, known[q], known[p]) for q, p in texts]
+        return [self._compare(q, known[q], known[p], first) for q, p, first in texts]
 
     def _states(self, batch: list[Ids]) -> list[Tensor]:
         width = max(map(len, batch))
@@ -49,13 +49,13 @@ class LateInteraction:
         states = self.trunk(ids, mask, torch.zeros_like(ids))
         return [rows[: len(b)].clone() for rows, b in zip(states, batch, strict=True)]
 
-    def _compare(self, ids: Ids, question: Tensor, passage: Tensor) -> list[float]:
+    def _compare(self, ids: Ids, question: Tensor, passage: Tensor, first: int) -> list[float]:
         cosine = F.cosine_similarity(question.mean(0), passage.mean(0), dim=0)
-        inner, outer = F.normalize(question[1:-1], dim=-1), F.normalize(passage[1:-1], dim=-1)
+        inner, outer = (F.normalize(x[first:-1], dim=-1) for x in (question, passage))
         if not len(inner) or not len(outer):
             return [float(cosine), 0.0, 0.0]
         best = (inner @ outer.T).max(1).values.cpu()
-        weights = self._rarity[list(ids[1:-1])]
+        weights = self._rarity[list(ids[first:-1])]
         weighed = (best * weights).sum() / weights.sum().clamp(min=1e-6)
         return [float(cosine), float(best.mean()), float(weighed)]
 
@@ -63,4 +63,9 @@ class LateInteraction:
 def _part(pair: EncodedPair, segment: int) -> Ids:
     """Take one side of a pair, between the pair's own first and last token."""
     inside = (i for i, s in zip(pair.ids, pair.segments, strict=True) if s == segment)
-    return (pair.ids[0], *inside, pair.ids[-1])
+    return (*pair.ids[: _framed(pair)], *inside, pair.ids[-1])
+
+
+def _framed(pair: EncodedPair) -> int:
+    """Count the tokens before the question: one, or none in T5."""
+    return int(pair.segments[0] == 0)

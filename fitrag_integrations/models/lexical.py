@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from fitrag_integrations.models.pairs import EncodedPair
 
 COUNT = 5
-WINDOW = 40
+WINDOW = 41
 K1, B, AVERAGE_LENGTH = 0.9, 0.4, 150.0  # BM25's; the length in tokens of a usual passage
 
 
@@ -22,7 +22,7 @@ def lexical_features(pairs: Iterable[EncodedPair], rarity: Sequence[float]) -> l
 
     Shape: (pairs, 5), all in [0, 1] but the last: the share of the question's tokens, weighed by
     rarity, that stand in the passage; the share unweighed; the weighed share inside the best
-    stretch of 40 tokens; BM25 over the most it could be; the log of the passage's length over 5.
+    stretch of 41 tokens; BM25 over the most it could be; the log of the passage's length over 5.
     """
     return [_features(pair, rarity) for pair in pairs]
 
@@ -63,12 +63,12 @@ def _best_stretch(passage: Sequence[int], found: set[int], rarity: Sequence[floa
     inside: Counter[int] = Counter()
     weight = best = 0.0
     for at, token in enumerate(passage):
-        if token in found:
-            inside[token] += 1
-            weight += rarity[token] if inside[token] == 1 else 0.0
-            best = max(best, weight)
         gone = passage[at - WINDOW] if at >= WINDOW else -1
         if inside[gone] > 0:
             inside[gone] -= 1
             weight -= rarity[gone] if inside[gone] == 0 else 0.0
+        if token in found:
+            inside[token] += 1
+            weight += rarity[token] if inside[token] == 1 else 0.0
+            best = max(best, weight)
     return best

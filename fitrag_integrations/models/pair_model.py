@@ -12,7 +12,7 @@ from fitrag_integrations.models.encoders import save_encoder
 from fitrag_integrations.models.engine import Engine, Options, shared_engine
 from fitrag_integrations.models.folder import read_manifest
 from fitrag_integrations.models.pairs import Pair
-from fitrag_integrations.models.worker import Task
+from fitrag_integrations.models.worker import Task, Worker
 from fitrag_integrations.types import Passage
 
 Answer = TypeVar("Answer")
@@ -27,6 +27,7 @@ class PairModel(Generic[Answer]):
         self._engine = engine
         self.manifest = dict(manifest or {})
         self._origin: tuple[str, Options] | None = None
+        self._unloaded = False
 
     @classmethod
     def from_pretrained(
@@ -45,11 +46,14 @@ class PairModel(Generic[Answer]):
         """
         path = Path(folder).expanduser()
         options = Options(device, dtype, batch_tokens)
-        manifest = read_manifest(path, "model.json", kind=cls.kind)
-        if not isinstance(manifest.get("encoder"), str):
-            raise ModelLoadError(f"{path / 'model.json'}: 'encoder' is missing")
+        needs = ("base", "encoder", "head")
+        manifest = read_manifest(path, "model.json", kind=cls.kind, needs=needs)
         engine = shared_engine(path / manifest["encoder"], options)
-        model = cls._build(engine, path, manifest)
+        try:
+            model = cls._build(engine, path, manifest)
+        except BaseException:
+            engine.release()
+            raise
         model._origin = (str(path), options)
         return model
 
@@ -67,17 +71,24 @@ class PairModel(Generic[Answer]):
 
     def unload(self) -> None:
         """Give the memory back; a later call raises `ModelLoadError`."""
-        self._engine.release()
+        if not self._unloaded:
+            self._unloaded = True
+            self._engine.release()
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> Self:
         raise TypeError(f"{cls.__name__} does not say how it is built")
 
     def _call(self, task: Task, pairs: Sequence[Pair]) -> list[Answer]:
-        return self._engine.worker.call(task, checked_pairs(pairs))
+        return self._worker().call(task, checked_pairs(pairs))
 
     async def _acall(self, task: Task, pairs: Sequence[Pair]) -> list[Answer]:
-        return await self._engine.worker.acall(task, checked_pairs(pairs))
+        return await self._worker().acall(task, checked_pairs(pairs))
+
+    def _worker(self) -> Worker:
+        if self._unloaded:
+            raise ModelLoadError(f"{self!r} was unloaded: load it again to use it")
+        return self._engine.worker
 
     def _save_encoder(self, folder: Path) -> None:
         base, length = self.manifest["base"], self._engine.tokenizer.max_length

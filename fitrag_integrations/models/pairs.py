@@ -4,6 +4,7 @@ A pair is `question [SEP] title. text`. A passage longer than the model's input 
 overlapping chunks, each with the question and the title; nothing is cut off silently.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from fitrag_integrations.types import Passage
 Pair = tuple[str, Passage]
 QUESTION_TOKENS = 128
 OVERLAP_TOKENS = 64
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,9 @@ class PairTokenizer:
 
     def encode(self, pairs: Sequence[Pair]) -> list[list[EncodedPair]]:
         """Encode each pair as one or more chunks, in text order."""
-        whole = self._encode([(self._question(q), _title(p), p.text, 0) for q, p in pairs])
+        whole = self._encode([(self._question(q), _title(p), _whole(p.text)) for q, p in pairs])
         return [
-            [one] if len(one) <= self.max_length else self._chunks(pair, one)
-            for pair, one in zip(pairs, whole, strict=True)
+            [one] if len(one) <= self.max_length else _chunks(one, self.max_length) for one in whole
         ]
 
     @property
@@ -67,25 +68,12 @@ class PairTokenizer:
         """Encode each pair as its first chunk only (training, where rows are cropped before)."""
         return [chunks[0] for chunks in self.encode(pairs)]
 
-    def _chunks(self, pair: Pair, whole: EncodedPair) -> list[EncodedPair]:
-        question, passage = self._question(pair[0]), pair[1]
-        inside = [span for span in whole.offsets if span is not None]
-        if not inside:  # only a title, and a long one
-            return [_clip(whole, self.max_length)]
-        overhead = len(whole) - len(inside)
-        room = max(self.max_length - overhead, OVERLAP_TOKENS * 2)
-        parts = [
-            (question, _title(passage), passage.text[start:end], start)
-            for start, end in _cuts(inside, room)
-        ]
-        return [_clip(encoded, self.max_length) for encoded in self._encode(parts)]
-
-    def _encode(self, parts: Sequence[tuple[str, str, str, int]]) -> list[EncodedPair]:
+    def _encode(self, parts: Sequence[tuple[str, str, str]]) -> list[EncodedPair]:
         if not parts:
             return []
         encoded = self._tokenizer(
-            [question for question, *_ in parts],
-            [title + text for _, title, text, _ in parts],
+            [question for question, _, _ in parts],
+            [title + text for _, title, text in parts],
             add_special_tokens=True,
             truncation=False,
             return_offsets_mapping=True,
@@ -99,52 +87,72 @@ class PairTokenizer:
                 ids=encoded["input_ids"][i],
                 types=types[i] if types else [0] * len(encoded["input_ids"][i]),
                 segments=[0 if s is None else s + 1 for s in encoded.sequence_ids(i)],
-                offsets=_offsets(encoded, i, len(title), shift),
+                offsets=_offsets(encoded, i, title, text),
             )
-            for i, (_, title, _, shift) in enumerate(parts)
+            for i, (_, title, text) in enumerate(parts)
         ]
 
     def _question(self, question: str) -> str:
+        question = _whole(question)
         if len(question) <= QUESTION_TOKENS:
             return question
         offsets = self._tokenizer(
             question, add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )["offset_mapping"]
-        return question[: offsets[min(QUESTION_TOKENS, len(offsets)) - 1][1]]
+        if len(offsets) <= QUESTION_TOKENS:
+            return question
+        return question[: offsets[QUESTION_TOKENS - 1][1]]
 
 
 def _title(passage: Passage) -> str:
-    return f"{passage.title}. " if passage.title else ""
+    return _whole(f"{passage.title}. ") if passage.title else ""
 
 
-def _offsets(encoded: Any, i: int, prefix: int, shift: int) -> list[tuple[int, int] | None]:
-    move = shift - prefix
-    return [
-        (start + move, end + move) if s == 1 and start >= prefix and end > start else None
-        for (start, end), s in zip(
-            encoded["offset_mapping"][i], encoded.sequence_ids(i), strict=True
-        )
-    ]
+def _whole(text: str) -> str:
+    """Replace lone surrogates, which no tokenizer takes, one for one."""
+    return _SURROGATES.sub("\ufffd", text)
 
 
-def _cuts(spans: Sequence[tuple[int, int]], room: int) -> Iterator[tuple[int, int]]:
+def _offsets(encoded: Any, i: int, title: str, text: str) -> list[tuple[int, int] | None]:
+    spans = zip(encoded["offset_mapping"][i], encoded.sequence_ids(i), strict=True)
+    move = len(title)
+    return [_place(text, start - move, end - move) if s == 1 else None for (start, end), s in spans]
+
+
+def _place(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """Leave out the title, and the blanks that byte-level tokens begin with."""
+    start = max(start, 0)
+    piece = text[start : max(end, 0)]
+    start += len(piece) - len(piece.lstrip())
+    return (start, end) if start < end else None
+
+
+def _chunks(whole: EncodedPair, length: int) -> list[EncodedPair]:
+    """Cut the passage's tokens; each chunk has what stands before and after them.
+
+    Only a title too long to leave room for two overlaps is cut short.
+    """
+    inside = [i for i, span in enumerate(whole.offsets) if span is not None]
+    if not inside:  # only a title, and a long one
+        return [_take(whole, [*range(length - 1), len(whole) - 1])]
+    after = range(inside[-1] + 1, len(whole))
+    before = range(min(inside[0], length - len(after) - 2 * OVERLAP_TOKENS))
+    room = length - len(before) - len(after)
+    return [_take(whole, [*before, *inside[a:b], *after]) for a, b in _cuts(len(inside), room)]
+
+
+def _cuts(count: int, room: int) -> Iterator[tuple[int, int]]:
     at = 0
-    while True:
-        piece = spans[at : at + room]
-        yield piece[0][0], piece[-1][1]
-        if at + room >= len(spans):
-            return
+    while at + room < count:
+        yield at, at + room
         at += room - OVERLAP_TOKENS
+    yield at, count
 
 
-def _clip(encoded: EncodedPair, length: int) -> EncodedPair:
-    """Cut what re-tokenizing a chunk adds; it lies in the next chunk's overlap."""
-    if len(encoded) <= length:
-        return encoded
-    keep = length - 1
+def _take(whole: EncodedPair, places: Sequence[int]) -> EncodedPair:
     return EncodedPair(
-        encoded.ids[:keep] + encoded.ids[-1:],
-        encoded.types[:keep] + encoded.types[-1:],
-        encoded.segments[:keep] + encoded.segments[-1:],
-        encoded.offsets[:keep] + encoded.offsets[-1:],
+        [whole.ids[i] for i in places],
+        [whole.types[i] for i in places],
+        [whole.segments[i] for i in places],
+        [whole.offsets[i] for i in places],
     )

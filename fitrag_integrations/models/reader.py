@@ -17,7 +17,12 @@ from torch import Tensor
 
 from fitrag_integrations._plain import Record
 from fitrag_integrations.models.engine import Engine
-from fitrag_integrations.models.folder import read_tensors, write_manifest, write_tensors
+from fitrag_integrations.models.folder import (
+    load_head,
+    read_tensors,
+    write_manifest,
+    write_tensors,
+)
 from fitrag_integrations.models.heads import ReaderHead, best_spans
 from fitrag_integrations.models.pair_model import PairModel
 from fitrag_integrations.models.pairs import EncodedPair, Pair
@@ -84,8 +89,8 @@ class ExtractiveReader(PairModel[Answer]):
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> ExtractiveReader:
         head = ReaderHead(engine.trunk.width)
-        tensors = read_tensors(folder, manifest["head"])
-        head.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+        entry = manifest["head"]
+        load_head(head, folder / entry["file"], read_tensors(folder, entry))
         return cls(engine, head, manifest=manifest)
 
     def _read(self, pairs: Sequence[Pair]) -> list[Answer]:

@@ -137,6 +137,9 @@ def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
     found = []
     for column in (0, 1):
         known = ~labels[:, column].isnan()
+        if not known.any():
+            found.append(1.0)
+            continue
         scaled = logits[known, column].unsqueeze(0) / grid.unsqueeze(1)
         gold = labels[known, column].unsqueeze(0).expand_as(scaled)
         loss = F.binary_cross_entropy_with_logits(scaled, gold, reduction="none").mean(1)

@@ -122,7 +122,7 @@ def calibrate_reader(
     fields = {name: value for name, value in manifest.items() if name not in ("format", "kind")}
     fields["thresholds"] = {"abstain_below": threshold}
     write_manifest(model, "model.json", kind="reader", fields=fields)
-    typer.echo(f"abstain below {threshold}: {accuracy:.3f} right of {len(given)}", err=True)
+    typer.echo(f"abstain below {threshold}: right on {accuracy:.3f} of the rows", err=True)
 
 
 def _pool(path: Path) -> list[Passage]:

@@ -16,7 +16,14 @@ from fitrag_integrations._extras import require_extra
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.calibration import calibration_error
 from fitrag_integrations.models.bilabel import write_head
-from fitrag_integrations.models.encoders import MAX_LENGTH, load_base, load_encoder, save_encoder
+from fitrag_integrations.models.encoders import (
+    MAX_LENGTH,
+    fold_adapter,
+    load_base,
+    load_encoder,
+    save_encoder,
+    tuned_names,
+)
 from fitrag_integrations.models.evidence import Evidence
 from fitrag_integrations.models.folder import read_manifest, write_manifest, write_tensors
 from fitrag_integrations.models.heads import BiLabelHead, ReaderHead
@@ -144,6 +151,7 @@ def _fit_on_frozen(module: BiLabelModule, rows: Sequence[Labelled], plan: Bilabe
 def _fit_through(
     module: BiLabelModule, rows: Sequence[Labelled], out: Path, plan: BilabelPlan
 ) -> None:
+    tuned = tuned_names(module.trunk.encoder)
     if plan.tune == "lora":
         module.trunk.encoder = _with_lora(module.trunk.encoder)
     else:
@@ -154,6 +162,8 @@ def _fit_through(
     chosen = epochs(lengths, plan.questions, seed=plan.seed)
     settings = LoopSettings(plan.steps, plan.rate, seed=plan.seed, bfloat16=plan.bfloat16)
     Loop(module, lambda step: [rows[i] for i in chosen(step)], settings, out / "run").run()
+    if plan.tune == "lora" and tuned:  # a reader's own layers are saved with what is added
+        module.trunk.encoder = fold_adapter(module.trunk.encoder, tuned)
 
 
 def _with_lora(encoder: Any) -> Any:
@@ -167,6 +177,7 @@ def _with_lora(encoder: Any) -> Any:
 
 def _tune_layers(trunk: Trunk) -> None:
     """Train everything but the embeddings, without dropout: it costs a fifth of the time."""
+    trunk.requires_grad_(True)
     embeddings: nn.Module = trunk.encoder.get_input_embeddings()  # type: ignore[operator]
     frozen = getattr(trunk.encoder, "embeddings", embeddings)
     for parameter in frozen.parameters():
@@ -213,7 +224,8 @@ def _figures(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
     for i, name in enumerate(("has_answer", "llm_prefer")):
         known = ~labels[:, i].isnan()
         scores, gold = logits[known, i].sigmoid().tolist(), labels[known, i].int().tolist()
-        figures[f"{name} AUC"] = round(float(roc.roc_auc_score(gold, scores)), 4)
+        if 0 < sum(gold) < len(gold):  # labels of one kind have none
+            figures[f"{name} AUC"] = round(float(roc.roc_auc_score(gold, scores)), 4)
         figures[f"{name} ECE"] = round(calibration_error(scores, gold), 4)
     return figures
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -66,6 +67,7 @@ class Loop(Generic[Batch]):
     def _step(self, optimizer: torch.optim.Optimizer, at: int) -> dict[str, float]:
         for group in optimizer.param_groups:
             group["lr"] = self.settings.rate * group["scale"] * self._schedule(at)
+        torch.manual_seed(self.settings.seed * 1_000_003 + at)  # dropout, also after a stop
         self.module.train()
         losses = self._losses(self.batch(at))
         torch.stack(list(losses.values())).sum().backward()
@@ -141,8 +143,8 @@ class Loop(Generic[Batch]):
                 p.copy_(state[f"weight/{name}"])
                 keys = [k for k in ("step", "exp_avg", "exp_avg_sq") if f"{k}/{name}" in state]
                 optimizer.state[p] = {k: state[f"{k}/{name}"] for k in keys}
-        steps = [value for key, value in state.items() if key.startswith("step/")]
-        return int(steps[0].item()) if steps else 0
+        with safe_open(path, framework="pt") as file:
+            return int(file.metadata()["step"])
 
 
 class _Mean:

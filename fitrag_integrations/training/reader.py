@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.evaluation.answers import tokens
 from fitrag_integrations.models.heads import ReaderHead
 from fitrag_integrations.models.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.trunk import Trunk, collate
@@ -110,8 +109,8 @@ def crop(row: ReadingRow, words: int, chance: random.Random) -> ReadingRow:
     if start is None:
         start = next(iter(_places(row)), 0)
     at = next((i for i, (_, e) in enumerate(spans) if e > start), 0)
-    size = len(tokens(row.answers[0])) + 1
-    low = max(0, min(at + size - words, len(spans) - words))
+    last = max((i for i, (s, _) in enumerate(spans) if s < start + len(row.answers[0])), default=at)
+    low = max(0, min(last + 1 - words, len(spans) - words))
     high = max(low, min(at, len(spans) - words))
     first = chance.randint(low, high)
     begin, end = spans[first][0], spans[min(first + words, len(spans)) - 1][1]

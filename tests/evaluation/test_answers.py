@@ -1,0 +1,82 @@
+"""Answers compared by hand: whole tokens, folded."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fitrag_integrations.evaluation.answers import (
+    contains_answer,
+    exact_match,
+    normalize,
+    token_f1,
+    tokens,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "found"),
+    [
+        ("because of him", "US", False),
+        ("born in the US.", "us", True),
+        ("the U.S. Senate", "U.S.", True),
+        ("in São Paulo", "Sao Paulo", True),
+        ("in Sao Paulo", "SÃO PAULO", True),
+        ("Black-Forest", "black forest", True),
+        ("Black Forests", "Black Forest", False),
+        ("forest, black", "black forest", False),
+        ("in 1954", "195", False),
+        ("Don't stop", "don t", True),
+        ("anything", "?!", False),
+        ("anything", "", False),
+        ("", "rome", False),
+        ("Straße ﬁlm", "film", True),
+        ("在北京", "北京", False),
+    ],
+)
+def test_an_answer_stands_as_whole_tokens(text, answer, found):
+    assert contains_answer(text, [answer]) is found
+
+
+def test_any_answer_will_do():
+    assert contains_answer("ten countries", ["10", "ten"])
+    assert not contains_answer("ten countries", [])
+
+
+def test_tokens_are_folded():
+    assert tokens("  The Émile-Zola’s  café! ") == ["the", "emile", "zola", "s", "cafe"]
+    assert normalize("Rome,\n1954") == "rome 1954"
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answer", "same"),
+    [
+        ("The Camargue", "Camargue", True),
+        ("an Iron Gate", "the iron gate.", True),
+        ("Iron Gates", "Iron Gate", False),
+        ("Camargue, France", "Camargue", False),
+        ("", "Camargue", False),
+    ],
+)
+def test_exact_match_leaves_out_articles(prediction, answer, same):
+    assert exact_match(prediction, ["nothing", answer]) is same
+
+
+def test_token_f1_by_hand():
+    # common: king, of; 2 * 2 / (3 + 4)
+    assert token_f1("the king of Rome", ["a king of the black sea"]) == pytest.approx(4 / 7)
+    assert token_f1("king king", ["king"]) == pytest.approx(2 / 3)
+    assert token_f1("rome", ["paris", "Rome!"]) == 1.0
+    assert token_f1("rome", ["paris"]) == token_f1("rome", []) == token_f1("", ["rome"]) == 0.0
+    assert token_f1("the", ["a"]) == 1.0  # nothing is left of either
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_f1_is_in_range_and_symmetric(a, b):
+    assert 0 <= token_f1(a, [b]) == token_f1(b, [a]) <= 1
+    assert exact_match(a, [b]) == exact_match(b, [a])
+    assert not exact_match(a, [b]) or token_f1(a, [b]) == 1
+
+
+@given(st.text(max_size=20), st.text(max_size=20), st.text(max_size=20))
+def test_a_text_holds_its_own_tokens(left, answer, right):
+    assert contains_answer(f"{left} {answer} {right}", [answer]) == bool(tokens(answer))

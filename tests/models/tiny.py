@@ -1,0 +1,103 @@
+"""Random checkpoints of a few thousand weights, made on the spot, and models over them."""
+
+import torch
+
+from fitrag_integrations import Passage
+from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
+from fitrag_integrations.models.encoders import load_base
+from fitrag_integrations.models.engine import Engine, Options
+from fitrag_integrations.models.evidence import Evidence
+from fitrag_integrations.models.heads import BiLabelHead, ReaderHead
+from fitrag_integrations.models.late import LateInteraction
+from fitrag_integrations.models.pairs import EncodedPair, PairTokenizer
+
+WORDS = ["a", "of", "the", "in", "who", "what", "river", "city", "king", "wrote", "score", "film"]
+WORDS += ["rome", "danube", "ocean", "black", "sea"]
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+MARKS = ".,?!-'אבםلمر👩"
+CPU = Options(device="cpu")
+
+PAIRS = [
+    ("who wrote the score", Passage("1", "the king wrote the score of a film in rome.", "film")),
+    ("what river", Passage("2", "the danube is a river " * 120)),  # more than one chunk
+    ("who", Passage("3", "rome")),
+    ("in what sea is the danube", Passage("4", "The Danube ends in the Black Sea.", "Danube")),
+    ("what city of the king", Passage("5", "a city, a king; a river? " * 9, "the city")),
+]
+
+
+def write_bert(folder, *, seed=0):
+    """Write a BERT of 2 layers and width 32 with a WordPiece tokenizer; gives the folder."""
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    endings = [f"##{ending}" for ending in (*LETTERS, "smith", "ian")]
+    pieces = [*special, *WORDS, *LETTERS, *endings, *MARKS]
+    vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=len(vocabulary), num_attention_heads=4, initializer_range=0.2, **sizes
+    )
+    BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+def write_t5(folder, *, seed=0):
+    """Write a T5 encoder of 2 layers and width 32 with a Unigram tokenizer; gives the folder."""
+    from transformers import T5Config, T5EncoderModel, T5TokenizerFast
+
+    special = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -4.0)]
+    pieces = [(f"▁{word}", -2.0) for word in WORDS if len(word) > 1]
+    pieces += [(letter, -6.0) for letter in (*LETTERS, *MARKS)]
+    T5TokenizerFast(vocab=special + pieces, extra_ids=0).save_pretrained(folder)
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    torch.manual_seed(seed)
+    config = T5Config(vocab_size=len(special + pieces), **sizes)
+    T5EncoderModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+def tokenizer_of(base, *, max_length=384):
+    return PairTokenizer(load_base(base)[1], max_length=max_length)
+
+
+def make_scorer(base, *, evidence=False, hidden=0, frozen=True):
+    """Put a random scorer over a base; what is not frozen counts as tuned."""
+    engine = _engine(base, frozen)
+    measured = Evidence()
+    if evidence:
+        rarity = [0.5 + i % 7 / 4 for i in range(engine.tokenizer.vocabulary)]  # exact in float16
+        untouched = LateInteraction(load_base(base)[0], rarity, pad_id=engine.tokenizer.pad_id)
+        measured = Evidence(rarity, untouched)
+    torch.manual_seed(1)
+    head = BiLabelHead(engine.trunk.width, features=measured.count, hidden=hidden)
+    manifest = {"base": base, "head": {"hidden": hidden, "late": evidence}}
+    temperatures = (0.8, 1.5)
+    manifest["temperatures"] = list(temperatures)
+    return BiLabelScorer(
+        engine, head, evidence=measured, temperatures=temperatures, manifest=manifest
+    )
+
+
+def make_reader(base, *, frozen=True):
+    """Put a random reader over a base; what is not frozen counts as tuned."""
+    engine = _engine(base, frozen)
+    torch.manual_seed(1)
+    manifest = {"base": base, "thresholds": {"abstain_below": 0.25}}
+    return ExtractiveReader(engine, ReaderHead(engine.trunk.width), manifest=manifest)
+
+
+def _engine(base, frozen):
+    trunk, tokenizer = load_base(base)
+    for name, parameter in trunk.encoder.named_parameters():
+        parameter.requires_grad_(not frozen and "embed" not in name and "shared" not in name)
+    return Engine(trunk, PairTokenizer(tokenizer), CPU)
+
+
+def encoded(question, passage):
+    """Make an encoded pair of token ids, framed by 0s as separators."""
+    ids = [0, *question, 0, *passage, 0]
+    segments = [0, *[1] * len(question), 0, *[2] * len(passage), 0]
+    return EncodedPair(ids, [0] * len(ids), segments, [None] * len(ids))

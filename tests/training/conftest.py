@@ -1,0 +1,24 @@
+"""Tiny checkpoints, and rows written for the tests."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "models"))  # where `tiny` is
+from tiny import write_bert, write_t5  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory):
+    return write_bert(tmp_path_factory.mktemp("tiny-bert"))
+
+
+@pytest.fixture(scope="session")
+def t5(tmp_path_factory):
+    return write_t5(tmp_path_factory.mktemp("tiny-t5"))
+
+
+@pytest.fixture(scope="session", params=["bert", "t5"])
+def base(request):
+    return request.getfixturevalue(request.param)
