@@ -61,7 +61,7 @@ format: $(STAMP)
 DATA ?= ../shared/data
 embedded: $(STAMP)
 	$(BIN)/python scripts/embedded_rows.py $(DATA) runs
-	$(BIN)/fitrag train reader runs/reading.jsonl --out runs/reader --steps 2500
+	$(BIN)/fitrag train reader runs/reading.jsonl --out runs/reader --steps 2100
 	$(BIN)/fitrag label bilabel runs/scorer.jsonl --pool runs/pool.jsonl --model runs/reader \
 		--dtype bfloat16 --out runs/labelled.jsonl
 	$(BIN)/fitrag calibrate reader runs/labelled.jsonl --model runs/reader

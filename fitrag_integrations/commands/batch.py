@@ -100,7 +100,7 @@ def _outcome(
     """Give the row to write, and whether it is an error row."""
     error = traced if isinstance(traced, Exception) else traced.error
     if error is not None:
-        return {**verb.empty, **error_row(row, error)}, True
+        return {**row.given, **verb.empty, **error_row(row, error)}, True
     assert isinstance(traced, Traced)
     return {**row.given, **verb.fields(traced)}, False
 

@@ -25,7 +25,7 @@ Run = tuple[list[Worked], float]
 
 
 def demo(
-    questions: Annotated[int, typer.Option(min=1, help="How many questions to ask.")] = 150,
+    questions: Annotated[int, typer.Option(min=1, help="How many questions to ask.")] = 80,
     llm: Annotated[
         str | None,
         typer.Option(

@@ -1,12 +1,10 @@
 """The demo's sample, figures and pipelines; and an index made by the command."""
 
 import json
-from pathlib import Path
 
 import pytest
 from command_fakes import FirstWord, Words, write
 
-import fitrag_integrations
 from fitrag_integrations.commands import demo_data, demo_report, models
 from fitrag_integrations.commands.demo import equal_answers
 from fitrag_integrations.commands.demo_data import Parts, Question, Worked
@@ -15,7 +13,6 @@ from fitrag_integrations.commands.demo_langchain import langchain_stack
 from fitrag_integrations.commands.demo_llama_index import llama_index_stack
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 
-EMBEDDED = Path(fitrag_integrations.__file__).parent / "embedded" / "bilabel"
 TEXTS = ("Ann wrote it in May. It sold. Bo read it.", "Rain falls in May. It ends.", "Cy came.")
 
 
@@ -151,7 +148,6 @@ def test_index_of_a_missing_corpus(tmp_path, fitrag):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not EMBEDDED.exists(), reason="the embedded models are not built yet")
 class TestEmbedded:
     """The verbs with the models that ship."""
 

@@ -120,9 +120,7 @@ def test_an_output_of_other_rows_is_refused_and_kept(
         ("out.jsonl.gz", gzip.compress(b"my only copy of something")),
     ],
 )
-def test_a_file_that_is_something_else_is_refused_and_kept(
-    scorer, fitrag, given, name, content
-):
+def test_a_file_that_is_something_else_is_refused_and_kept(scorer, fitrag, given, name, content):
     out = given.parent / name
     out.write_bytes(content)
     assert fitrag("score", given, out)[0] == 2

@@ -36,7 +36,7 @@ def test_a_pair_by_hand():
 
 
 @pytest.mark.parametrize(("apart", "stretch"), [(WINDOW - 1, 1.0), (WINDOW, 0.75)])
-def test_the_best_stretch_is_of_40_tokens(apart, stretch):
+def test_the_best_stretch_is_has_its_length(apart, stretch):
     passage = [1, *[4] * (apart - 1), 2]
     ((share, _, found, _, _),) = lexical_features([encoded([1, 2], passage)], RARITY)
     assert (share, found) == (1.0, stretch)
