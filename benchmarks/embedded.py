@@ -11,7 +11,6 @@ and the ceiling. `reading`: `fitrag read` on SQuAD dev contexts, token F1. DATA 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import subprocess
 import tempfile
