@@ -113,12 +113,14 @@ def train_bilabel(
 
 
 def calibrate_reader(
-    rows: Rows, model: Annotated[Path, typer.Option(help="Reader's folder, changed in place.")]
+    rows: Rows,
+    model: Annotated[Path, typer.Option(help="Reader's folder, changed in place.")],
+    depth: Annotated[int, typer.Option(help="Passages the reader will read a question.")] = 5,
 ) -> None:
     """Fit the score under which the reader gives no answer, and store it with its weights."""
     given = [labelled_row(row) for path in rows for row in read_jsonl(path)]
     manifest = read_manifest(model, "model.json", kind="reader")
-    threshold, accuracy = fit_abstention(given)
+    threshold, accuracy = fit_abstention(given, depth=depth)
     fields = {name: value for name, value in manifest.items() if name not in ("format", "kind")}
     fields["thresholds"] = {"abstain_below": threshold}
     write_manifest(model, "model.json", kind="reader", fields=fields)

@@ -59,17 +59,21 @@ def _labelled(
     )
 
 
-def fit_abstention(rows: Sequence[Labelled]) -> tuple[float, float]:
+def fit_abstention(rows: Sequence[Labelled], *, depth: int = 5) -> tuple[float, float]:
     """Choose the score under which a reader had better not answer. Gives it and its accuracy.
 
-    The reader answers each question from the passage it scores highest. Right is a correct answer
-    at or above the threshold, and none below it where no passage holds the answer.
+    The reader answers each question from that of its first `depth` passages which it scores
+    highest: the more it reads, the higher the best score by chance, so let `depth` be what it will
+    be given. Right is a correct answer at or above the threshold, and none below it where no such
+    passage holds the answer.
     """
     known = [row for row in rows if row.reader_scores and None not in row.llm_prefer]
     if not known:
         raise InputError.of("rows", given=len(rows), allowed="rows with reader_score, llm_prefer")
-    best = [max(zip(row.reader_scores, row.llm_prefer, strict=True)) for row in known]
-    empty = [not any(row.has_answer) for row in known]
+    best = [
+        max(zip(row.reader_scores[:depth], row.llm_prefer[:depth], strict=True)) for row in known
+    ]
+    empty = [not any(row.has_answer[:depth]) for row in known]
     grid = [i / 100 for i in range(100)]
     accuracy = {
         t: sum(
