@@ -12,6 +12,7 @@ from fitrag_integrations.models.encoders import save_encoder
 from fitrag_integrations.models.engine import Engine, Options, shared_engine
 from fitrag_integrations.models.folder import read_manifest
 from fitrag_integrations.models.pairs import Pair
+from fitrag_integrations.models.sources import model_folder
 from fitrag_integrations.models.worker import Task, Worker
 from fitrag_integrations.types import Passage
 
@@ -32,19 +33,19 @@ class PairModel(Generic[Answer]):
     @classmethod
     def from_pretrained(
         cls,
-        folder: str | Path,
+        name_or_dir: str | Path,
         *,
         device: str | None = None,
         dtype: str | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
-        """Load a model from a folder written by `save_pretrained` or `fitrag train`.
+        """Load a model from a folder of `save_pretrained` or `fitrag train`, or by hub name.
 
         `device` and `dtype` None choose CUDA and bfloat16 where they are there, else the CPU and
         float32. `batch_tokens` is the padded size of one forward pass. Raises `ModelLoadError` for
         a missing or damaged file, `ChecksumError` for a changed one.
         """
-        path = Path(folder).expanduser()
+        path = model_folder(name_or_dir)
         options = Options(device, dtype, batch_tokens)
         needs = ("base", "encoder", "head")
         manifest = read_manifest(path, "model.json", kind=cls.kind, needs=needs)

