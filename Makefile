@@ -6,7 +6,7 @@ PYTHON ?= $(shell for name in python3.11 python3; do \
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-EXTRAS := langchain,llama-index,faiss,offline,dev
+EXTRAS := agents,faiss,google,langchain,llama-index,offline,plots,remote,web,dev
 
 # Nothing below needs a network besides the package index.
 export HF_HUB_OFFLINE         := 1

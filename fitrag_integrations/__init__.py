@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         MissingExtraError,
         ModelLoadError,
         PortError,
+        SearchError,
         ThresholdMismatchError,
     )
     from fitrag_integrations.flow import (
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         Action,
         BiLabelScore,
         Context,
+        Draft,
         Excerpt,
         Passage,
         RetrievalDecision,
@@ -45,11 +47,11 @@ __version__ = "0.1.0"
 _HOME = {
     "errors": (
         "ChecksumError FitRagError InputError MissingExtraError ModelLoadError PortError "
-        "ThresholdMismatchError"
+        "SearchError ThresholdMismatchError"
     ),
     "flow": "Ask Flow Port Step Traced arun arun_many run run_many",
     "ports": "Ports",
-    "types": "Action BiLabelScore Context Excerpt Passage RetrievalDecision",
+    "types": "Action BiLabelScore Context Draft Excerpt Passage RetrievalDecision",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
@@ -59,6 +61,7 @@ __all__ = [
     "BiLabelScore",
     "ChecksumError",
     "Context",
+    "Draft",
     "Excerpt",
     "FitRagError",
     "Flow",
@@ -70,6 +73,7 @@ __all__ = [
     "PortError",
     "Ports",
     "RetrievalDecision",
+    "SearchError",
     "Step",
     "ThresholdMismatchError",
     "Traced",

@@ -8,6 +8,7 @@
     ├── ModelLoadError                       a model or adapter could not be loaded
     │   └── ChecksumError                    its file is not the published one
     ├── PortError                            a port is missing, or broke its promise
+    │   └── SearchError                      a web search or a page failed; ``kind`` says how
     └── ThresholdMismatchError               a threshold meets a model it was not fitted on
 
 Catch ``FitRagError`` for all of them. What a caller's own backend raises is never wrapped.
@@ -47,8 +48,32 @@ class PortError(FitRagError):
     """Say which port is missing, or answered other than it was asked."""
 
 
+class SearchError(PortError):
+    """Say how a web search or the reading of a page failed.
+
+    ``kind`` is one of ``KINDS``: the service's quota is spent, it refuses the key or the project,
+    a passing fault that another try may mend, nothing came back, or we refused the address.
+    """
+
+    KINDS = ("quota", "auth", "transient", "empty", "blocked")
+
+    def __init__(self, message: str, *, kind: str) -> None:
+        if kind not in self.KINDS:
+            raise InputError.of("kind", given=kind, allowed=", ".join(self.KINDS))
+        super().__init__(message)
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle with the kind, which plain exceptions would drop."""
+        return _search_error, (str(self), self.kind)
+
+
 class ThresholdMismatchError(FitRagError):
     """Refuse a threshold that was fitted on another model's scores."""
+
+
+def _search_error(message: str, kind: str) -> SearchError:
+    return SearchError(message, kind=kind)
 
 
 def _brief(value: object) -> str:

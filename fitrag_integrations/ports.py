@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.types import BiLabelScore, Context, Passage, RetrievalDecision
+from fitrag_integrations.types import BiLabelScore, Context, Draft, Passage, RetrievalDecision
 
 Pair: TypeAlias = tuple[str, Passage]  # a question, and a passage to judge against it
 SentenceSplitter: TypeAlias = Callable[[str], list[tuple[int, int]]]  # [start, end) in the text
@@ -80,6 +80,18 @@ class Generator(Protocol):
     """Continue each prompt."""
 
     def generate(self, prompts: Sequence[str], /) -> Sequence[str]: ...
+
+
+@runtime_checkable
+class Drafter(Protocol):
+    """Write the first words of an answer to each question, without any passage.
+
+    ``rescore`` takes words already written and tells how sure the model is of each token of them.
+    A drafter may carry ``name``, the name of its model, which thresholds are checked against.
+    """
+
+    def draft(self, questions: Sequence[str], /) -> Sequence[Draft]: ...
+    def rescore(self, questions: Sequence[str], drafts: Sequence[str], /) -> Sequence[Draft]: ...
 
 
 @runtime_checkable

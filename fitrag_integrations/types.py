@@ -7,6 +7,7 @@ strings, numbers, booleans and None only, and ``from_dict`` reads them back to a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -152,6 +153,32 @@ class RetrievalDecision(Record):
         if self.threshold is not None:
             threshold = check_number("RetrievalDecision.threshold", self.threshold)
             object.__setattr__(self, "threshold", threshold)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft(Record):
+    """Hold a model's own first words on a question, and how sure it was of each token.
+
+    Per token of the draft, in order: ``logprobs`` are natural logarithms of the probability of the
+    token written, at most 0; ``margins`` the probability of the likeliest token less that of the
+    second, in [0, 1]; ``entropies`` in nats over the whole vocabulary, or over the alternatives a
+    service shows. All three are empty where the model does not tell.
+    """
+
+    text: str
+    logprobs: tuple[float, ...] = ()
+    margins: tuple[float, ...] = ()
+    entropies: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_text("Draft.text", self.text)
+        bounds = {"logprobs": (-math.inf, 0.0), "margins": (0.0, 1.0), "entropies": (0.0, math.inf)}
+        for name, (low, high) in bounds.items():
+            numbers = tuple(
+                check_number(f"Draft.{name}[{i}]", value, low=low, high=high)
+                for i, value in enumerate(getattr(self, name))
+            )
+            object.__setattr__(self, name, numbers)
 
 
 class Action(StrEnum):
