@@ -1,0 +1,147 @@
+"""A web server on loopback whose pages behave as badly as the open web does."""
+
+import gzip
+import threading
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+WORDS = (
+    "The old mill stands at the bend of the river, where the keeper has ground rye since spring. "
+    "Its wheel was cut from the oak that fell in the great storm."
+)
+GOOD = f"<html><head><title>The mill</title></head><body><article><p>{WORDS}</p></article></body>"
+
+
+class Site:
+    """Answer paths with handlers, ``handler(request)``, and note what was asked for."""
+
+    def __init__(self, routes=None):
+        self.routes = {"/good": page(GOOD), **(routes or {})}
+        self.asked = []
+        self.headers = []
+        self.closing = threading.Event()
+        self.port = 0
+        self.running, self.most = 0, 0
+        self._lock = threading.Lock()
+
+    def paths(self):
+        return [path for _, path in self.asked if path != "/robots.txt"]
+
+    def answer(self, request):
+        path = request.path.partition("?")[0]
+        with self._lock:
+            self.asked.append((request.headers.get("Host", ""), request.path))
+            self.headers.append({name.lower(): value for name, value in request.headers.items()})
+            self.running += 1
+            self.most = max(self.most, self.running)
+        try:
+            self.routes.get(path, missing)(request)
+        finally:
+            with self._lock:
+                self.running -= 1
+
+
+@contextmanager
+def serving(site, address):
+    """Serve a site on a loopback address until the block ends; every thread ends with it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 30
+
+        def do_GET(self):
+            with suppress(ConnectionError):  # whoever reads has had enough
+                site.answer(self)
+
+        def log_message(self, *arguments):
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True  # those that wait for a client's next request
+
+        def handle_error(self, request, client_address):
+            pass
+
+    Handler.site = site
+    server = Server((address, 0), Handler)
+    site.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield site
+    finally:
+        site.closing.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def send(request, status, body=b"", **headers):
+    request.send_response(status)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    for name, value in {"Content-Type": "text/html", "Content-Length": len(body), **named}.items():
+        request.send_header(name, str(value))
+    request.end_headers()
+    request.wfile.write(body)
+
+
+def page(html, status=200, **headers):
+    body = html if isinstance(html, bytes) else html.encode()
+    return lambda request: send(request, status, body, **headers)
+
+
+def missing(request):
+    send(request, 404)
+
+
+def redirect(location, status=302):
+    return lambda request: send(request, status, Location=location)
+
+
+def in_turn(*handlers):
+    """Answer with each handler once, the last for good."""
+    waiting = list(handlers)
+    return lambda request: (waiting.pop(0) if len(waiting) > 1 else waiting[0])(request)
+
+
+def bomb(megabytes):
+    """A page of one letter, packed a thousand times smaller."""
+    packed = gzip.compress(b"<html><body><p>" + b"a" * (megabytes * 1_000_000))
+    return page(packed, Content_Encoding="gzip")
+
+
+def _begin(request):
+    request.send_response(200)
+    request.send_header("Content-Type", "text/html")
+    request.send_header("Connection", "close")
+    request.end_headers()
+    request.wfile.write(b"<html><body><p>")
+
+
+def endless(request):
+    """Send words for as long as anybody takes them."""
+    _begin(request)
+    while not request.site.closing.is_set():
+        request.wfile.write(b"and so on and on " * 4_000)
+
+
+def drip(request):
+    """Send one letter at a time, each in time for any read timeout, and never end."""
+    _begin(request)
+    while not request.site.closing.wait(0.02):
+        request.wfile.write(b"a")
+
+
+def silence(request):
+    """Take the request and say nothing."""
+    request.site.closing.wait(30)
+
+
+def slowly(handler, seconds=0.05):
+    """Answer after a while, so that requests made at once are there at once."""
+
+    def answer(request):
+        request.site.closing.wait(seconds)
+        handler(request)
+
+    return answer
