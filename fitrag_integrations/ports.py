@@ -95,6 +95,13 @@ class Drafter(Protocol):
 
 
 @runtime_checkable
+class YesNo(Protocol):
+    """Tell for each prompt how likely the model says Yes rather than No, in [0, 1]."""
+
+    def p_yes(self, prompts: Sequence[str], /) -> Sequence[float]: ...
+
+
+@runtime_checkable
 class AnswerLike(Protocol):
     """An answer as ``passage.text[start:end]``, with a score, higher is better."""
 
@@ -180,6 +187,12 @@ def gate_port(gate: Gate) -> Port[tuple[str, str], float]:
         raise InputError.of("gate", given=gate, allowed="an object with a 'p_known' method")
     has_twin = callable(getattr(gate, "ap_known", None))
     return Port.of("gate", _Unzipped(gate.p_known), _awaiting(gate) if has_twin else None)
+
+
+def rescore_port(drafter: Drafter) -> Port[tuple[str, str], Draft]:
+    """Build the port that measures written drafts, whose items are (question, draft) pairs."""
+    twin = getattr(drafter, "arescore", None)
+    return Port.of("rescore", _Unzipped(drafter.rescore), _Unzipped(twin) if twin else None)
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,8 @@ def loaded_by(statement):
     [
         "import fitrag_integrations",
         "from fitrag_integrations.methods import FitRag; FitRag()",
+        "from fitrag_integrations.methods import IKnow; IKnow()",
+        "from fitrag_integrations.methods import Crag; Crag()",
         "from fitrag_integrations.retrieval import read_corpus",
     ],
 )

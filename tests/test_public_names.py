@@ -10,6 +10,7 @@ MODULES = [
     "fitrag_integrations",
     "fitrag_integrations.methods",
     "fitrag_integrations.retrieval",
+    "fitrag_integrations.web",
     "fitrag_integrations.langchain",
     "fitrag_integrations.llama_index",
     "fitrag_integrations.flow",

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
+from fitrag_integrations._actions import ActionThresholds
+from fitrag_integrations._fitted import FittedThreshold
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.ports import Pair
 from fitrag_integrations.types import BiLabelScore
@@ -19,6 +21,7 @@ from fitrag_integrations.types import BiLabelScore
 HOMES = {
     "scorer": ("fitrag_integrations.models", "BiLabelScorer"),
     "evaluator": ("fitrag_integrations.models", "RetrievalEvaluator"),
+    "gate": ("fitrag_integrations.models", "IKClassifier"),
     "reader": ("fitrag_integrations.models", "ExtractiveReader"),
 }
 _loading = Lock()
@@ -61,3 +64,79 @@ class EmbeddedScorer:
 
 
 EMBEDDED_SCORER = EmbeddedScorer()  # one, so that all questions without a scorer share its calls
+
+
+class EmbeddedGate:
+    """Gate with the embedded model, loaded when it is first asked or one of its numbers is read."""
+
+    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> Sequence[float]:
+        """Tell how likely each question is known."""
+        known: Sequence[float] = default_model("gate").p_known(questions, drafts)
+        return known
+
+    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> Sequence[float]:
+        """Tell how likely each question is known without blocking the event loop."""
+        gate = await adefault_model("gate")
+        known: Sequence[float] = await gate.ap_known(questions, drafts)
+        return known
+
+    @property
+    def threshold(self) -> float | None:
+        """Give the threshold fitted for the embedded gate."""
+        threshold: float | None = _attribute("gate", "threshold")
+        return threshold
+
+    @property
+    def fitted(self) -> FittedThreshold | None:
+        """Say what that threshold was fitted for."""
+        fitted: FittedThreshold | None = _attribute("gate", "fitted")
+        return fitted
+
+    @property
+    def draft_tokens(self) -> int:
+        """Count the tokens of a draft the embedded gate wants."""
+        wanted = _attribute("gate", "draft_tokens")
+        return 0 if wanted is None else int(wanted)
+
+    @property
+    def drafter(self) -> Any:
+        """Give the model whose knowledge is judged, where it comes with the gate."""
+        return _attribute("gate", "drafter")
+
+
+def _attribute(role: str, name: str) -> Any:
+    return getattr(default_model(role), name, None)
+
+
+EMBEDDED_GATE = EmbeddedGate()
+
+
+class EmbeddedEvaluator:
+    """Grade with the embedded model, loaded at the first call, or when its thresholds are read.
+
+    Async calls go to the model's own worker and occupy no thread while they wait.
+    """
+
+    def evaluate(self, pairs: Sequence[Pair]) -> Sequence[float]:
+        """Grade each pair in [-1, 1]."""
+        grades: Sequence[float] = default_model("evaluator").evaluate(pairs)
+        return grades
+
+    async def aevaluate(self, pairs: Sequence[Pair]) -> Sequence[float]:
+        """Grade each pair in [-1, 1] without blocking the event loop."""
+        grades: Sequence[float] = await (await adefault_model("evaluator")).aevaluate(pairs)
+        return grades
+
+    @property
+    def name(self) -> str:
+        """Name the model, as its thresholds do."""
+        return str(getattr(default_model("evaluator"), "name", ""))
+
+    @property
+    def thresholds(self) -> ActionThresholds | None:
+        """Give the thresholds that were fitted for it."""
+        found: ActionThresholds | None = default_model("evaluator").thresholds
+        return found
+
+
+EMBEDDED_EVALUATOR = EmbeddedEvaluator()

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from fitrag_integrations._checks import check_is, check_many, check_number, check_text, check_whole
+from fitrag_integrations._checks import check_is, check_many, check_text, check_whole
 from fitrag_integrations._prompting import render_excerpts
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.deciding import Decided, Decider
 from fitrag_integrations.methods.excerpts import by_score
 from fitrag_integrations.methods.reducer import (
     TokenReducer,
@@ -44,13 +45,14 @@ class FitRag:
     ``scorer`` None is the embedded one. ``gate`` may be a ``Recognizer``, asked with the scores of
     all retrieved passages as in the paper, or a ``Gate``, asked before anything is retrieved: a
     question whose ``p_known`` is above the gate's ``threshold`` (0.5 where it has none) is not
-    retrieved for. The reranker keeps ``top_n`` passages; the other numbers are those of
-    ``TokenReducer``, and ``weight`` is that of ``BiLabelScore.combine`` in both.
+    retrieved for. A ``Decider`` is such a gate with a drafter or a threshold of its own. The
+    reranker keeps ``top_n`` passages; the other numbers are those of ``TokenReducer``, and
+    ``weight`` is that of ``BiLabelScore.combine`` in both.
     """
 
     scorer: Scorer | None = None
     _: KW_ONLY
-    gate: Gate | Recognizer | None = None
+    gate: Gate | Recognizer | Decider | None = None
     top_n: int = 10
     window: int = 3
     stride: int = 1
@@ -64,8 +66,10 @@ class FitRag:
         """Tell of a wrong argument here rather than in the middle of a flow."""
         check_whole("top_n", self.top_n, low=1)
         score_port(self.scorer)
-        if self.gate is not None and not isinstance(self.gate, Recognizer):
+        if self.gate is not None and not isinstance(self.gate, Recognizer | Decider):
             gate_port(self.gate)
+        if callable(check := getattr(self.gate, "check_scorer", None)):
+            check(getattr(self.scorer, "name", None))
         _ = self.reducer
 
     @property
@@ -88,12 +92,14 @@ class FitRag:
         is empty, and a note says so.
         """
         context = Context(check_text("question", question, blank=False), method="fitrag")
-        known = yield from self._known(question)
-        if known is not None and not known.retrieve:
-            return replace(context, decision=known)
+        decided = yield from self._known(question)
+        if decided is not None:
+            context = replace(context, decision=decided.decision, draft=decided.draft)
+            if not decided.decision.retrieve:
+                return context
         (found,) = yield from ports.retrieve.ask([question])
         passages, notes = usable(found)
-        context = replace(context, decision=known, notes=notes)
+        context = replace(context, notes=notes)
         score = score_port(self.scorer)
         graded = yield from grade(question, passages, score, weight=self.weight)
         recognized = yield from self._recognized(question, graded)
@@ -106,16 +112,12 @@ class FitRag:
         details = self._details(graded, chosen, kept)
         return replace(context, excerpts=tuple(kept), notes=(*notes, *more), details=details)
 
-    def _known(self, question: str) -> Flow[RetrievalDecision | None]:
-        """Ask a gate that reads the question alone."""
+    def _known(self, question: str) -> Flow[Decided | None]:
+        """Ask a gate that decides before anything is retrieved."""
         if self.gate is None or isinstance(self.gate, Recognizer):
             return None
-        (p_known,) = yield from gate_port(self.gate).ask([(question, "")])
-        threshold = getattr(self.gate, "threshold", None)
-        threshold = 0.5 if threshold is None else float(threshold)
-        known = check_number("p_known", p_known, low=0.0, high=1.0) > threshold
-        why = "the model seems to know it" if known else "the model does not seem to know it"
-        return RetrievalDecision(not known, p_known, threshold, why)
+        decider = self.gate if isinstance(self.gate, Decider) else Decider(self.gate)
+        return (yield from decider(question))
 
     def _recognized(
         self, question: str, graded: Sequence[Excerpt]

@@ -7,11 +7,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fitrag_integrations.models.bilabel import BiLabelScorer
+    from fitrag_integrations.models.evaluator import RetrievalEvaluator
+    from fitrag_integrations.models.generator import LocalGenerator
+    from fitrag_integrations.models.ik import IKClassifier
+    from fitrag_integrations.models.necessity import NecessityJudge
     from fitrag_integrations.models.reader import Answer, ExtractiveReader
+    from fitrag_integrations.models.remote import RemoteGenerator, RemoteIK
 
-_MODULE_OF = {"Answer": "reader", "BiLabelScorer": "bilabel", "ExtractiveReader": "reader"}
+_MODULE_OF = {
+    "Answer": "reader",
+    "BiLabelScorer": "bilabel",
+    "ExtractiveReader": "reader",
+    "IKClassifier": "ik",
+    "LocalGenerator": "generator",
+    "NecessityJudge": "necessity",
+    "RemoteGenerator": "remote_generator",
+    "RemoteIK": "remote",
+    "RetrievalEvaluator": "evaluator",
+}
 
-__all__ = ["Answer", "BiLabelScorer", "ExtractiveReader"]
+__all__ = [
+    "Answer",
+    "BiLabelScorer",
+    "ExtractiveReader",
+    "IKClassifier",
+    "LocalGenerator",
+    "NecessityJudge",
+    "RemoteGenerator",
+    "RemoteIK",
+    "RetrievalEvaluator",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from fitrag_integrations.retrieval.documents import read_corpus
     from fitrag_integrations.retrieval.encoder import Encoder
     from fitrag_integrations.retrieval.index import FaissIndex
+    from fitrag_integrations.retrieval.question_bank import QuestionBank
     from fitrag_integrations.retrieval.retriever import IndexRetriever
 
 _MODULE_OF = {
     "Encoder": "encoder",
     "FaissIndex": "index",
     "IndexRetriever": "retriever",
+    "QuestionBank": "question_bank",
     "TextEncoder": "_vectors",
     "passage_text": "_vectors",
     "read_corpus": "documents",
@@ -29,6 +31,7 @@ __all__ = [
     "Encoder",
     "FaissIndex",
     "IndexRetriever",
+    "QuestionBank",
     "TextEncoder",
     "passage_text",
     "read_corpus",

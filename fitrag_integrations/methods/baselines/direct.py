@@ -1,0 +1,40 @@
+"""Direct retrieval: what every paper here starts from. Retrieve, and put all of it in the prompt.
+
+Left out: any ranking, any budget; the retriever's order is the order of the prompt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fitrag_integrations._checks import check_text, check_whole
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.fitrag import usable
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import Context, Excerpt
+
+
+@dataclass(frozen=True)
+class Direct:
+    """Keep the first `k` passages whole, in the order of retrieval; None keeps all.
+
+    Blank and repeated passages are left out before counting, with a note.
+    """
+
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.k is not None:
+            check_whole("k", self.k, low=1)
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Give the flow that ends in the context for one question.
+
+        The flow raises `InputError` for a blank question.
+        """
+        check_text("question", question, blank=False)
+        (found,) = yield from ports.retrieve.ask([question])
+        passages, notes = usable(found)
+        kept = tuple(Excerpt.whole(passage) for passage in passages[: self.k])
+        details = {"usable": len(passages), "kept": len(kept)}
+        return Context(question, kept, notes=notes, method="direct", details=details)

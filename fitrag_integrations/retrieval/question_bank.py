@@ -1,0 +1,160 @@
+"""Questions with "answered correctly without retrieval", found by nearness (FIT-RAG, section 4.3).
+
+The paper measures the Euclidean distance between vectors of the T5 encoder; here any encoder with
+`name`, `width` and `encode` will do. A bank is a folder of `bank.json`, `vectors.safetensors` and
+`questions.jsonl`, with the checksums of the last two in the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fitrag_integrations._checks import check_many, check_text, check_whole
+from fitrag_integrations._extras import require_extra
+from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models.sources import verify
+from fitrag_integrations.retrieval._origin import Origin
+from fitrag_integrations.retrieval._store import Store
+from fitrag_integrations.retrieval._vectors import TextEncoder, Vectors, checked_vectors
+from fitrag_integrations.retrieval.encoder import Encoder
+from fitrag_integrations.types import Passage
+
+FORMAT, KIND = 1, "question_bank"
+_MANIFEST, _VECTORS, _QUESTIONS = "bank.json", "vectors.safetensors", "questions.jsonl"
+
+
+class QuestionBank:
+    """Find the labelled questions nearest to a question; satisfies the recognizer's `Bank`.
+
+    Make one with `build` or `load`. Searches may come from any thread.
+    """
+
+    def __init__(
+        self, questions: Sequence[str], known: Sequence[bool], vectors: Vectors, origin: Origin
+    ) -> None:
+        texts, labels = _checked(questions), check_many("known", known, bool)
+        if not texts or len(texts) != len(labels):
+            given = (len(texts), len(labels))
+            raise InputError.of("questions, known", given=given, allowed="as many of both, 1 up")
+        faiss = require_extra("faiss", extra="faiss", feature="QuestionBank")
+        self._origin = origin
+        self._store = Store(faiss.IndexFlatL2(origin.width))
+        rows = [
+            Passage(str(i), text, metadata={"known": label})
+            for i, (text, label) in enumerate(zip(texts, labels, strict=True))
+        ]
+        self._store.add(rows, self._rows(vectors, len(texts)))
+
+    @classmethod
+    def build(
+        cls, questions: Sequence[str], known: Sequence[bool], encoder: TextEncoder | None = None
+    ) -> QuestionBank:
+        """Encode labelled questions; the embedded encoder where none is given."""
+        origin = Origin.of(Encoder() if encoder is None else encoder)
+        return cls(questions, known, origin.encoder.encode(_checked(questions)), origin)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, encoder: TextEncoder | None = None) -> QuestionBank:
+        """Read a bank that `save` wrote; without an encoder, the one it was built with by name.
+
+        A missing or damaged file raises `ModelLoadError` or its kind `ChecksumError`. An encoder
+        that gives the stored questions other vectors raises `InputError` at the first search.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        folder = Path(folder)
+        try:
+            manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+            if (manifest["format"], manifest["kind"]) != (FORMAT, KIND):
+                raise ValueError("it is of another format or kind")
+            for name in (_VECTORS, _QUESTIONS):
+                verify(folder / name, manifest["files"][name])
+            lines = (folder / _QUESTIONS).read_bytes().splitlines()
+            rows = [(row["question"], row["known"]) for row in map(json.loads, lines)]
+            vectors = load_file(folder / _VECTORS)["vectors"]
+            described = {key: manifest["encoder"][key] for key in ("name", "width", "settings")}
+        except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
+            raise ModelLoadError(f"{folder} is not a question bank: {error!r}") from error
+        texts, known = [text for text, _ in rows], [label for _, label in rows]
+        return cls(texts, known, vectors, Origin.read(described, encoder))
+
+    def save(self, folder: str | Path) -> None:
+        """Write the bank into a folder; `bank.json`, which names the rest, is written last."""
+        from safetensors.numpy import save_file
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({"vectors": self._store.first()[1]}, folder / _VECTORS)
+        rows = zip(self.questions, self.known, strict=True)
+        lines = [json.dumps({"question": text, "known": label}) + "\n" for text, label in rows]
+        (folder / _QUESTIONS).write_text("".join(lines), encoding="ascii", newline="\n")
+        names = (_VECTORS, _QUESTIONS)
+        files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+        manifest = {"format": FORMAT, "kind": KIND, "encoder": self._origin.describe()}
+        text = json.dumps({**manifest, "files": files}, indent=2)
+        (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+    def neighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
+        """Tell of the k nearest by Euclidean distance, nearest first, which were known.
+
+        All of the bank where it is smaller than k.
+        """
+        texts, k = _checked(questions), check_whole("k", k, low=1)
+        if not texts:
+            return []
+        self._origin.prove(self._store)
+        return self._nearest(self.encoder.encode(texts), len(texts), k)
+
+    async def aneighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
+        """Do what `neighbours` does; the event loop stays free."""
+        aencode = getattr(self.encoder, "aencode", None)
+        if aencode is None or not questions or not self._origin.proven:
+            return await asyncio.to_thread(self.neighbours, questions, k)
+        texts, k = _checked(questions), check_whole("k", k, low=1)
+        return await asyncio.to_thread(self._nearest, await aencode(texts), len(texts), k)
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """Give the encoder in use."""
+        return self._origin.encoder
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """List the questions, in the order given."""
+        return tuple(row.text for row in self._store.passages)
+
+    @property
+    def known(self) -> tuple[bool, ...]:
+        """List which were answered correctly without retrieval."""
+        return tuple(row.metadata["known"] for row in self._store.passages)
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def __repr__(self) -> str:
+        return f"QuestionBank({len(self)} questions, encoder={self.encoder.name!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the vectors, not the search structure and its lock."""
+        return type(self), (self.questions, self.known, self._store.first()[1], self._origin)
+
+    def _nearest(self, vectors: Any, count: int, k: int) -> list[list[bool]]:
+        found = self._store.nearest(self._rows(vectors, count), k)
+        return [[row.metadata["known"] for row in rows] for rows in found]
+
+    def _rows(self, vectors: Any, count: int) -> Vectors:
+        width = self._origin.width
+        return checked_vectors(vectors, count=count, width=width, encoder=self.encoder)
+
+
+def _checked(questions: Sequence[str]) -> tuple[str, ...]:
+    texts = check_many("questions", questions, str)
+    for i, text in enumerate(texts):
+        check_text(f"questions[{i}]", text, blank=False)
+    return texts
