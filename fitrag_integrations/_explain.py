@@ -7,9 +7,10 @@ part of the story itself, with the helpers of this module.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from fitrag_integrations._prompting import is_web
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt
 
 SHOWN = 5  # excerpts named in the last line
@@ -87,7 +88,9 @@ def decided(context: Context) -> Iterator[str]:
     if context.decision is not None:
         yield f"decision: {_decision(context)}"
     if context.action is not None:
-        yield f"action: {context.action}"
+        yield f"action: {context.action}{_graded(context)}"
+    if context.queries:
+        yield f"queries: {shortened('; '.join(context.queries))}"
     yield f"kept {len(context.excerpts)} excerpts{_kept(context)}"
 
 
@@ -99,7 +102,8 @@ def noted(context: Context) -> Iterator[str]:
 def place(excerpt: Excerpt) -> str:
     """Name an excerpt by its source, its offsets and its score."""
     name = excerpt.passage.title or excerpt.passage.source or excerpt.passage.id
-    return f"{name} [{excerpt.start}:{excerpt.end}] {excerpt.score:.2f}"
+    web = "web: " if is_web(excerpt.passage) else ""
+    return f"{web}{name} [{excerpt.start}:{excerpt.end}] {excerpt.score:.2f}"
 
 
 def shortened(value: object) -> str:
@@ -117,6 +121,15 @@ def _decision(context: Context) -> str:
     known = "" if decision.p_known is None else f", p_known {decision.p_known:.2f}"
     threshold = "" if decision.threshold is None else f", threshold {decision.threshold:.2f}"
     return f"{verdict}{known}{threshold}" + (f": {decision.why}" if decision.why else "")
+
+
+def _graded(context: Context) -> str:
+    """Say what an action was decided by, where the details tell."""
+    grades, thresholds = context.details.get("grades"), context.details.get("thresholds")
+    if not grades or not isinstance(thresholds, Mapping):
+        return ""
+    upper, lower = thresholds.get("upper", 0.0), thresholds.get("lower", 0.0)
+    return f", best grade {max(grades):.2f}, thresholds {upper:.2f} and {lower:.2f}"
 
 
 def _kept(context: Context) -> str:
