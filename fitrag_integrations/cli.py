@@ -20,8 +20,10 @@ from fitrag_integrations.commands.answer import answer
 from fitrag_integrations.commands.compress import compress_rows
 from fitrag_integrations.commands.demo import demo
 from fitrag_integrations.commands.doctor import doctor
+from fitrag_integrations.commands.gate import gate
 from fitrag_integrations.commands.index import index
 from fitrag_integrations.commands.read import read
+from fitrag_integrations.commands.route import route
 from fitrag_integrations.commands.score import score
 from fitrag_integrations.errors import FitRagError
 
@@ -36,17 +38,21 @@ app = typer.Typer(
 train = typer.Typer(help="Fit the models of this package.", no_args_is_help=True)
 label = typer.Typer(help="Collect what the models are fitted on.", no_args_is_help=True)
 calibrate = typer.Typer(help="Fit thresholds, kept with the model.", no_args_is_help=True)
+evaluate = typer.Typer(help="Measure on labelled rows.", no_args_is_help=True)
 
 app.command("demo")(demo)
 app.command("index")(index)
 app.command("answer")(answer)
 app.command("score")(score)
+app.command("gate")(gate)
+app.command("route")(route)
 app.command("compress")(compress_rows)
 app.command("read")(read)
 app.command("doctor")(doctor)
 app.add_typer(train, name="train")
 app.add_typer(label, name="label")
 app.add_typer(calibrate, name="calibrate")
+app.add_typer(evaluate, name="evaluate")
 
 
 def later(group: typer.Typer, name: str, home: str, help: str) -> None:
@@ -70,7 +76,25 @@ later(train, "reader", f"{TRAINING}:train_reader", "Fit the extractive reader.")
 later(train, "bilabel", f"{TRAINING}:train_bilabel", "Fit the bi-label scorer.")
 later(label, "negatives", f"{TRAINING}:label_negatives", "Find passages without the answer.")
 later(calibrate, "reader", f"{TRAINING}:calibrate_reader", "Fit when the reader gives no answer.")
+COMMANDS = "fitrag_integrations.commands"
+later(calibrate, "gate", f"{COMMANDS}.calibrate_gate:calibrate_gate", "Fit a gate's threshold.")
+EVALUATOR = "fitrag_integrations.training.evaluator_commands"
+later(label, "evaluator", f"{EVALUATOR}:label_evaluator", "Judge what was retrieved.")
+later(train, "evaluator", f"{EVALUATOR}:train_evaluator", "Fit the retrieval evaluator.")
+later(
+    calibrate,
+    "evaluator",
+    f"{COMMANDS}.calibrate_evaluator:calibrate_evaluator",
+    "Fit the thresholds of the actions.",
+)
+later(evaluate, "gate", f"{COMMANDS}.evaluate_gate:evaluate_gate", "Measure a gate.")
 later(label, "bilabel", f"{TRAINING}:label_bilabel", "Label passages for the bi-label scorer.")
+KNOWING = "fitrag_integrations.training.ik_commands"
+later(train, "ik", f"{KNOWING}:train_ik", "Fit an IK classifier: is retrieval needed?")
+later(train, "necessity", f"{KNOWING}:train_necessity", "Fit SlimPLM's necessity judge.")
+LABELLING = "fitrag_integrations.commands.label_known"
+later(label, "ik", f"{LABELLING}:label_ik", "Label what a language model knows by itself.")
+later(label, "necessity", f"{LABELLING}:label_necessity", "Label drafts by the answers in them.")
 
 
 @app.callback(invoke_without_command=True)

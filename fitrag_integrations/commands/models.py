@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -11,9 +12,10 @@ from fitrag_integrations._extras import require_extra
 from fitrag_integrations.commands.options import ModelOptions
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.tokens import approximate_tokens, tiktoken_counter
-from fitrag_integrations.ports import Reader, Retriever, Scorer, TokenCounter
+from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer, TokenCounter
 
 Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
+GATES = {"ik": "IKClassifier", "necessity": "NecessityJudge"}  # by the kind of a `model.json`
 
 
 def load_scorer(options: ModelOptions) -> Scorer:
@@ -21,9 +23,29 @@ def load_scorer(options: ModelOptions) -> Scorer:
     return cast(Scorer, _load("BiLabelScorer", options))
 
 
+def load_evaluator(options: ModelOptions) -> Evaluator:
+    """Load the retrieval evaluator."""
+    return cast(Evaluator, _load("RetrievalEvaluator", options))
+
+
 def load_reader(options: ModelOptions) -> Reader:
     """Load the extractive reader."""
     return cast(Reader, _load("ExtractiveReader", options))
+
+
+def load_gate(options: ModelOptions) -> Gate:
+    """Load the gate a folder holds, by the kind its `model.json` tells; IK without one."""
+    kind = None if options.model is None else model_kind(Path(options.model))
+    return cast(Gate, _load(GATES.get(kind or "", "IKClassifier"), options))
+
+
+def model_kind(folder: Path) -> str | None:
+    """Read from `model.json` what a folder holds; None where there is none to be read."""
+    try:
+        manifest = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return str(manifest.get("kind")) if isinstance(manifest, dict) else None
 
 
 def _load(name: str, options: ModelOptions) -> Any:

@@ -1,0 +1,88 @@
+"""The sweep and its one number, by hand."""
+
+import numpy as np
+import pytest
+from gate_rows import calibrated, draw, useless
+
+from fitrag_integrations.evaluation.outcomes import Outcomes
+from fitrag_integrations.evaluation.sweep import (
+    Sweep,
+    SweepPoint,
+    gate_accuracy,
+    gate_auc,
+    gate_calibration_error,
+)
+
+FIVE = [(0.9, 1, 1), (0.8, 1, 0), (0.6, 0, 1), (0.3, 1, 1), (0.1, 0, 1)]
+ROWS = [{"p_known": p, "right_without": a, "right_with": b} for p, a, b in FIVE]
+
+
+def test_points_and_lines_by_hand():
+    sweep = Sweep.of(ROWS)
+    got = [(p.share, p.accuracy) for p in sweep.points]
+    expected = [(1, 0.8), (0.8, 0.8), (0.6, 1.0), (0.4, 0.8), (0.2, 0.8), (0, 0.6)]
+    assert np.allclose(got, expected)
+    assert (sweep.never, sweep.always, sweep.oracle) == pytest.approx((0.6, 0.8, 1.0))
+    assert sweep.best_point == SweepPoint(pytest.approx(0.7), pytest.approx(0.6), 1.0)
+    assert sweep.point_at_share(0.5).share == pytest.approx(0.4)
+    assert sweep.point_at_share(0.6).accuracy == pytest.approx(1.0)
+
+
+def test_the_area_by_hand():
+    # curve: five trapezes of width .2; line: mean of .6 and .8; oracle: up .4, flat to .8, down .2
+    curve = 0.2 * (0.8 + 0.9 + 0.9 + 0.8 + 0.7)
+    oracle = 0.4 * 0.8 + 0.4 * 1.0 + 0.2 * 0.9
+    assert Sweep.of(ROWS).area == pytest.approx((curve - 0.7) / (oracle - 0.7))
+
+
+def test_the_area_of_oracle_coin_and_liar():
+    rng = np.random.default_rng(5)
+    rows = draw(useless, rng, 4000)
+    oracle = Outcomes((1 - rows.drops) / 2 * 0.9 + 0.05, rows.known, rows.without, rows.right_with)
+    liar = Outcomes(1 - oracle.p_known, rows.known, rows.without, rows.right_with)
+    assert Sweep.of(oracle).area == pytest.approx(1.0)
+    assert Sweep.of(liar).area < -0.9
+    assert Sweep.of(rows).area == pytest.approx(0.0, abs=0.08)
+    same = Outcomes(np.full(4000, 0.5), rows.known, rows.without, rows.right_with)
+    assert Sweep.of(same).area == pytest.approx(0.0)  # one tie: straight from never to always
+
+
+def test_scores_of_zero_leave_the_curve_open_but_not_the_area():
+    rows = [{**row, "p_known": row["p_known"] - 0.1} for row in ROWS]
+    assert Sweep.of(rows).points[-1].share == pytest.approx(0.2)
+    assert Sweep.of(rows).area == pytest.approx(Sweep.of(ROWS).area)
+    assert Sweep.of(rows).point_at_share(0.1) is None
+
+
+def test_without_retrieved_answers_there_are_no_lines():
+    sweep = Sweep.of([{"p_known": p, "known": a} for p, a, _ in FIVE])
+    assert (sweep.never, sweep.always, sweep.oracle, sweep.area) == (None, None, None, None)
+    assert sweep.best_point.accuracy == pytest.approx(0.8)
+
+
+def test_no_area_where_retrieval_changes_nothing():
+    assert Sweep.of([{"p_known": 0.4, "known": 1, "right_with": 1}]).area is None
+
+
+def test_a_sweep_goes_through_json():
+    sweep = Sweep.of(ROWS)
+    assert Sweep.from_dict(sweep.to_dict()) == sweep
+    assert type(sweep.points[0].accuracy) is float
+
+
+def test_auc_by_hand_and_with_ties():
+    # three known (.9 .8 .3), two not (.6 .1): five of six pairs in order
+    assert gate_auc(Outcomes.of(ROWS)) == pytest.approx(5 / 6)
+    tied = [{"p_known": 0.5, "known": k} for k in (0, 1, 1)]
+    assert gate_auc(Outcomes.of(tied)) == pytest.approx(0.5)
+    assert gate_auc(Outcomes.of([{"p_known": 0.5, "known": 1}])) is None
+
+
+def test_accuracy_and_calibration_of_the_gate():
+    outcomes = Outcomes.of(ROWS)
+    assert gate_accuracy(outcomes) == pytest.approx(3 / 5)
+    assert gate_accuracy(outcomes, 0.2) == pytest.approx(4 / 5)
+    expected = (0.1 + 0.2 + 0.6 + 0.7 + 0.1) / 5
+    assert gate_calibration_error(outcomes) == pytest.approx(expected)
+    good = draw(calibrated, np.random.default_rng(3), 5000)
+    assert gate_calibration_error(good) < 0.03
