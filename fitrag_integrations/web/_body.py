@@ -8,6 +8,7 @@ from collections.abc import AsyncIterable
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.web.guard import NetworkGuard
 
+STEP = 256_000
 RATIO_FROM = 1_000_000
 """From how many decoded bytes on the ratio is looked at: small pages may well repeat themselves."""
 
@@ -45,33 +46,40 @@ class _Meter:
         return self._cut is not None and len(self._body) >= self._cut
 
     def take(self, chunk: bytes) -> None:
-        """Add one chunk as sent; at most one byte over a limit is ever unpacked."""
+        """Add one chunk as sent; the limits are looked at after every step of unpacking."""
         self._wire += len(chunk)
         _hold(self._wire, self._guard.max_bytes, "is larger than allowed")
-        most = self._guard.max_decoded_bytes
-        wanted = most + 1 if self._cut is None else min(most + 1, self._cut)
-        self._body += self._decoded(chunk, wanted - len(self._body))
-        size = len(self._body)
-        _hold(size, most, "is larger than allowed once unpacked")
-        if size > RATIO_FROM:
-            most = int(self._guard.max_ratio * self._wire)
-            _hold(size, most, "unpacks to more than its size allows")
+        while chunk and not self.full:
+            piece, chunk = self._unpacked(chunk)
+            self._body += piece
+            self._check()
 
     def end(self) -> bytes:
         """Give what was read."""
-        if self._unzip is not None and self._wire and not (self._unzip.eof or self.full):
-            raise SearchError("its body breaks off", kind="transient")
+        if self._unzip is not None and not self.full:
+            self._body += self._unzip.flush()
+            self._check()
+            if self._wire and not self._unzip.eof:
+                raise SearchError("its body breaks off", kind="transient")
         return bytes(self._body[: self._cut])
 
-    def _decoded(self, chunk: bytes, room: int) -> bytes:
+    def _unpacked(self, chunk: bytes) -> tuple[bytes, bytes]:
+        """Give at most ``STEP`` unpacked bytes, and what is left to unpack."""
         if self._unzip is None:
-            return chunk
+            return chunk, b""
         if self._unzip.eof:
-            return b""
+            return b"", b""
         try:
-            return self._unzip.decompress(chunk, room)
+            return self._unzip.decompress(chunk, STEP), self._unzip.unconsumed_tail
         except zlib.error as error:
             raise SearchError("its body cannot be unpacked", kind="transient") from error
+
+    def _check(self) -> None:
+        size = len(self._body)
+        _hold(size, self._guard.max_decoded_bytes, "is larger than allowed once unpacked")
+        if size > RATIO_FROM:
+            most = int(self._guard.max_ratio * self._wire)
+            _hold(size, most, "unpacks to more than its size allows")
 
 
 def _hold(size: int, most: int, why: str) -> None:

@@ -56,8 +56,7 @@ def extract(body: bytes, content_type: str) -> Extracted:
     """
     text = decode(body, content_type)[:MAX_CHARS].replace("\0", "")
     if content_type.partition(";")[0].strip().lower() == "text/plain":
-        unwrapped = "\n".join(" ".join(part.split()) for part in re.split(r"\n[^\S\n]*\n", text))
-        return Extracted("", tuple(clean_paragraphs(unwrapped)))
+        return Extracted("", tuple(clean_paragraphs(clean_text(text).split("\n\n"))))
     trafilatura = require_extra("trafilatura", extra="web", feature="PageReader")
     tree = trafilatura.load_html(_first_tags(text))
     if tree is None:
@@ -66,7 +65,7 @@ def extract(body: bytes, content_type: str) -> Extracted:
     asks_password = bool(tree.xpath(_PASSWORD))
     _drop_hidden(tree)
     found = trafilatura.bare_extraction(tree, include_comments=False)
-    lines = _without_rules(found.text or "") if found is not None else ""
+    lines = _lines(found.text or "") if found is not None else []
     return Extracted(" ".join(title.split()), tuple(clean_paragraphs(lines)), asks_password)
 
 
@@ -114,6 +113,6 @@ def _drop_hidden(tree: Any) -> None:
             element.drop_tree()
 
 
-def _without_rules(text: str) -> str:
-    """Leave out the lines that only draw a table."""
-    return "\n".join(line for line in text.splitlines() if line.strip("|-: "))
+def _lines(text: str) -> list[str]:
+    """Cut into lines, without those that only draw a table."""
+    return [line for line in text.splitlines() if line.strip("|-: ")]

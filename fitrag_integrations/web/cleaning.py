@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 PARAGRAPH_CHARS = 4_000
 # Invisible though not of a format or control category: variation selectors, the grapheme joiner,
@@ -39,7 +39,6 @@ _MARKUP = re.compile(
     r"|</?(?:bos|eos|start_of_turn|end_of_turn)>|\[/?INST\]|<</?SYS>>",
     re.IGNORECASE,
 )
-_BREAK = re.compile(r"[^\S\n]*\n[^\S\n]*\n\s*")
 
 
 def clean_text(text: str, *, max_chars: int | None = None) -> str:
@@ -51,19 +50,29 @@ def clean_text(text: str, *, max_chars: int | None = None) -> str:
     """
     plain = _ENTITY.sub(_entity, text)
     plain = _MARKUP.sub(" ", _visible(plain))  # a blank, so that no new tag forms from two halves
-    paragraphs = (" ".join(part.split()) for part in _BREAK.split(plain))
-    whole = "\n\n".join(part for part in paragraphs if part)
+    whole = "\n\n".join(_paragraphs(plain))
     return whole if max_chars is None else _cut(whole, max_chars)
 
 
-def clean_paragraphs(text: str) -> Iterator[str]:
-    """Clean each line of a text; blank ones go, long ones are cut into several at blanks."""
-    for line in text.splitlines():
-        rest = clean_text(line)
+def clean_paragraphs(texts: Iterable[str]) -> Iterator[str]:
+    """Clean each text; blank ones go, long ones are cut into several at blanks."""
+    for text in texts:
+        rest = clean_text(text)
         while rest:
             piece = _cut(rest, PARAGRAPH_CHARS)
             yield piece
             rest = rest[len(piece) :].lstrip()
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    lines: list[str] = []
+    for line in (*text.split("\n"), ""):
+        words = " ".join(line.split())
+        if words:
+            lines.append(words)
+        elif lines:
+            yield " ".join(lines)
+            lines = []
 
 
 def _entity(match: re.Match[str]) -> str:

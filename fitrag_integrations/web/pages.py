@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import httpx
 
 EXTRACT_SECONDS = 20.0
-EXTRACTIONS = 2  # threads at once: they share one interpreter, and the loop wants its turn
+EXTRACTIONS = 1  # threads at once: they share one interpreter, and the loop wants its turn
 LOGIN_CHARS = 600  # a page with a password field and less text than this is a login page
 _LOGIN = re.compile(r"/(log|sign)[-_]?(in|on)\b|/sso\b|/oauth2?/|/session/new\b", re.IGNORECASE)
 

@@ -1,25 +1,9 @@
 """Two web servers on loopback: one that stands for the open web, one that is private."""
 
-import socket
 from contextlib import ExitStack
 
 import pytest
-from hostile_server import Site, serving
-
-PRIVATE = "127.0.0.1"
-
-
-def public_address():
-    """Give a loopback address other than the private one; some systems have only one IPv4."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.2", 0))
-        except OSError:
-            return "::1"
-    return "127.0.0.2"
-
-
-PUBLIC = public_address()
+from hostile_server import PRIVATE, PUBLIC, Site, serving
 
 
 class Web:

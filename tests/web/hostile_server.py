@@ -1,9 +1,25 @@
 """A web server on loopback whose pages behave as badly as the open web does."""
 
 import gzip
+import socket
 import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PRIVATE = "127.0.0.1"
+
+
+def public_address():
+    """Give a loopback address other than the private one; some systems have only one IPv4."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.2", 0))
+        except OSError:
+            return "::1"
+    return "127.0.0.2"
+
+
+PUBLIC = public_address()
 
 WORDS = (
     "The old mill stands at the bend of the river, where the keeper has ground rye since spring. "
@@ -21,7 +37,7 @@ class Site:
         self.headers = []
         self.closing = threading.Event()
         self.port = 0
-        self.running, self.most = 0, 0
+        self.waiting, self.most = 0, 0
         self._lock = threading.Lock()
 
     def paths(self):
@@ -32,17 +48,20 @@ class Site:
         with self._lock:
             self.asked.append((request.headers.get("Host", ""), request.path))
             self.headers.append({name.lower(): value for name, value in request.headers.items()})
-            self.running += 1
-            self.most = max(self.most, self.running)
-        try:
-            self.routes.get(path, missing)(request)
-        finally:
-            with self._lock:
-                self.running -= 1
+        self.routes.get(path, missing)(request)
+
+    def linger(self, seconds):
+        """Wait, and note how many wait at once."""
+        with self._lock:
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+        self.closing.wait(seconds)
+        with self._lock:
+            self.waiting -= 1
 
 
 @contextmanager
-def serving(site, address):
+def serving(site, address, port=0):
     """Serve a site on a loopback address until the block ends; every thread ends with it."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -57,13 +76,14 @@ def serving(site, address):
             pass
 
     class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         daemon_threads = True  # those that wait for a client's next request
 
         def handle_error(self, request, client_address):
             pass
 
     Handler.site = site
-    server = Server((address, 0), Handler)
+    server = Server((address, port), Handler)
     site.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -141,7 +161,7 @@ def slowly(handler, seconds=0.05):
     """Answer after a while, so that requests made at once are there at once."""
 
     def answer(request):
-        request.site.closing.wait(seconds)
+        request.site.linger(seconds)
         handler(request)
 
     return answer

@@ -70,14 +70,14 @@ def test_a_cut_text_is_the_beginning(text, most):
 
 def test_long_paragraphs_become_several_and_lose_no_word():
     words = [f"word{i}" for i in range(2_000)]
-    pieces = list(clean_paragraphs("first line\n\n" + " ".join(words)))
+    pieces = list(clean_paragraphs(["first\nline", " ", " ".join(words)]))
     assert pieces[0] == "first line" and max(map(len, pieces)) <= PARAGRAPH_CHARS
     assert " ".join(pieces[1:]).split() == words
-    assert [len(piece) for piece in clean_paragraphs("a" * 9_000)] == [4_000, 4_000, 1_000]
+    assert [len(piece) for piece in clean_paragraphs(["a" * 9_000])] == [4_000, 4_000, 1_000]
 
 
 @pytest.mark.parametrize(
-    "unit", ["<", "<!--", "<a ", "&", "&#", "\n", "[", "<|", "\u200c", "a\u0301"]
+    "unit", ["<", "<!--", "<a ", "&", "&#", "\n", " ", "\n ", "[", "<|", "\u200c", "a\u0301"]
 )
 def test_no_repeated_character_is_slow(unit):
     text = unit * (400_000 // len(unit))

@@ -124,6 +124,17 @@ async def test_the_cache_saves_a_second_visit_and_keeps_no_failure(web, tmp_path
     assert denied.kind == "blocked"
 
 
+async def test_what_is_denied_today_is_not_taken_from_the_cache(web, tmp_path):
+    site = web.site({}, "site.example", "other.example")
+    site.routes["/away"] = redirect(f"http://other.example:{site.port}/good")
+    cache = PageCache(tmp_path)
+    (found,) = await PageReader(web.guard(), cache).aread([at(site, "/away")])
+    assert "other.example" in found.final_url
+    guard = web.guard(deny_domains=["other.example"])
+    (denied,) = await PageReader(guard, cache).aread([at(site, "/away")])
+    assert denied.kind == "blocked"
+
+
 async def test_pages_without_words_are_empty(web):
     bodies = ["", " ", "<html></html>", "<html><body><script>x()</script></body></html>", "\0\0"]
     site = web.site({f"/{i}": page(body) for i, body in enumerate(bodies)})
