@@ -95,6 +95,13 @@ later(train, "necessity", f"{KNOWING}:train_necessity", "Fit SlimPLM's necessity
 LABELLING = "fitrag_integrations.commands.label_known"
 later(label, "ik", f"{LABELLING}:label_ik", "Label what a language model knows by itself.")
 later(label, "necessity", f"{LABELLING}:label_necessity", "Label drafts by the answers in them.")
+later(label, "claims", f"{COMMANDS}.label_claims:label_claims", "Take answers apart into claims.")
+later(
+    train,
+    "rewriter",
+    "fitrag_integrations.training.rewriter_commands:train_rewriter",
+    "Fit SlimPLM's query rewriter.",
+)
 
 
 @app.callback(invoke_without_command=True)

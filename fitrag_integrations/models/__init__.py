@@ -7,34 +7,43 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fitrag_integrations.models.bilabel import BiLabelScorer
+    from fitrag_integrations.models.continuing import Continuer
     from fitrag_integrations.models.evaluator import RetrievalEvaluator
     from fitrag_integrations.models.generator import LocalGenerator
     from fitrag_integrations.models.ik import IKClassifier
     from fitrag_integrations.models.necessity import NecessityJudge
     from fitrag_integrations.models.reader import Answer, ExtractiveReader
     from fitrag_integrations.models.remote import RemoteGenerator, RemoteIK
+    from fitrag_integrations.models.replug import ReplugGenerator
+    from fitrag_integrations.models.rewriter import QueryRewriter
 
 _MODULE_OF = {
     "Answer": "reader",
     "BiLabelScorer": "bilabel",
+    "Continuer": "continuing",
     "ExtractiveReader": "reader",
     "IKClassifier": "ik",
     "LocalGenerator": "generator",
     "NecessityJudge": "necessity",
+    "QueryRewriter": "rewriter",
     "RemoteGenerator": "remote_generator",
     "RemoteIK": "remote",
+    "ReplugGenerator": "replug",
     "RetrievalEvaluator": "evaluator",
 }
 
 __all__ = [
     "Answer",
     "BiLabelScorer",
+    "Continuer",
     "ExtractiveReader",
     "IKClassifier",
     "LocalGenerator",
     "NecessityJudge",
+    "QueryRewriter",
     "RemoteGenerator",
     "RemoteIK",
+    "ReplugGenerator",
     "RetrievalEvaluator",
 ]
 

@@ -1,0 +1,67 @@
+"""Next words a gate asks about: their token ids in each tokenizer, and texts cut by tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fitrag_integrations.errors import ModelLoadError
+
+
+def choice_ids(tokenizer: Any, words: tuple[str, str], *, spaced: bool) -> tuple[int, int]:
+    """Find the token ids of two words, such as Yes and No (IK, section 3.2).
+
+    With a leading space and without it, `spaced` first where the text before them ends in a
+    printed character. Raises `ModelLoadError` naming the tokenizer and what was tried where
+    neither form is one token for each word and another for the other.
+    """
+    tried: list[str] = []
+    for lead in (" ", "") if spaced else ("", " "):
+        forms = [lead + word for word in words]
+        found = [tokenizer(form, add_special_tokens=False)["input_ids"] for form in forms]
+        tried += [f"{form!r} -> {ids}" for form, ids in zip(forms, found, strict=True)]
+        first, second = found
+        if len(first) == len(second) == 1 and first != second:
+            ids = first[0], second[0]
+            if tokenizer.unk_token_id not in ids:
+                return ids
+    name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
+    raise ModelLoadError(
+        f"tokenizer {name!r} has no single token for {words[0]!r} and another for {words[1]!r}; "
+        f"tried {', '.join(tried)}: choose another base, or a head on its hidden states"
+    )
+
+
+def parting(
+    one: Sequence[int], other: Sequence[int], tokenizer: Any = None
+) -> tuple[Sequence[int], tuple[int, int]]:
+    """Find where two endings of a prompt part ways: the ids before it, and the two next ids.
+
+    The first sub-word on which they differ decides, whatever the tokenizer cuts them into. Raises
+    `ModelLoadError` for a tokenizer that writes both alike.
+    """
+    shared = common_prefix(one, other)
+    if not 0 < shared < min(len(one), len(other)):
+        name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
+        raise ModelLoadError(f"tokenizer {name!r} writes two verdicts alike: {one}, {other}")
+    return one[:shared], (one[shared], other[shared])
+
+
+def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """Count the ids at the beginning that are equal."""
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def joined(prompt: str, text: str, *, spaced: bool) -> str:
+    """Put an answer behind a prompt, with a blank between them where neither has one."""
+    if not spaced or prompt[-1:].isspace() or text[:1].isspace():
+        return prompt + text
+    return f"{prompt} {text}"
+
+
+def share(logits: Sequence[float], temperature: float = 1.0) -> float:
+    """Give the softmax of the first of two logits, in [0, 1]."""
+    gap = (logits[1] - logits[0]) / temperature
+    return 1.0 / (1.0 + math.exp(gap)) if gap < 700 else 0.0

@@ -1,0 +1,63 @@
+"""Who says whether a closed-book answer was right: the teachers of IK and of SlimPLM's judge.
+
+Match and recall compare strings; a language model reads question, answer and gold answers and says
+Yes or No (IK, sections 3.1 and 4.4, where it teaches best). SlimPLM takes the share of the gold
+answers that stand in the answer (equation 2).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.answers import contains_answer, tokens
+
+TEACHERS = ("match", "recall", "judge")
+JUDGE_PROMPT = (
+    "Question: {question}\nRight answers: {gold}\nAnswer given: {answer}\n"
+    "Does the answer given say the same as one of the right answers? Yes or No:"
+)
+
+
+def match(answer: str, gold: Sequence[str]) -> bool:
+    """Say whether a gold answer stands in the answer as whole tokens."""
+    return contains_answer(answer, gold)
+
+
+def recall(answer: str, gold: Sequence[str]) -> float:
+    """Give the largest share of a gold answer's tokens that the answer has, in [0, 1]."""
+    given = Counter(tokens(answer))
+    counted = [Counter(tokens(one)) for one in gold]
+    return max(((given & one).total() / one.total() for one in counted if one), default=0.0)
+
+
+def matching_ratio(answer: str, gold: Sequence[str | Sequence[str]]) -> float:
+    """Give the share of gold answers in the answer, in [0, 1] (SlimPLM, equation 2).
+
+    A gold answer is a text, or the texts that mean the same.
+    """
+    groups = [[one] if isinstance(one, str) else list(one) for one in gold]
+    return sum(contains_answer(answer, group) for group in groups) / len(groups) if groups else 0.0
+
+
+def judge_prompt(question: str, answer: str, gold: Sequence[str]) -> str:
+    """Write what the judge answers with Yes or No."""
+    return JUDGE_PROMPT.format(question=question, answer=answer, gold="; ".join(gold))
+
+
+def gold_answers(row: Any, *, nested: bool = False) -> list[Any]:
+    """Take the gold answers of a row; with `nested`, each may be a list of its wordings."""
+    allowed = "a list of at least one text" + (", or lists of texts" if nested else "")
+    given = row.get("answers")
+    fine = isinstance(given, list) and given and all(_fine(one, nested) for one in given)
+    if not fine:
+        raise InputError.of("answers", given=given, allowed=allowed)
+    return list(given)
+
+
+def _fine(one: Any, nested: bool) -> bool:
+    if isinstance(one, list) and nested:
+        return bool(one) and all(_fine(each, False) for each in one)
+    return isinstance(one, str) and bool(one.strip())
