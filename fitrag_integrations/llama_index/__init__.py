@@ -8,32 +8,56 @@ from fitrag_integrations._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.llama_index.compress import SubDocumentCompressor
-    from fitrag_integrations.llama_index.events import CompressionEvent, RetrievalSkippedEvent
+    from fitrag_integrations.llama_index.corrective import CorrectiveRetriever
+    from fitrag_integrations.llama_index.corrective_router import CorrectiveRouterQueryEngine
+    from fitrag_integrations.llama_index.events import (
+        CompressionEvent,
+        RetrievalSkippedEvent,
+        RouteDecisionEvent,
+    )
     from fitrag_integrations.llama_index.faiss import FaissRetriever
+    from fitrag_integrations.llama_index.knowledge_router import KnowledgeRouterQueryEngine
+    from fitrag_integrations.llama_index.knowledge_selector import KnowledgeSelector
     from fitrag_integrations.llama_index.query_engine import MethodQueryEngine
+    from fitrag_integrations.llama_index.refine import KnowledgeRefiner
     from fitrag_integrations.llama_index.rerank import BiLabelReranker
     from fitrag_integrations.llama_index.retrieve import FitRagRetriever, MethodRetriever
+    from fitrag_integrations.llama_index.web_search import WebSearchRetriever
 
 _MODULE_OF = {
     "BiLabelReranker": "rerank",
     "CompressionEvent": "events",
+    "CorrectiveRetriever": "corrective",
+    "CorrectiveRouterQueryEngine": "corrective_router",
     "FaissRetriever": "faiss",
     "FitRagRetriever": "retrieve",
+    "KnowledgeRefiner": "refine",
+    "KnowledgeRouterQueryEngine": "knowledge_router",
+    "KnowledgeSelector": "knowledge_selector",
     "MethodQueryEngine": "query_engine",
     "MethodRetriever": "retrieve",
     "RetrievalSkippedEvent": "events",
+    "RouteDecisionEvent": "events",
     "SubDocumentCompressor": "compress",
+    "WebSearchRetriever": "web_search",
 }
 
 __all__ = [
     "BiLabelReranker",
     "CompressionEvent",
+    "CorrectiveRetriever",
+    "CorrectiveRouterQueryEngine",
     "FaissRetriever",
     "FitRagRetriever",
+    "KnowledgeRefiner",
+    "KnowledgeRouterQueryEngine",
+    "KnowledgeSelector",
     "MethodQueryEngine",
     "MethodRetriever",
     "RetrievalSkippedEvent",
+    "RouteDecisionEvent",
     "SubDocumentCompressor",
+    "WebSearchRetriever",
 ]
 
 __getattr__, __dir__ = lazy_names(

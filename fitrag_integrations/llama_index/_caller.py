@@ -13,9 +13,7 @@ from fitrag_integrations.flow import Traced
 from fitrag_integrations.llama_index._llm import generate_port
 from fitrag_integrations.llama_index._ports import check_base, retrieve_port
 from fitrag_integrations.llama_index._search import search_port
-from fitrag_integrations.llama_index.events import RetrievalSkippedEvent, dispatcher
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Context
 
 
 @dataclass(frozen=True)
@@ -65,17 +63,3 @@ def bundle_of(query: QueryType) -> QueryBundle:
 def settled(traces: Sequence[Traced[Any]], return_exceptions: bool) -> list[Any]:
     """Give each question's value, or error; without ``return_exceptions`` raise the first one."""
     return [traced.outcome if return_exceptions else traced.value for traced in traces]
-
-
-def tell_if_skipped(context: Context) -> None:
-    """Report a question that the method did not retrieve for."""
-    decision = context.decision
-    if decision is not None and not decision.retrieve:
-        dispatcher.event(
-            RetrievalSkippedEvent(
-                query=context.question,
-                p_known=decision.p_known,
-                threshold=decision.threshold,
-                why=decision.why,
-            )
-        )

@@ -44,6 +44,7 @@ BOOKKEEPING = (
     "fitrag",
 )
 """The metadata keys written here; neither a language model nor an embedder gets to read them."""
+_ADDED = ("retrieval_score", "web", "url", "trust")  # to a passage's metadata, after its node's
 _SOURCE_KEYS = ("source", "url", "file_path", "file_name")
 _STORED = "_node_content"  # where LlamaIndex's vector stores keep a node they must give back
 
@@ -83,7 +84,7 @@ def node_of(passage: Passage) -> BaseNode:
     """Give the node a passage was made from, or make one of its text and metadata."""
     if isinstance(passage, NodePassage) and passage.node is not None:
         return passage.node
-    metadata = dict(passage.metadata)
+    metadata = plain(passage.metadata)  # a search may give what no node can hold
     if _STORED in metadata:
         node = metadata_dict_to_node(metadata, text=passage.text)
         node.metadata.update(_present(metadata, ("retrieval_score",)))
@@ -112,15 +113,15 @@ def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
 def whole_node(excerpt: Excerpt, details: Mapping[str, Any]) -> NodeWithScore:
     """Copy the node of an excerpt that covers it, with scores added."""
     node = node_of(excerpt.passage)
-    copied = node.model_copy(
-        update={
-            "metadata": _metadata(node, excerpt, details),
-            "relationships": dict(node.relationships),
-            "excluded_embed_metadata_keys": _excluded(node.excluded_embed_metadata_keys),
-            "excluded_llm_metadata_keys": _excluded(node.excluded_llm_metadata_keys),
-        }
-    )
+    copied = _copied(node, _metadata(node, excerpt, details))
     return NodeWithScore(node=copied, score=excerpt.score)
+
+
+def web_node(passage: Passage, details: Mapping[str, Any]) -> NodeWithScore:
+    """Copy the node of a passage from the web that nobody graded."""
+    node, marks = node_of(passage), _present(passage.metadata, _ADDED)
+    copied = _copied(node, {**node.metadata, **marks, "fitrag": plain(details)})
+    return NodeWithScore(node=copied, score=marks.get("retrieval_score"))
 
 
 def piece_node(excerpt: Excerpt, details: Mapping[str, Any]) -> NodeWithScore:
@@ -149,6 +150,12 @@ def context_nodes(context: Context) -> list[NodeWithScore]:
     return [piece_node(excerpt, told) for excerpt in context.excerpts]
 
 
+def _copied(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:
+    """Copy a node with other metadata; nothing that may be written to is shared."""
+    fresh = {"metadata": metadata, "relationships": dict(node.relationships)}
+    return _hidden(node.model_copy(update=fresh))
+
+
 def _source(node: BaseNode, text: str) -> tuple[RelatedNodeInfo, int]:
     """Find the node whose text the offsets of pieces count in, and what to add to them."""
     start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
@@ -170,7 +177,7 @@ def _metadata(node: BaseNode, excerpt: Excerpt, details: Mapping[str, Any]) -> d
     labels = {} if excerpt.labels is None else excerpt.labels.to_dict()
     return {
         **{key: value for key, value in node.metadata.items() if key not in earlier},
-        **_present(excerpt.passage.metadata, ("retrieval_score",)),
+        **_present(excerpt.passage.metadata, _ADDED),
         **_present(labels, ("has_answer", "llm_prefer")),
         "relevance_score": excerpt.score,
         "source_id": excerpt.passage.id,
@@ -187,7 +194,7 @@ def _excluded(keys: Iterable[str]) -> list[str]:
 
 
 def _hidden(node: BaseNode) -> BaseNode:
-    """Keep the bookkeeping of a node made here from its readers."""
+    """Keep the bookkeeping of a node made here from its readers, by lists of its own."""
     node.excluded_embed_metadata_keys = _excluded(node.excluded_embed_metadata_keys)
     node.excluded_llm_metadata_keys = _excluded(node.excluded_llm_metadata_keys)
     return node

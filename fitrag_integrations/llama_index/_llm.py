@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextvars import copy_context
+from dataclasses import dataclass
 from typing import Any
 
 from llama_index.core.llms import LLM, CustomLLM
@@ -16,6 +18,7 @@ from fitrag_integrations.ports import port_of
 
 _WRITTEN = PromptTemplate("{text}")  # the whole prompt is the one value, so its braces stay
 _END: Any = object()
+_UNKNOWN = "unknown"  # what LlamaIndex calls a model without a name
 
 
 def generate_port(llm: Any) -> Port[str, str]:
@@ -32,6 +35,36 @@ def generate_port(llm: Any) -> Port[str, str]:
         return await llm.apredict(_WRITTEN, text=prompt)
 
     return Port("generate", each(one), aeach(aone))
+
+
+@dataclass(frozen=True)
+class LLMDrafter:
+    """Let a LlamaIndex LLM write drafts, under the name of its model."""
+
+    llm: LLM
+
+    @property
+    def name(self) -> str | None:
+        """Give the model's name, which a fitted threshold is checked against; None if unknown."""
+        name = self.llm.metadata.model_name
+        return None if name == _UNKNOWN else name
+
+    def generate(self, prompts: Sequence[str]) -> Sequence[Any]:
+        """Continue each prompt; one that fails is answered with its exception."""
+        call = generate_port(self.llm).call
+        assert call is not None
+        return call(prompts)
+
+    async def agenerate(self, prompts: Sequence[str]) -> Sequence[Any]:
+        """Continue each prompt without blocking the event loop."""
+        acall = generate_port(self.llm).acall
+        assert acall is not None
+        return await acall(prompts)
+
+
+def drafter_of(drafter: Any) -> Any:
+    """Make a drafter of a LlamaIndex LLM; anything else is left as it is."""
+    return LLMDrafter(drafter) if isinstance(drafter, LLM) else drafter
 
 
 def stream(llm: LLM, prompt: str) -> TokenGen:

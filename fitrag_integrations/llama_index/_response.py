@@ -16,8 +16,8 @@ from llama_index.core.prompts import BasePromptTemplate
 
 from fitrag_integrations._plain import plain
 from fitrag_integrations.flow import Traced
-from fitrag_integrations.llama_index._caller import tell_if_skipped
 from fitrag_integrations.llama_index._convert import context_nodes
+from fitrag_integrations.llama_index.events import tell_decided
 from fitrag_integrations.methods import adapting
 from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.methods.prompts import render_excerpts
@@ -51,7 +51,7 @@ def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
     """
     outcome = traced.value
     context = outcome if isinstance(outcome, Context) else outcome.context
-    tell_if_skipped(context)
+    tell_decided(context)
     nodes, told = context_nodes(context), {"fitrag": report(traced, context)}
     if isinstance(tokens, AsyncGenerator):
         return AsyncStreamingResponse(tokens, nodes, told)

@@ -14,6 +14,9 @@ from llama_index.core.schema import QueryBundle
 from llama_index_instrumentation import get_dispatcher  # the core re-exports both
 from llama_index_instrumentation.base import BaseEvent
 
+from fitrag_integrations._explain import decided
+from fitrag_integrations.types import Context
+
 dispatcher = get_dispatcher(__name__)
 
 
@@ -46,6 +49,64 @@ class RetrievalSkippedEvent(BaseEvent):
     def class_name(cls) -> str:
         """Name the event in serialised form."""
         return "RetrievalSkippedEvent"
+
+
+class RouteDecisionEvent(BaseEvent):
+    """Report which way a question was sent, and why.
+
+    ``route`` is ``"known"`` or ``"unknown"`` of a gate, else CRAG's action. ``p_known`` in [0, 1]
+    and ``threshold`` are a gate's, ``best_grade``, ``upper`` and ``lower`` in [-1, 1] an
+    evaluator's; each is None where there is none. ``notes`` say what was degraded on the way.
+    """
+
+    query: str
+    route: str
+    p_known: float | None = None
+    threshold: float | None = None
+    best_grade: float | None = None
+    upper: float | None = None
+    lower: float | None = None
+    why: str = ""
+    notes: list[str] = []
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the event in serialised form."""
+        return "RouteDecisionEvent"
+
+
+def tell_decided(context: Context) -> None:
+    """Report a gate's decision or CRAG's action, and a question that was not retrieved for."""
+    decision, query = context.decision, context.question
+    if context.action is not None:
+        why, notes = explanation(context), list(context.notes)
+        graded = RouteDecisionEvent(
+            query=query, route=context.action.value, why=why, notes=notes, **_grading(context)
+        )
+        dispatcher.event(graded)
+    if decision is not None:
+        told: dict[str, Any] = decision.to_dict()
+        del told["retrieve"]
+        route = "unknown" if decision.retrieve else "known"
+        dispatcher.event(RouteDecisionEvent(query=query, route=route, **told))
+        if not decision.retrieve:
+            dispatcher.event(RetrievalSkippedEvent(query=query, **told))
+
+
+def _grading(context: Context) -> dict[str, Any]:
+    """Find the numbers behind an action, where the method tells them."""
+    grades, limits = context.details.get("grades"), context.details.get("thresholds")
+    told = (
+        {name: limits.get(name) for name in ("upper", "lower")} if isinstance(limits, dict) else {}
+    )
+    return {**told, "best_grade": max(grades) if grades else None}
+
+
+def explanation(context: Context) -> str:
+    """Say in one line what was decided, and by what numbers; empty where nothing was."""
+    heads = ("decision: ", "action: ")
+    lines = (line for line in decided(context) if line.startswith(heads))
+    return next(lines, "").partition(": ")[2]
 
 
 def tell_retrieving(bundles: Sequence[QueryBundle]) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import RESPONSE_TYPE
-from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.settings import Settings
-from llama_index.core.types import TokenAsyncGen, TokenGen
 
 from fitrag_integrations.flow import Flow, arun, arun_many, run, run_many
 from fitrag_integrations.llama_index._caller import (
@@ -25,6 +23,7 @@ from fitrag_integrations.llama_index._caller import (
     settled,
 )
 from fitrag_integrations.llama_index._convert import context_nodes
+from fitrag_integrations.llama_index._engine import aonce, once, query_event
 from fitrag_integrations.llama_index._llm import astream, stream
 from fitrag_integrations.llama_index._response import TextQaTemplate, response_of, template_of
 from fitrag_integrations.llama_index.events import dispatcher, tell_answered, tell_asked
@@ -116,24 +115,24 @@ class MethodQueryEngine(BaseQueryEngine):
         return await asyncio.to_thread(_told, bundles, traces, return_exceptions)
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        with self._event(query_bundle) as ended:
+        with query_event(self.callback_manager, query_bundle) as ended:
             if self._streams_tokens():
                 context = run(self._contexts([query_bundle], self._model())[0])
                 prompt = context.value.prompt(self._template)
                 return ended(response_of(context, stream(self._model(), prompt)))
             answer = run(self._answers([query_bundle])[0])
-            tokens = _once(answer.value.text) if self._streaming else None
+            tokens = once(answer.value.text) if self._streaming else None
             return ended(response_of(answer, tokens))
 
     @dispatcher.span
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        with self._event(query_bundle) as ended:
+        with query_event(self.callback_manager, query_bundle) as ended:
             if self._streams_tokens():
                 context = await arun(self._contexts([query_bundle], self._model())[0])
                 prompt = context.value.prompt(self._template)
                 return ended(response_of(context, await astream(self._model(), prompt)))
             answer = await arun(self._answers([query_bundle])[0])
-            tokens = _aonce(answer.value.text) if self._streaming else None
+            tokens = aonce(answer.value.text) if self._streaming else None
             return ended(response_of(answer, tokens))
 
     def _contexts(self, bundles: Sequence[QueryBundle], llm: Any = None) -> list[Flow[Context]]:
@@ -154,31 +153,9 @@ class MethodQueryEngine(BaseQueryEngine):
     def _extracts(self) -> bool:
         return self._reader is not None
 
-    @contextmanager
-    def _event(
-        self, query_bundle: QueryBundle
-    ) -> Iterator[Callable[[RESPONSE_TYPE], RESPONSE_TYPE]]:
-        """Report a query to the callback handlers, with the response passed through at its end."""
-        payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
-        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-
-            def ended(response: RESPONSE_TYPE) -> RESPONSE_TYPE:
-                event.on_end(payload={EventPayload.RESPONSE: response})
-                return response
-
-            yield ended
-
 
 def _told(bundles: list[QueryBundle], traces: list[Any], return_exceptions: bool) -> list[Any]:
     settled(traces, return_exceptions)
     responses = [traced.error or response_of(traced) for traced in traces]
     tell_answered(bundles, responses)
     return responses
-
-
-def _once(text: str) -> TokenGen:
-    yield text
-
-
-async def _aonce(text: str) -> TokenAsyncGen:
-    yield text

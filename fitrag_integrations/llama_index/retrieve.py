@@ -11,14 +11,14 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
-from fitrag_integrations.llama_index._caller import (
-    Caller,
-    bundles_of,
-    settled,
-    tell_if_skipped,
-)
+from fitrag_integrations.llama_index._caller import Caller, bundles_of, settled
 from fitrag_integrations.llama_index._convert import context_nodes
-from fitrag_integrations.llama_index.events import dispatcher, tell_retrieved, tell_retrieving
+from fitrag_integrations.llama_index.events import (
+    dispatcher,
+    tell_decided,
+    tell_retrieved,
+    tell_retrieving,
+)
 from fitrag_integrations.methods.adapting import check_method, counter_of, name_of
 from fitrag_integrations.methods.fitrag import FitRag
 from fitrag_integrations.ports import (
@@ -108,7 +108,7 @@ class MethodRetriever(BaseRetriever):
         return found
 
     def _nodes(self, context: Context) -> list[NodeWithScore]:
-        tell_if_skipped(context)
+        tell_decided(context)
         return context_nodes(context)
 
 

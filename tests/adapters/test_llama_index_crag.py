@@ -1,0 +1,581 @@
+"""CRAG in LlamaIndex: the retriever, the refiner, the router of three engines, the web."""
+
+import asyncio
+import copy
+import json
+import pickle
+import time
+
+import numpy as np
+import pytest
+from fakes import PASSAGES, QUESTIONS, OverlapRetriever, OverlapScorer, longest_pause
+from gate_fakes import ACTIONS, OverlapEvaluator, PageSearch
+from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM, node
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, TextNode
+from llama_index.core.tools import FunctionTool
+
+from fitrag_integrations._actions import ActionThresholds
+from fitrag_integrations.errors import InputError, SearchError, ThresholdMismatchError
+from fitrag_integrations.llama_index import (
+    CompressionEvent,
+    CorrectiveRetriever,
+    CorrectiveRouterQueryEngine,
+    FitRagRetriever,
+    KnowledgeRefiner,
+    RetrievalSkippedEvent,
+    RouteDecisionEvent,
+    WebSearchRetriever,
+)
+from fitrag_integrations.methods.adapting import made_id
+from fitrag_integrations.types import Passage
+
+CORRECT = QUESTIONS[0]
+AMBIGUOUS = "Who baked bread for the emperor?"
+INCORRECT = "When does the ferry to Corran Head leave?"
+THREE = (CORRECT, AMBIGUOUS, INCORRECT)
+MANY = [THREE[at % 3] + "?" * at for at in range(32)]
+URL = "https://ferries.example/"
+PAGE = "The ferry to Corran Head leaves at noon.\n\nThis site sets no cookies."
+
+
+def retriever(search=None, base=None, evaluator=None, **settings):
+    return CorrectiveRetriever(
+        base or NodeRetriever(),
+        search=search or PageSearch(),
+        evaluator=evaluator or OverlapEvaluator(),
+        **settings,
+    )
+
+
+def told(found):
+    return [(n.text, n.node.start_char_idx, n.score, n.node.metadata) for n in found]
+
+
+def action(found):
+    return found[0].metadata["fitrag"]["action"]
+
+
+@pytest.mark.parametrize("question", THREE)
+async def test_every_way_of_asking_gives_the_same(question):
+    made = retriever()
+    found = told(made.retrieve(question))
+    assert told(await made.aretrieve(question)) == found
+    assert told(made.retrieve_many([question])[0]) == found
+    assert told((await made.aretrieve_many([question]))[0]) == found
+
+
+def test_correct_stays_inside():
+    search = PageSearch()
+    found = retriever(search).retrieve(CORRECT)
+    assert (action(found), search.batches) == ("correct", [])
+    assert all("web" not in n.metadata for n in found)
+    for n in found:
+        source = next(p for p in PASSAGES if p.id == n.metadata["source_id"])
+        assert source.text[n.node.start_char_idx : n.node.end_char_idx] == n.text
+        assert n.score == n.metadata["relevance_score"] >= ACTIONS.strip
+        assert n.metadata["retrieval_score"] == 0.5
+        assert n.node.relationships[NodeRelationship.SOURCE].node_id == source.id
+
+
+def test_incorrect_is_the_webs():
+    search = PageSearch()
+    found = retriever(search).retrieve(INCORRECT)
+    assert action(found) == "incorrect"
+    assert search.queries == ["ferry, Corran Head, leave"]
+    assert found[0].text == "The ferry to Corran Head leaves at noon."
+    for n in found:
+        assert (n.metadata["web"], n.metadata["url"], n.metadata["trust"]) == (
+            True,
+            URL,
+            "untrusted",
+        )
+        assert PAGE[n.node.start_char_idx : n.node.end_char_idx] == n.text
+        shown = n.node.get_content(MetadataMode.LLM)
+        assert "trust: untrusted" in shown and "relevance_score" not in shown
+        assert TextNode.from_json(n.node.to_json()) == n.node
+        assert json.loads(json.dumps(n.metadata)) == n.metadata
+
+
+def test_ambiguous_has_both():
+    found = retriever(top_n=2, strip_threshold=-1.0).retrieve(AMBIGUOUS)
+    assert action(found) == "ambiguous"
+    assert [n.metadata.get("web") for n in found] == [None, None, True, True]
+
+
+async def test_32_questions_are_one_batch_per_step():
+    evaluators, searches = (OverlapEvaluator(), OverlapEvaluator()), (PageSearch(), PageSearch())
+    many = retriever(searches[0], evaluator=evaluators[0]).retrieve_many(MANY)
+    found = await retriever(searches[1], evaluator=evaluators[1]).aretrieve_many(MANY)
+    assert [*map(told, many)] == [*map(told, found)]
+    assert [*map(told, many)] == [told(retriever().retrieve(question)) for question in MANY]
+    for evaluator, search in zip(evaluators, searches, strict=True):
+        assert evaluator.batches[0] == 32 * 4
+        assert len(evaluator.batches) == 3  # passages; strips of the correct; the other strips
+        assert search.batches == [21]
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda query: [{"title": "Ferries", "url": URL, "snippet": PAGE}],
+        FunctionTool.from_defaults(
+            lambda query: [{"title": "Ferries", "url": URL, "content": PAGE}],
+            name="search",
+            description="Searches.",
+        ),
+        lambda query: NodeWithScore(node=TextNode(text=PAGE, metadata={"url": URL})),
+        lambda query: json.dumps({"results": [{"url": URL, "body": PAGE}]}),
+    ],
+    ids=["dicts", "tool", "node", "json"],
+)
+async def test_searches_of_all_kinds(search):
+    for made in (retriever(search), WebSearchRetriever(search)):
+        for found in (made.retrieve(INCORRECT), await made.aretrieve(INCORRECT)):
+            metadata = found[0].metadata
+            assert found[0].text.startswith("The ferry to Corran Head")
+            assert (metadata["web"], metadata["url"]) == (True, URL)
+            assert metadata["trust"] == "untrusted"
+
+
+def test_numbers_of_a_search_come_out_plain():
+    page = {"url": URL, "snippet": PAGE, "score": np.float32(0.5), "at": (1, 2)}
+    for made in (retriever(lambda query: [page]), WebSearchRetriever(lambda query: [page])):
+        (n, *_) = made.retrieve(INCORRECT)
+        assert (n.metadata["score"], n.metadata["at"]) == (0.5, [1, 2])
+        assert TextNode.from_json(n.node.to_json()) == n.node
+        assert json.loads(json.dumps(n.metadata)) == n.metadata
+
+
+async def test_a_failed_search_degrades_in_the_open():
+    broken = PageSearch(error=SearchError("the quota is spent", kind="quota"))
+    with Events() as events:
+        found = retriever(broken).retrieve(INCORRECT)
+    assert told(await retriever(broken).aretrieve(INCORRECT)) == told(found)
+    fitrag = found[0].metadata["fitrag"]
+    assert fitrag["details"]["web_error"] == {"kind": "quota", "message": "the quota is spent"}
+    assert any("the web search failed (quota)" in note for note in fitrag["notes"])
+    (event,) = events.of(RouteDecisionEvent)
+    assert event.notes == fitrag["notes"]
+    with pytest.raises(SearchError, match="the quota is spent"):
+        retriever(broken, on_web_error="raise").retrieve(INCORRECT)
+
+
+def test_nothing_at_all_is_told_in_the_event():
+    with Events() as events:
+        assert retriever(lambda query: [], EmptyRetriever()).retrieve(INCORRECT) == []
+    (event,) = events.of(RouteDecisionEvent)
+    assert (event.route, event.best_grade) == ("incorrect", None)
+    assert any("nothing to refer to" in note for note in event.notes)
+
+
+def test_the_action_is_told():
+    with Events() as events:
+        retriever().retrieve(CORRECT)
+    (event,) = events.of(RouteDecisionEvent)
+    assert event.route == "correct"
+    assert (event.best_grade, event.upper, event.lower) == (2 * 5 / 6 - 1, 0.5, -0.4)
+    assert event.why == "correct, best grade 0.67, thresholds 0.50 and -0.40"
+    assert events.of(RetrievalSkippedEvent) == []
+
+
+def test_a_model_writes_the_keywords():
+    class Keywords(ScriptedLLM):
+        def _answer(self, prompt):
+            return "ferry, timetable"
+
+    search = PageSearch()
+    retriever(search, llm=Keywords()).retrieve(INCORRECT)
+    retriever(search, llm=Keywords(), rewrite=False).retrieve(INCORRECT)
+    assert search.queries == ["ferry, timetable", INCORRECT]
+
+
+def test_it_goes_in_front_of_another_method():
+    inner = OverlapEvaluator()
+    made = FitRagRetriever(retriever(evaluator=inner), scorer=OverlapScorer(), window=1)
+    found = made.retrieve(INCORRECT)
+    assert found[0].metadata["web"] is True
+    made.retrieve_many(THREE)
+    assert inner.batches[2] == 12  # after the two of one question, all three together
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"base": 3}, "base"),
+        ({"search": 3}, "search"),
+        ({"llm": 3}, "llm"),
+        ({"evaluator": 3}, "evaluator"),
+        ({"thresholds": "hotpotqa"}, "thresholds"),
+        ({"top_n": 0}, "top_n"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"strip_threshold": 2}, "threshold"),
+        ({"on_web_error": "ignore"}, "on_web_error"),
+        ({"without": ["all"]}, "without"),
+        ({"count_tokens": 3}, "count_tokens"),
+    ],
+)
+def test_a_wrong_argument_is_told_at_once(settings, name):
+    with pytest.raises(InputError, match=name):
+        CorrectiveRetriever(
+            **{"base": NodeRetriever(), "evaluator": OverlapEvaluator(), **settings}
+        )
+
+
+@pytest.mark.parametrize("make", [retriever, lambda **s: engine(**s)])
+def test_thresholds_of_another_evaluator_are_refused(make):
+    other = ActionThresholds(0.5, -0.5, model="another")
+    with pytest.raises(ThresholdMismatchError, match="'another'"):
+        make(thresholds=other)
+    with pytest.raises(ThresholdMismatchError):
+        make(thresholds="popqa")
+    make(thresholds=other, allow_other_model=True)
+
+
+async def test_the_event_loop_is_not_blocked():
+    made = retriever(PageSearch(seconds=0.8))
+    await retriever().aretrieve(INCORRECT)  # what is imported on first use is not measured
+    _, pause = await longest_pause(made.aretrieve(INCORRECT))
+    assert pause < 0.6  # on a busy machine; blocked it would be 0.8
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_32_searches_take_as_long_as_a_few(together):
+    async def search(query):
+        await asyncio.sleep(0.3)
+        return [{"url": URL, "snippet": PAGE}]
+
+    made, questions = retriever(search), [INCORRECT + "?" * at for at in range(32)]
+    await made.aretrieve(INCORRECT)  # what is imported on first use is not measured
+    began = time.perf_counter()
+    asked = (
+        made.aretrieve_many(questions)
+        if together
+        else asyncio.gather(*map(made.aretrieve, questions))
+    )
+    found, pause = await longest_pause(asked)
+    assert len(found) == 32 and all(found)
+    assert time.perf_counter() - began < 4.0  # one after the other it would be ten
+    assert pause < 0.5  # on a busy machine
+
+
+def refiner(**settings):
+    return KnowledgeRefiner(**{"evaluator": OverlapEvaluator(), **settings})
+
+
+def nodes():
+    return [node(passage) for passage in PASSAGES]
+
+
+def test_strips_come_in_document_order():
+    made = refiner(top_n=3, sentences=1, threshold=-1)
+    kept = made.postprocess_nodes(nodes(), query_str=CORRECT)
+    assert [n.text for n in kept] == [
+        "Amarcord is a film by Federico Fellini.",
+        "Nino Rota wrote the score of the film.",
+        "The film is set in a small town by the sea.",
+    ]
+    for n in kept:
+        assert PASSAGES[0].text[n.node.start_char_idx : n.node.end_char_idx] == n.text
+        assert n.node.relationships[NodeRelationship.SOURCE].node_id == "amarcord"
+        assert n.node_id != "amarcord"
+        assert n.metadata["relevance_score"] == n.score
+        assert json.loads(n.to_json())["score"] == n.score
+    fitrag = kept[0].metadata["fitrag"]
+    assert (fitrag["method"], fitrag["strips"], fitrag["kept"]) == ("refine", 15, 3)
+    assert fitrag["strip_threshold"] == -1.0
+    assert len(refiner(sentences=1).postprocess_nodes(nodes(), query_str=CORRECT)) == 2
+
+
+async def test_refining_async_equals_sync_and_changes_nothing():
+    given = nodes()
+    before = copy.deepcopy(given)
+    with Events() as events:
+        sync = refiner().postprocess_nodes(given, query_str=CORRECT)
+        assert await refiner().apostprocess_nodes(given, query_str=CORRECT) == sync
+    assert given == before
+    first, second = events.of(CompressionEvent)
+    assert (first.nodes_in, first.nodes_out) == (6.0, float(len(sync)))
+    assert first.tokens_in == second.tokens_in > first.tokens_out == second.tokens_out
+
+
+def test_the_best_stays_where_none_passes():
+    (kept,) = refiner(threshold=1.0).postprocess_nodes(nodes(), query_str=CORRECT)
+    assert "the best, graded" in kept.metadata["fitrag"]["notes"][0]
+    assert refiner(max_tokens=1).postprocess_nodes(nodes(), query_str=CORRECT) == []
+    assert refiner().postprocess_nodes([], query_str=CORRECT) == []
+
+
+def test_a_web_page_is_cut_at_its_paragraphs():
+    page = Passage("page", PAGE, "Ferries", URL, {"web": True, "url": URL})
+    kept = refiner(top_n=None, threshold=-1).postprocess_nodes([node(page)], query_str=INCORRECT)
+    assert [n.text for n in kept] == PAGE.split("\n\n")
+    assert kept[0].metadata["web"] is True
+
+
+def test_the_numbers_are_fields():
+    made = refiner(top_n=2)
+    made.top_n = 1
+    assert len(made.postprocess_nodes(nodes(), query_str=CORRECT)) == 1
+    again = pickle.loads(pickle.dumps(made))
+    assert again.postprocess_nodes(nodes(), query_str=CORRECT) == made.postprocess_nodes(
+        nodes(), query_str=CORRECT
+    )
+    assert repr(made) == "KnowledgeRefiner(top_n=1, sentences=3, evaluator=OverlapEvaluator)"
+    assert made.class_name() == "KnowledgeRefiner"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"evaluator": 3}, "evaluator"),
+        ({"top_n": 0}, "top_n"),
+        ({"threshold": 2}, "threshold"),
+        ({"sentences": 0}, "sentences"),
+        ({"split": 3}, "split"),
+    ],
+)
+def test_a_wrong_argument_of_the_refiner_is_told_at_once(settings, name):
+    with pytest.raises(InputError, match=name):
+        refiner(**settings)
+    with pytest.raises(InputError, match="query_str"):
+        refiner().postprocess_nodes(nodes(), query_str=" ")
+
+
+def test_the_refiner_in_the_stock_engine():
+    llm = ScriptedLLM()
+    host = RetrieverQueryEngine.from_args(
+        NodeRetriever(), llm=llm, node_postprocessors=[refiner(top_n=1)]
+    )
+    response = host.query(CORRECT)
+    assert [n.text for n in response.source_nodes][0] in llm.prompts[0]
+    assert len(response.source_nodes) == 1
+
+
+class Saying(BaseQueryEngine):
+    """Answer with a word, and keep the questions."""
+
+    def __init__(self, word):
+        self.word, self.asked = word, []
+        super().__init__(callback_manager=None)
+
+    def _get_prompt_modules(self):
+        return {}
+
+    def _query(self, query_bundle):
+        self.asked.append(query_bundle.query_str)
+        return Response(self.word)
+
+    async def _aquery(self, query_bundle):
+        return self._query(query_bundle)
+
+
+class Reading(Saying):
+    """Also synthesize, from nodes it keeps."""
+
+    def __init__(self, word):
+        super().__init__(word)
+        self.given = []
+
+    def synthesize(self, query_bundle, nodes, additional_source_nodes=None):
+        self.given.append(nodes)
+        return Response(self.word, nodes)
+
+
+def engine(**settings):
+    engines = {action: Saying(action) for action in ("correct", "ambiguous", "incorrect")}
+    given = {"base": NodeRetriever(), "evaluator": OverlapEvaluator(), **engines, **settings}
+    return CorrectiveRouterQueryEngine(**given)
+
+
+def stock(base=None, **settings):
+    return RetrieverQueryEngine.from_args(
+        base or NodeRetriever(), llm=ScriptedLLM(), response_mode="compact", **settings
+    )
+
+
+async def test_the_engine_of_the_action_answers():
+    made = engine()
+    for question, word in zip(THREE, ("correct", "ambiguous", "incorrect"), strict=True):
+        for response in (
+            made.query(question),
+            await made.aquery(question),
+            *made.query_many([question]),
+            *await made.aquery_many([question]),
+        ):
+            told = response.metadata["fitrag"]
+            assert (response.response, told["action"]) == (word, word)
+            assert len(told["details"]["grades"]) == 4
+            assert told["details"]["thresholds"] == ACTIONS.to_dict()
+            assert [(s["port"], s["count"]) for s in told["steps"]] == [
+                ("retrieve", 1),
+                ("evaluate", 4),
+                (word, 1),
+            ]
+            assert json.loads(json.dumps(told)) == told
+
+
+@pytest.mark.parametrize("ask", ["query", "aquery"])
+def test_what_was_retrieved_is_handed_on(ask):
+    readers = {name: Reading(name) for name in ("correct", "ambiguous", "incorrect")}
+    made = engine(**readers)
+    for question in THREE:
+        asyncio.run(made.aquery(question)) if ask == "aquery" else made.query(question)
+    (given,) = readers["correct"].given
+    best = OverlapRetriever().best(CORRECT)
+    assert [n.node_id for n in given] == [passage.id for passage in best]
+    assert given[0].metadata["relevance_score"] == given[0].score == 2 * 5 / 6 - 1
+    assert given[0].metadata["retrieval_score"] == 0.5
+    assert len(readers["ambiguous"].given[0]) == 4
+    assert readers["incorrect"].given == []
+    assert readers["incorrect"].asked == [INCORRECT]
+    assert readers["correct"].asked == readers["ambiguous"].asked == []
+
+
+@pytest.mark.parametrize("ask", ["query", "aquery"])
+def test_ambiguous_has_both_origins(ask):
+    web = stock(WebSearchRetriever(PageSearch()))
+    made = engine(ambiguous=None, incorrect=web)
+    for question, origins in (
+        (AMBIGUOUS, [None, None, None, None, True]),
+        (INCORRECT, [True]),
+    ):
+        response = asyncio.run(made.aquery(question)) if ask == "aquery" else made.query(question)
+        assert [n.metadata.get("web") for n in response.source_nodes] == origins
+    same = engine(ambiguous=stock()).query(AMBIGUOUS)
+    assert len(same.source_nodes) == 4  # what both found is there once
+
+
+async def test_streams_of_the_engines_pass_through():
+    made = engine(correct=stock(streaming=True), incorrect=stock(streaming=True))
+    for question in (CORRECT, INCORRECT):
+        response = made.query(question)
+        assert type(response) is StreamingResponse
+        assert len(list(response.response_gen)) > 1
+        response = await made.aquery(question)
+        assert type(response) is AsyncStreamingResponse
+        assert len([token async for token in response.async_response_gen()]) > 1
+        assert response.metadata["fitrag"]["method"] == "crag"
+
+
+async def test_32_questions_are_one_evaluate_batch():
+    evaluators = OverlapEvaluator(), OverlapEvaluator()
+    sync = engine(evaluator=evaluators[0]).query_many(MANY)
+    found = await engine(evaluator=evaluators[1]).aquery_many(MANY)
+    assert evaluators[0].batches == evaluators[1].batches == [32 * 4]
+    assert [r.response for r in sync] == [r.response for r in found]
+    assert [r.response for r in sync] == [engine().query(q).response for q in MANY]
+    assert {r.response for r in sync} == {"correct", "ambiguous", "incorrect"}
+
+
+def test_without_passages_it_is_incorrect():
+    blank = TextNode(text=" ", id_="blank")
+
+    class Blank(EmptyRetriever):
+        def _retrieve(self, query_bundle):
+            return [NodeWithScore(node=blank)]
+
+    for base in (EmptyRetriever(), Blank()):
+        response = engine(base=base).query(CORRECT)
+        assert response.response == "incorrect"
+        assert response.metadata["fitrag"]["notes"] == ["nothing with text was retrieved"]
+
+
+async def test_the_routers_events():
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    made = engine(callback_manager=CallbackManager([debug]))
+    with Events() as events:
+        made.query(AMBIGUOUS)
+        await made.aquery(AMBIGUOUS)
+        made.query_many([AMBIGUOUS])
+    assert [event.route for event in events.of(RouteDecisionEvent)] == ["ambiguous"] * 3
+    starts, ends = events.of(QueryStartEvent), events.of(QueryEndEvent)
+    assert len(starts) == len(ends) == 6  # ours and the engine's
+    assert len(debug.get_event_pairs(CBEventType.QUERY)) == 2
+
+
+def test_prompts_repr_and_pickle():
+    made = engine(correct=stock())
+    assert "correct:response_synthesizer:text_qa_template" in made.get_prompts()
+    assert repr(made) == (
+        "CorrectiveRouterQueryEngine(base=NodeRetriever, correct=RetrieverQueryEngine, "
+        "ambiguous=Saying, incorrect=Saying)"
+    )
+    assert pickle.loads(pickle.dumps(engine())).query(CORRECT).response == "correct"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"base": 3}, "base"),
+        ({"correct": NodeRetriever()}, "correct"),
+        ({"ambiguous": 3}, "ambiguous"),
+        ({"incorrect": None}, "incorrect"),
+        ({"evaluator": 3}, "evaluator"),
+        ({"thresholds": 0.5}, "thresholds"),
+    ],
+)
+def test_a_wrong_argument_of_the_router_is_told_at_once(settings, name):
+    with pytest.raises(InputError, match=name):
+        engine(**settings)
+    with pytest.raises(InputError, match="question"):
+        engine().query(" ")
+
+
+async def test_the_web_as_a_retriever():
+    search = PageSearch()
+    made = WebSearchRetriever(search)
+    (found,) = made.retrieve(INCORRECT)
+    assert (found.text, found.score) == (PAGE, None)
+    assert search.queries == [INCORRECT]
+    assert found.metadata["title"] == "Ferries"
+    assert found.metadata["trust"] == "untrusted"
+    assert found.metadata["fitrag"] == {
+        "method": "web_search",
+        "queries": [INCORRECT],
+        "rewrite": "question",
+        "web_results": 1,
+        "page_errors": {},
+        "notes": [],
+    }
+    assert await made.aretrieve(INCORRECT) == [found]
+    many = [made.retrieve_many(MANY), await made.aretrieve_many(MANY)]
+    assert [len(found) for found in many] == [32, 32] and search.batches[2:] == [32, 32]
+    assert repr(made) == "WebSearchRetriever(search=PageSearch)"
+    keywords = WebSearchRetriever(search, rewrite=True)
+    keywords.retrieve(INCORRECT)
+    assert search.queries[-1] == "ferry, Corran Head, leave"
+
+
+async def test_a_web_search_that_fails_raises():
+    broken = WebSearchRetriever(PageSearch(error=SearchError("no key", kind="auth")))
+    with pytest.raises(SearchError, match="no key"):
+        broken.retrieve(INCORRECT)
+    with pytest.raises(SearchError, match="no key"):
+        await broken.aretrieve(INCORRECT)
+    with pytest.raises(InputError, match="question"):
+        WebSearchRetriever(PageSearch()).retrieve(" ")
+    for wrong in (None, 3, PageSearch):
+        with pytest.raises(InputError, match="search"):
+            WebSearchRetriever(wrong)
+
+
+def test_nodes_of_a_search_are_not_written_to():
+    given = NodeWithScore(node=TextNode(text=PAGE, metadata={"url": URL}), score=0.25)
+    before = copy.deepcopy(given)
+    (found,) = WebSearchRetriever(lambda query: [given]).retrieve(INCORRECT)
+    retriever(lambda query: [given]).retrieve(INCORRECT)
+    assert given == before
+    assert (found.node_id, found.score) == (given.node_id, 0.25)
+    blank = {"url": URL, "snippet": " "}
+    (found,) = WebSearchRetriever(lambda query: [blank, "A text."]).retrieve(INCORRECT)
+    assert (found.node_id, found.metadata["url"]) == (made_id("A text."), "")
+    assert found.metadata["fitrag"]["notes"] == ["1 of 2 web results left out: no text"]

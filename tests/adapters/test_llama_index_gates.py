@@ -1,0 +1,543 @@
+"""Gates in LlamaIndex: the selector in the stock routers, and the engine that skips retrieval."""
+
+import asyncio
+import json
+import pickle
+
+import pytest
+from fakes import QUESTIONS, OverlapScorer, longest_pause
+from gate_fakes import AsyncWordGate, BrokenGate, WordGate
+from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM
+from llama_index.core import PromptTemplate as LlamaPromptTemplate
+from llama_index.core import Settings
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
+from llama_index.core.llms import LLMMetadata, MockLLM
+from llama_index.core.query_engine import (
+    CustomQueryEngine,
+    RetrieverQueryEngine,
+    RouterQueryEngine,
+    SubQuestionQueryEngine,
+)
+from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
+from llama_index.core.retrievers import RouterRetriever
+from llama_index.core.schema import QueryBundle
+from llama_index.core.tools import QueryEngineTool, RetrieverTool
+
+from fitrag_integrations._fitted import FittedThreshold
+from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
+from fitrag_integrations.llama_index import (
+    KnowledgeRouterQueryEngine,
+    KnowledgeSelector,
+    MethodQueryEngine,
+    RetrievalSkippedEvent,
+    RouteDecisionEvent,
+)
+from fitrag_integrations.methods import FitRag, PromptTemplate
+from fitrag_integrations.methods.deciding import DRAFT_PROMPT
+from fitrag_integrations.methods.prompts import NO_RETRIEVAL
+from fitrag_integrations.types import Context
+
+KNOWN, UNKNOWN, _ = QUESTIONS
+MANY = [f"{'Amarcord' if at % 3 else 'Danube'} number {at}?" for at in range(32)]
+PROMPT = NO_RETRIEVAL.render(Context(KNOWN))
+
+
+class Named(ScriptedLLM):
+    """A language model with a name."""
+
+    name: str = "small"
+
+    @property
+    def metadata(self):
+        return LLMMetadata(model_name=self.name)
+
+
+class Failing(ScriptedLLM):
+    """A language model that is down."""
+
+    def _answer(self, prompt):
+        raise RuntimeError("the model is down")
+
+
+class FittedGate(WordGate):
+    """Carry a threshold fitted for the model ``large``."""
+
+    fitted = FittedThreshold(0.6, "large")
+
+
+def stock(llm=None, **settings):
+    return RetrieverQueryEngine.from_args(
+        NodeRetriever(), llm=llm or ScriptedLLM(), response_mode="compact", **settings
+    )
+
+
+def router(gate=None, *, llm=None, retrieve=None, **settings):
+    return KnowledgeRouterQueryEngine(
+        gate=gate or WordGate(), retrieve=retrieve or stock(), llm=llm or ScriptedLLM(), **settings
+    )
+
+
+def retrieved(response):
+    return response.metadata["fitrag"]["decision"]["retrieve"]
+
+
+def steps(response):
+    return [(step["port"], step["count"]) for step in response.metadata["fitrag"]["steps"]]
+
+
+def test_a_known_question_is_answered_by_the_model_alone():
+    llm = ScriptedLLM()
+    response = router(llm=llm).query(KNOWN)
+    assert type(response) is Response
+    assert response.response == f"Answer to Question: {KNOWN}"
+    assert llm.prompts == [PROMPT]
+    assert response.source_nodes == []
+    assert steps(response) == [("gate", 1), ("generate", 1)]
+    told = response.metadata["fitrag"]
+    assert json.loads(json.dumps(told)) == told
+    assert told["decision"] == {
+        "retrieve": False,
+        "p_known": 0.9,
+        "threshold": 0.6,
+        "why": "the model seems to know it",
+    }
+
+
+def test_any_other_question_is_the_engines():
+    llm, engine = ScriptedLLM(), stock()
+    response = router(llm=llm, retrieve=engine).query(UNKNOWN)
+    alone = engine.query(UNKNOWN)
+    assert (response.response, response.source_nodes) == (alone.response, alone.source_nodes)
+    assert alone.metadata.items() <= response.metadata.items()
+    assert response.metadata["fitrag"]["decision"]["p_known"] == 0.2
+    assert steps(response) == [("gate", 1), ("unknown", 1)]
+    assert llm.prompts == []
+
+
+@pytest.mark.parametrize("question", [KNOWN, UNKNOWN])
+async def test_sync_async_streams_and_batches_decide_alike(question):
+    made, streaming = router(), router(streaming=True, retrieve=stock(streaming=True))
+    responses = [
+        made.query(question),
+        await made.aquery(question),
+        streaming.query(question),
+        await streaming.aquery(question),
+        *made.query_many([question]),
+        *await made.aquery_many([question]),
+    ]
+    decisions = [response.metadata["fitrag"]["decision"] for response in responses]
+    assert decisions == [decisions[0]] * 6
+    assert retrieved(responses[0]) is (question == UNKNOWN)
+    assert {type(response) for response in responses[2:4]} == {
+        StreamingResponse,
+        AsyncStreamingResponse,
+    }
+    assert {type(response) for response in responses[:2] + responses[4:]} == {Response}
+
+
+@pytest.mark.parametrize("question", [KNOWN, UNKNOWN])
+async def test_streams_stream(question):
+    made = router(streaming=True, retrieve=stock(streaming=True))
+    whole = str(router().query(question))
+    tokens = list(made.query(question).response_gen)
+    assert len(tokens) > 1 and "".join(tokens) == whole
+    response = await made.aquery(question)
+    tokens = [token async for token in response.async_response_gen()]
+    assert len(tokens) > 1 and "".join(tokens) == whole
+
+
+def test_the_engines_stream_passes_through_as_it_is():
+    given = stock(streaming=True)
+    seen = []
+
+    class Watched(CustomQueryEngine):
+        def custom_query(self, query_str):
+            response = given.query(query_str)
+            response.metadata = None
+            seen.append(response)
+            return response
+
+    response = router(retrieve=Watched()).query(UNKNOWN)
+    assert response is seen[0] and response.response_txt is None  # nobody has read it yet
+    assert retrieved(response)
+    assert len(list(response.response_gen)) == 2
+
+
+@pytest.mark.parametrize("llm", [MockLLM(), MockLLM(is_chat_model=True)])
+async def test_other_models_stream_too(llm):
+    made = router(llm=llm, streaming=True)
+    response = await made.aquery(KNOWN)
+    tokens = [token async for token in response.async_response_gen()]
+    assert len(tokens) > 3
+    assert "".join(tokens).strip() == str(made.query(KNOWN)).strip()
+
+
+async def test_a_plain_generator_will_do():
+    class Echo:
+        def generate(self, prompts):
+            return [f"{len(prompts)} asked" for _ in prompts]
+
+    assert router(llm=Echo()).query(KNOWN).response == "1 asked"
+    assert list(router(llm=Echo(), streaming=True).query(KNOWN).response_gen) == ["1 asked"]
+    streamed = await router(llm=Echo(), streaming=True).aquery(KNOWN)
+    assert [piece async for piece in streamed.async_response_gen()] == ["1 asked"]
+    many = router(llm=Echo(), streaming=True).query_many([KNOWN, KNOWN])
+    assert [r.response for r in many] == ["2 asked"] * 2
+
+
+async def test_empty_response_is_never_said():
+    nothing = RetrieverQueryEngine.from_args(EmptyRetriever(), llm=ScriptedLLM())
+    made = router(retrieve=nothing)
+    assert str(nothing.query(KNOWN)) == "Empty Response"  # what it is about
+    answers = [made.query(KNOWN), await made.aquery(KNOWN), *made.query_many([KNOWN])]
+    assert {str(answer) for answer in answers} == {f"Answer to Question: {KNOWN}"}
+
+
+async def test_32_questions_are_one_gate_batch():
+    gate, made_async = WordGate(), AsyncWordGate()
+    sync = router(gate).query_many(MANY)
+    found = await router(made_async).aquery_many([QueryBundle(q) for q in MANY])
+    assert gate.batches == [32] and made_async.async_batches == [32]
+    assert [r.response for r in sync] == [r.response for r in found]
+    assert [retrieved(r) for r in sync] == [retrieved(r) for r in found]
+    assert [retrieved(r) for r in sync] == [retrieved(router().query(q)) for q in MANY]
+    assert [retrieved(r) for r in sync] == ["Danube" in q for q in MANY]
+
+
+async def test_an_engine_that_takes_many_gets_them_in_one_call():
+    scorers = OverlapScorer(), OverlapScorer()
+    engines = [
+        router(retrieve=MethodQueryEngine(FitRag(scorer), NodeRetriever(), llm=ScriptedLLM()))
+        for scorer in scorers
+    ]
+    sync, found = engines[0].query_many(MANY), await engines[1].aquery_many(MANY)
+    assert scorers[0].calls == scorers[1].calls == 2  # passages, then windows
+    assert [r.response for r in sync] == [r.response for r in found]
+    inner = sync[0].metadata["fitrag"]["engine"]
+    assert (sync[0].metadata["fitrag"]["method"], inner["method"]) == ("iknow", "fitrag")
+
+
+async def test_a_failing_question_fails_alone():
+    class Picky(CustomQueryEngine):
+        def custom_query(self, query_str):
+            if "Danube" in query_str:
+                raise RuntimeError("the engine is broken")
+            return "fine"
+
+    made = router(retrieve=Picky())
+    sync = made.query_many(QUESTIONS, return_exceptions=True)
+    found = await made.aquery_many(QUESTIONS, return_exceptions=True)
+    for outcomes in (sync, found):
+        assert [type(outcome) for outcome in outcomes] == [Response, RuntimeError, Response]
+    with pytest.raises(RuntimeError, match="the engine is broken"):
+        made.query_many(QUESTIONS)
+
+
+def test_no_question_is_no_work():
+    assert router().query_many([]) == []
+
+
+async def test_events_come_on_every_path():
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    made = router(callback_manager=CallbackManager([debug]))
+    streaming = router(streaming=True)
+    with Events() as events:
+        made.query(KNOWN)
+        await made.aquery(KNOWN)
+        streaming.query(KNOWN)
+        await streaming.aquery(KNOWN)
+        made.query_many([KNOWN])
+        decided, skipped = events.of(RouteDecisionEvent), events.of(RetrievalSkippedEvent)
+        assert len(decided) == len(skipped) == 5
+        assert len(events.of(QueryStartEvent)) == len(events.of(QueryEndEvent)) == 5
+    told = {(e.query, e.route, e.p_known, e.threshold) for e in decided}
+    assert told == {(KNOWN, "known", 0.9, 0.6)}
+    assert json.loads(decided[0].model_dump_json())["why"] == "the model seems to know it"
+    assert len(debug.get_event_pairs(CBEventType.QUERY)) == 2
+    with Events() as events:
+        made.query(UNKNOWN)
+        await made.aquery_many([UNKNOWN])
+    assert [event.route for event in events.of(RouteDecisionEvent)] == ["unknown"] * 2
+    assert events.of(RetrievalSkippedEvent) == []
+
+
+def test_templates_of_both_kinds():
+    llm = ScriptedLLM()
+    router(llm=llm, template="simple").query(KNOWN)
+    router(llm=llm, template=PromptTemplate("mine", "Mine: {question}")).query(KNOWN)
+    made = router(llm=llm, template=LlamaPromptTemplate("Stock: {query_str}"))
+    made.query(KNOWN)
+    assert llm.prompts[0].endswith("The answer is")
+    assert llm.prompts[1:] == [f"Mine: {KNOWN}", f"Stock: {KNOWN}"]
+    made.update_prompts({"no_retrieval_template": LlamaPromptTemplate("New: {query_str}")})
+    made.query(KNOWN)
+    assert llm.prompts[3] == f"New: {KNOWN}"
+    assert "no_retrieval_template" in made.get_prompts()
+    assert "retrieve:response_synthesizer:text_qa_template" in made.get_prompts()
+
+
+def test_the_settings_llm_is_the_default(monkeypatch):
+    llm = ScriptedLLM()
+    monkeypatch.setattr(Settings, "_llm", llm)
+    made = KnowledgeRouterQueryEngine(WordGate(), retrieve=stock())
+    assert made.query(KNOWN).response == f"Answer to Question: {KNOWN}"
+    assert llm.prompts == [PROMPT]
+
+
+def test_without_a_model_the_engine_still_answers(monkeypatch):
+    monkeypatch.setattr(Settings, "_llm", None)
+    for settings in ({}, {"streaming": True}):
+        made = KnowledgeRouterQueryEngine(WordGate(), retrieve=stock(), **settings)
+        assert retrieved(made.query(UNKNOWN))
+
+
+async def test_a_language_model_drafts():
+    for ask in ("query", "aquery", "query_many"):
+        gate, llm = WordGate(draft_tokens=8), ScriptedLLM()
+        made = router(gate, llm=llm, drafter=llm)
+        given = [KNOWN, UNKNOWN] if ask == "query_many" else KNOWN
+        answer = getattr(made, ask)(given)
+        response = await answer if ask == "aquery" else answer
+        assert gate.drafts[0] == f"Answer to Question: {KNOWN}"
+        assert llm.prompts[0] == DRAFT_PROMPT.format(question=KNOWN)
+        first = response[0] if ask == "query_many" else response
+        assert steps(first) == [("draft", 1), ("gate", 1), ("generate", 1)]
+        assert gate.batches == [2 if ask == "query_many" else 1]
+
+
+@pytest.mark.parametrize("ask", ["query", "aquery"])
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"gate": BrokenGate()}, "the gate failed (RuntimeError: the gate is broken)"),
+        ({"gate": WordGate(draft_tokens=4), "drafter": Failing()}, "the drafter failed"),
+        ({"gate": WordGate(draft_tokens=4), "drafter": lambda prompts: [" \n"]}, "the drafter"),
+    ],
+)
+def test_what_fails_is_retrieved_for_and_told(settings, why, ask):
+    made = router(**settings)
+    with Events() as events:
+        response = asyncio.run(made.aquery(KNOWN)) if ask == "aquery" else made.query(KNOWN)
+    decision = response.metadata["fitrag"]["decision"]
+    assert (decision["retrieve"], decision["p_known"]) == (True, None)
+    assert decision["why"].startswith(why)
+    (event,) = events.of(RouteDecisionEvent)
+    assert (event.route, event.why) == ("unknown", decision["why"])
+    with pytest.raises((RuntimeError, InputError)):
+        router(**settings, on_error="raise").query(KNOWN)
+
+
+def test_a_failing_model_is_not_hidden():
+    with pytest.raises(RuntimeError, match="the model is down"):
+        router(llm=Failing()).query(KNOWN)
+
+
+def test_a_threshold_of_another_model_is_refused():
+    gate = FittedGate(draft_tokens=4)
+    with pytest.raises(ThresholdMismatchError, match="'large', given 'small'"):
+        router(gate, drafter=Named()).query(KNOWN)
+    for settings in (
+        {"drafter": Named(name="large")},
+        {"drafter": Named(name="unknown")},  # it does not say
+        {"drafter": Named(), "allow_other_model": True},
+        {"drafter": Named(), "threshold": 0.6},
+    ):
+        assert not retrieved(router(gate, **settings).query(KNOWN))
+
+
+@pytest.mark.parametrize("make", [router, lambda **settings: KnowledgeSelector(**settings)])
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"gate": 3}, "gate"),
+        ({"drafter": 3}, "drafter"),
+        ({"threshold": 2}, "threshold"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"allow_other_model": 1}, "allow_other_model"),
+    ],
+)
+def test_a_wrong_argument_is_told_at_once(make, settings, name):
+    with pytest.raises(InputError, match=name):
+        make(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"retrieve": NodeRetriever()}, "retrieve"),
+        ({"llm": 3}, "llm"),
+        ({"template": "{question}"}, "template"),
+        ({"streaming": "yes"}, "streaming"),
+    ],
+)
+def test_a_wrong_argument_of_the_engine_is_told_at_once(settings, name):
+    with pytest.raises(InputError, match=name):
+        router(**settings)
+
+
+@pytest.mark.parametrize("bad", ["", " "])
+async def test_a_blank_question_is_refused(bad):
+    with pytest.raises(InputError, match="question"):
+        router().query(bad)
+    with pytest.raises(InputError, match="question"):
+        await router().aquery(bad)
+    with pytest.raises(InputError, match="question"):
+        KnowledgeSelector(WordGate()).select(["a", "b"], bad)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_the_event_loop_is_not_blocked(streaming):
+    slow = AsyncWordGate(seconds=0.8)
+    made = router(slow, llm=ScriptedLLM(seconds=0.8), streaming=streaming)
+    await router().aquery(KNOWN)  # what is imported on first use is not measured
+
+    async def read():
+        response = await made.aquery(KNOWN)
+        if streaming:
+            return [token async for token in response.async_response_gen()]
+
+    _, pause = await longest_pause(read())
+    assert pause < 0.6  # on a busy machine; blocked it would be 0.8
+
+
+def test_pickle_and_repr():
+    made = KnowledgeRouterQueryEngine(
+        WordGate(),
+        retrieve=MethodQueryEngine(FitRag(OverlapScorer()), NodeRetriever(), llm=ScriptedLLM()),
+        llm=ScriptedLLM(),
+        drafter=ScriptedLLM(),
+    )
+    assert repr(made) == "KnowledgeRouterQueryEngine(gate=WordGate, retrieve=MethodQueryEngine)"
+    again = pickle.loads(pickle.dumps(made))
+    assert again.query(UNKNOWN).response == made.query(UNKNOWN).response
+    assert repr(KnowledgeSelector()) == "KnowledgeSelector(gate=embedded, known=0, unknown=1)"
+
+
+class TwoQuestions(BaseQuestionGenerator):
+    """Ask the first tool a known and an unknown question."""
+
+    def _get_prompts(self):
+        return {}
+
+    def _update_prompts(self, prompts):
+        pass
+
+    def generate(self, tools, query):
+        return [SubQuestion(sub_question=q, tool_name=tools[0].name) for q in (KNOWN, UNKNOWN)]
+
+    async def agenerate(self, tools, query):
+        return self.generate(tools, query)
+
+
+def tool(engine, name="films"):
+    return QueryEngineTool.from_defaults(engine, name=name, description="On films.")
+
+
+async def test_it_is_a_tool():
+    output = tool(router())(KNOWN)
+    assert output.content == f"Answer to Question: {KNOWN}"
+    assert (await tool(router()).acall(KNOWN)).content == output.content
+
+
+@pytest.mark.parametrize("use_async", [False, True])
+def test_sub_questions_are_answered(use_async):
+    host = SubQuestionQueryEngine.from_defaults(
+        [tool(router())],
+        llm=ScriptedLLM(),
+        question_gen=TwoQuestions(),
+        use_async=use_async,
+        verbose=False,
+    )
+    response = host.query("Both?")
+    assert f"Answer to Question: {KNOWN}" in response.source_nodes[0].text
+
+
+def hosts(streaming=False, **settings):
+    """Put the selector into the stock router, the engine without retrieval first."""
+    by_itself = MethodQueryEngine(
+        FitRag(OverlapScorer()), EmptyRetriever(), llm=ScriptedLLM(), streaming=streaming
+    )
+    tools = [tool(by_itself, "alone"), tool(stock(streaming=streaming), "search")]
+    selector = KnowledgeSelector(WordGate(), **settings)
+    return RouterQueryEngine(selector, tools, llm=ScriptedLLM())
+
+
+async def test_the_selector_routes_in_the_stock_engine():
+    for question, index in ((KNOWN, 0), (UNKNOWN, 1)):
+        for response in (hosts().query(question), await hosts().aquery(question)):
+            result = response.metadata["selector_result"]
+            assert result.ind == index
+            assert bool(response.source_nodes) is bool(index)
+    assert result.reason == (
+        "retrieve, p_known 0.20, threshold 0.60: the model does not seem to know it"
+    )
+
+
+def test_a_stream_survives_the_stock_engine():
+    for question in (KNOWN, UNKNOWN):
+        assert len(list(hosts(streaming=True).query(question).response_gen)) > 1
+
+
+async def test_the_selector_routes_in_the_stock_retriever():
+    tools = [
+        RetrieverTool.from_defaults(EmptyRetriever(), description="Nothing."),
+        RetrieverTool.from_defaults(NodeRetriever(), description="Passages."),
+    ]
+    host = RouterRetriever(KnowledgeSelector(WordGate()), tools, llm=ScriptedLLM())
+    assert host.retrieve(KNOWN) == await host.aretrieve(KNOWN) == []
+    assert len(host.retrieve(UNKNOWN)) == len(await host.aretrieve(UNKNOWN)) == 4
+
+
+async def test_the_choices_are_found_by_index():
+    selector = KnowledgeSelector(WordGate(), known=2, unknown=0)
+    assert selector.select(["a", "b", "c"], KNOWN).ind == 2
+    assert (await selector.aselect(["a", "b", "c"], UNKNOWN)).ind == 0
+    assert selector.get_prompts() == {}
+    selector.update_prompts({})
+    for choices in (["a", "b"], []):
+        with pytest.raises(InputError, match="known: given"):
+            selector.select(choices, KNOWN)
+        with pytest.raises(InputError, match="known: given"):
+            await selector.aselect(choices, KNOWN)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"known": 1}, {"unknown": 0}, {"known": -1}, {"unknown": "1"}, {"known": 0.5}]
+)
+def test_wrong_indexes_are_told_at_once(settings):
+    with pytest.raises(InputError, match="known"):
+        KnowledgeSelector(WordGate(), **settings)
+
+
+async def test_the_selector_tells_its_decision():
+    selector = KnowledgeSelector(WordGate())
+    with Events() as events:
+        selector.select(["a", "b"], KNOWN)
+        await selector.aselect(["a", "b"], UNKNOWN)
+    assert [event.route for event in events.of(RouteDecisionEvent)] == ["known", "unknown"]
+    (skipped,) = events.of(RetrievalSkippedEvent)
+    assert (skipped.query, skipped.p_known) == (KNOWN, 0.9)
+
+
+async def test_the_selector_retrieves_when_the_gate_fails():
+    selected = await KnowledgeSelector(BrokenGate()).aselect(["a", "b"], KNOWN)
+    assert selected.ind == 1
+    assert "the gate failed (RuntimeError: the gate is broken)" in selected.reason
+    with pytest.raises(RuntimeError):
+        KnowledgeSelector(BrokenGate(), on_error="raise").select(["a", "b"], KNOWN)
+
+
+async def test_a_gate_that_answers_too_little_is_told():
+    class Short(WordGate):
+        def p_known(self, questions, drafts):
+            return []
+
+    assert "gave 0 answers" in router(Short()).query(KNOWN).metadata["fitrag"]["decision"]["why"]
+    with pytest.raises(PortError):
+        await router(Short(), on_error="raise").aquery(KNOWN)
