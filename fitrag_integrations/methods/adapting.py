@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 SUMMED = ("decision", "action", "queries", "notes", "details")
+LIFTED = ("thresholds", "web_error")
+"""Details so much asked for that they also stand beside the action."""
 
 
 class Named:
@@ -69,4 +71,5 @@ def template_of(template: Any) -> Template | None:
 def summary(context: Context) -> dict[str, Any]:
     """Say in plain values what a method decided; what is empty is left out."""
     told = {name: plain(getattr(context, name)) for name in SUMMED}
+    told |= {name: plain(context.details[name]) for name in LIFTED if name in context.details}
     return {"method": context.method, **{name: value for name, value in told.items() if value}}

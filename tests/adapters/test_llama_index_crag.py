@@ -8,8 +8,8 @@ import time
 
 import numpy as np
 import pytest
+from decision_fakes import ACTIONS, OverlapEvaluator, PageSearch
 from fakes import PASSAGES, QUESTIONS, OverlapRetriever, OverlapScorer, longest_pause
-from gate_fakes import ACTIONS, OverlapEvaluator, PageSearch
 from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM, node
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (

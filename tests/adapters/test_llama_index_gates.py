@@ -5,8 +5,8 @@ import json
 import pickle
 
 import pytest
+from decision_fakes import AsyncWordGate, BrokenGate, WordGate
 from fakes import QUESTIONS, OverlapScorer, longest_pause
-from gate_fakes import AsyncWordGate, BrokenGate, WordGate
 from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
 from llama_index.core import Settings

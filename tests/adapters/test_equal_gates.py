@@ -1,0 +1,174 @@
+"""Both frameworks over the same gates: the same decisions, drafts, prompts and answers."""
+
+import asyncio
+
+import pytest
+from decision_fakes import AsyncWordGate, BrokenGate, WordGate
+from fakes import QUESTIONS, OverlapScorer
+from langchain_core.runnables import RunnableLambda
+from llama_fakes import NodeRetriever, ScriptedLLM
+from test_equal_frameworks import documents, steps
+
+from fitrag_integrations import langchain, llama_index
+from fitrag_integrations.errors import ThresholdMismatchError
+from fitrag_integrations.methods import FitRag, IKnow
+from fitrag_integrations.types import Draft
+
+METHOD = FitRag(OverlapScorer())
+
+
+class Drafter:
+    """Draft the question's last word; blank for the question ``blank``."""
+
+    name = "tiny"
+
+    def __init__(self, blank=""):
+        self.blank = blank
+        self.batches = []
+
+    def draft(self, questions):
+        self.batches.append(len(questions))
+        return [Draft(" " if q == self.blank else q.split()[-1]) for q in questions]
+
+    def rescore(self, questions, drafts):
+        return [Draft(draft) for draft in drafts]
+
+
+SETTINGS = [
+    lambda: {"gate": WordGate()},
+    lambda: {"gate": AsyncWordGate()},
+    lambda: {"gate": WordGate(), "threshold": 0.95},
+    lambda: {"gate": WordGate(threshold=None), "threshold": 0.1},
+    lambda: {"gate": WordGate(draft_tokens=32), "drafter": Drafter()},
+    lambda: {"gate": WordGate(draft_tokens=32), "drafter": Drafter(blank=QUESTIONS[0])},
+    lambda: {"gate": BrokenGate(bad="Danube")},
+]
+
+
+def pair(settings, **fields):
+    """Make both routers, each with gates and models of its own, and the model both write with."""
+    llm = ScriptedLLM()
+    write = RunnableLambda(lambda prompt: llm.complete(prompt).text)
+    unknown = langchain.MethodRunnable(
+        method=METHOD, retriever=RunnableLambda(documents), llm=write
+    )
+    engine = llama_index.MethodQueryEngine(METHOD, NodeRetriever(), llm=llm)
+    one = langchain.KnowledgeRouter(llm=write, unknown=unknown, **settings(), **fields)
+    other = llama_index.KnowledgeRouterQueryEngine(retrieve=engine, llm=llm, **settings(), **fields)
+    return one, other, llm
+
+
+def decided(response):
+    return response.metadata["fitrag"]["decision"]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_way_takes_the_same_decision_and_gives_the_same_answer(settings, question):
+    one, other, _ = pair(settings)
+    first = one.decide(question).to_dict()
+    responses = [
+        other.query(question),
+        asyncio.run(other.aquery(question)),
+        *other.query_many([question]),
+        *asyncio.run(other.aquery_many([question])),
+    ]
+    assert [decided(response) for response in responses] == [first] * 4
+    assert asyncio.run(one.adecide(question)).to_dict() == first
+    keys = [one.as_key().invoke(question), asyncio.run(one.as_key().ainvoke(question))]
+    assert keys == [{"key": "unknown" if first["retrieve"] else "known", "input": question}] * 2
+    answers = [
+        one.invoke(question),
+        asyncio.run(one.ainvoke(question)),
+        "".join(one.stream(question)),
+        *one.batch([question]),
+        *asyncio.run(one.abatch([question])),
+    ]
+    assert set(map(str, answers)) == {response.response for response in responses}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_batches_decide_alike(settings):
+    one, other, _ = pair(settings)
+    given = list(QUESTIONS) * 2
+    answers, responses = one.batch(given), other.query_many(given)
+    assert list(map(str, answers)) == [response.response for response in responses]
+    assert [one.decide(question).to_dict() for question in given] == list(map(decided, responses))
+
+
+def test_streams_are_equal():
+    one, other, _ = pair(
+        SETTINGS[0],
+    )
+    streaming = llama_index.KnowledgeRouterQueryEngine(
+        WordGate(), retrieve=other._retrieve, llm=ScriptedLLM(), streaming=True
+    )
+    response = streaming.query(QUESTIONS[0])
+    assert "".join(response.response_gen) == "".join(one.stream(QUESTIONS[0]))
+    assert decided(response) == one.decide(QUESTIONS[0]).to_dict()
+
+
+@pytest.mark.parametrize("question", QUESTIONS[:2])
+def test_the_model_gets_equal_prompts(question):
+    one, other, llm = pair(SETTINGS[0])
+    one.invoke(question)
+    other.query(question)
+    assert llm.prompts[0] == llm.prompts[1]
+    assert ("background passage" in llm.prompts[0]) == ("Amarcord" in question)
+
+
+def test_32_questions_make_one_gate_batch_and_one_batch_of_drafts():
+    questions = [f"{QUESTIONS[i % 3]} {i}" for i in range(32)]
+    gates = [WordGate(draft_tokens=32), WordGate(draft_tokens=32)]
+    drafters = [Drafter(), Drafter()]
+    made = [{"gate": g, "drafter": d} for g, d in zip(gates, drafters, strict=True)]
+    one, other, _ = pair(lambda: made.pop(0))
+    one.batch(questions)
+    other.query_many(questions)
+    assert [gate.batches for gate in gates] == [drafter.batches for drafter in drafters]
+    assert gates[0].batches == gates[1].batches == [32]
+    assert gates[0].drafts == gates[1].drafts
+    asyncio.run(one.abatch(questions))
+    asyncio.run(other.aquery_many(questions))
+    assert gates[0].batches == gates[1].batches == [32, 32]
+
+
+def test_the_frameworks_models_write_equal_drafts():
+    gates = [WordGate(draft_tokens=32), WordGate(draft_tokens=32)]
+    llm = ScriptedLLM()
+    write = RunnableLambda(lambda prompt: llm.complete(prompt).text)
+    known = RunnableLambda(str)
+    one = langchain.KnowledgeRouter(gate=gates[0], drafter=write, known=known, unknown=known)
+    other = llama_index.KnowledgeRouterQueryEngine(
+        gates[1], drafter=llm, retrieve=pair(SETTINGS[0])[1], llm=llm
+    )
+    one.invoke(QUESTIONS[0])
+    other.query(QUESTIONS[0])
+    assert llm.prompts[0] == llm.prompts[1] == f"Question: {QUESTIONS[0]}\nAnswer:"
+    assert gates[0].drafts == gates[1].drafts == [f"Answer to Question: {QUESTIONS[0]}"]
+
+
+def test_both_refuse_a_threshold_of_another_model():
+    from fitrag_integrations._fitted import FittedThreshold
+
+    gate = WordGate(draft_tokens=32)
+    gate.fitted = FittedThreshold(0.6, "another")
+    for router, ask in zip(
+        pair(lambda: {"gate": gate, "drafter": Drafter()})[:2], ("invoke", "query"), strict=True
+    ):
+        with pytest.raises(ThresholdMismatchError, match="another"):
+            getattr(router, ask)(QUESTIONS[0])
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_whole_method_leaves_equal_traces(question):
+    llm = ScriptedLLM()
+    write = RunnableLambda(lambda prompt: llm.complete(prompt).text)
+    method = IKnow(WordGate(), method=METHOD)
+    one = langchain.MethodRunnable(method=method, retriever=RunnableLambda(documents), llm=write)
+    other = llama_index.MethodQueryEngine(method, NodeRetriever(), llm=llm)
+    answer, response = one.invoke(question), other.query(question)
+    report = response.metadata["fitrag"]
+    assert str(answer) == response.response
+    assert [(s["port"], s["count"]) for s in report["steps"]] == steps(answer.traced)
+    assert answer.context.decision.to_dict() == report["decision"]

@@ -1,0 +1,355 @@
+"""RetrievalGateMiddleware in real agents, and the gate as a decision model."""
+
+import importlib
+import importlib.util
+import json
+import sys
+from types import ModuleType
+from typing import Any, Literal
+
+import pytest
+from decision_fakes import AsyncWordGate, BrokenGate, WordGate
+from fakes import QUESTIONS
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableSerializable
+from langchain_core.tools import tool
+from langchain_fakes import Recorder
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel, PrivateAttr, ValidationError
+
+from fitrag_integrations.errors import InputError, MissingExtraError
+from fitrag_integrations.langchain import RetrievalGateMiddleware
+
+KNOWN, UNKNOWN = QUESTIONS[0], QUESTIONS[1]
+asked_of_tools = []
+
+
+@tool
+def notes(query: str) -> str:
+    """Find notes on a question."""
+    asked_of_tools.append(query)
+    return "The Danube ends in the Black Sea."
+
+
+@tool
+def clock() -> str:
+    """Tell the time."""
+    return "noon"
+
+
+class ToolChat(BaseChatModel):
+    """Call ``calls`` first, if it may (or with ``stubborn``, anyway), then answer."""
+
+    calls: str = "notes"
+    stubborn: bool = False
+    _offered: list[list[str]] = PrivateAttr(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "tool-chat"
+
+    @property
+    def offered(self) -> list[list[str]]:
+        return self._offered
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        names = [each["name"] if isinstance(each, dict) else each.name for each in tools]
+        return self.bind(names=names, **kwargs)
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any):
+        names = kwargs.get("names", [])
+        self._offered.append(names)
+        last = messages[-1]
+        message = AIMessage(f"answered after {last.text!r}")
+        if isinstance(last, HumanMessage) and (self.calls in names or self.stubborn):
+            args = {"query": last.text} if self.calls == "notes" else {}
+            message = AIMessage("", tool_calls=[{"name": self.calls, "args": args, "id": "1"}])
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    asked_of_tools.clear()
+
+
+def agent(model, gate=None, **fields):
+    options = {"tools": ["notes"], **fields.pop("options", {})}
+    middleware = RetrievalGateMiddleware(WordGate() if gate is None else gate, **options)
+    return create_agent(model, [notes, clock], middleware=[middleware], **fields)
+
+
+def said(*texts):
+    return {"messages": [HumanMessage(text) for text in texts]}
+
+
+async def answered(whole, how, given, config=None):
+    found = getattr(whole, how)(given, config)
+    return await found if how == "ainvoke" else found
+
+
+WAYS = pytest.mark.parametrize("how", ["invoke", "ainvoke"])
+
+
+@WAYS
+async def test_on_a_known_question_the_tool_is_hidden(how):
+    model = ToolChat()
+    result = await answered(agent(model), how, said(KNOWN))
+    assert model.offered == [["clock"]]
+    assert asked_of_tools == []
+    decision = result["retrieval_decision"]
+    assert (decision["retrieve"], decision["p_known"], decision["threshold"]) == (False, 0.9, 0.6)
+    assert decision["question"] == KNOWN
+    assert json.loads(json.dumps(decision)) == decision
+    assert type(decision) is dict
+
+
+@WAYS
+async def test_on_another_the_tool_is_there(how):
+    model = ToolChat()
+    result = await answered(agent(model), how, said(UNKNOWN))
+    assert model.offered == [["notes", "clock"]] * 2
+    assert asked_of_tools == [UNKNOWN]
+    assert result["retrieval_decision"]["retrieve"] is True
+
+
+@WAYS
+async def test_a_call_of_a_hidden_tool_is_answered_in_its_place(how):
+    result = await answered(agent(ToolChat(stubborn=True)), how, said(KNOWN))
+    assert asked_of_tools == []
+    (reply,) = [each for each in result["messages"] if isinstance(each, ToolMessage)]
+    assert "from memory" in reply.text
+    assert (reply.name, reply.tool_call_id) == ("notes", "1")
+    lenient = agent(ToolChat(stubborn=True), options={"message": None})
+    await answered(lenient, how, said(KNOWN))
+    assert asked_of_tools == [KNOWN]
+
+
+@WAYS
+async def test_other_tools_are_left_alone(how):
+    result = await answered(agent(ToolChat(calls="clock")), how, said(KNOWN))
+    (reply,) = [each for each in result["messages"] if isinstance(each, ToolMessage)]
+    assert reply.text == "noon"
+
+
+@WAYS
+async def test_one_decision_per_message_of_the_user_kept_by_a_checkpointer(how):
+    gate = AsyncWordGate()
+    whole = agent(ToolChat(), gate, checkpointer=InMemorySaver())
+    thread = {"configurable": {"thread_id": "1"}}
+    first = await answered(whole, how, said(KNOWN), thread)
+    assert gate.batches == [1]
+    kept = (await whole.aget_state(thread)).values["retrieval_decision"]
+    assert kept == first["retrieval_decision"]
+    await answered(whole, how, {"messages": []}, thread)  # nobody asked anything new
+    assert gate.batches == [1]
+    second = await answered(whole, how, said(UNKNOWN), thread)
+    assert gate.batches == [1, 1]
+    assert second["retrieval_decision"]["question"] == UNKNOWN
+    await answered(whole, how, said(UNKNOWN), thread)  # asked again: another message
+    assert gate.batches == [1, 1, 1]
+    assert len(gate.async_batches) == (3 if how == "ainvoke" else 0)
+
+
+@WAYS
+async def test_a_gate_that_fails_leaves_the_tools(how):
+    model = ToolChat()
+    result = await answered(agent(model, BrokenGate()), how, said(KNOWN))
+    assert model.offered[0] == ["notes", "clock"]
+    assert "the gate is broken" in result["retrieval_decision"]["why"]
+    with pytest.raises(RuntimeError, match="the gate is broken"):
+        strict = agent(model, BrokenGate(), options={"on_error": "raise"})
+        await answered(strict, how, said(KNOWN))
+
+
+@WAYS
+async def test_without_a_question_nothing_is_decided(how):
+    gate, thread = WordGate(), {"configurable": {"thread_id": "1"}}
+    whole = agent(ToolChat(), gate, checkpointer=InMemorySaver())
+    result = await answered(whole, how, {"messages": [SystemMessage("Be brief.")]}, thread)
+    assert "retrieval_decision" not in result
+    await answered(whole, how, said(KNOWN), thread)
+    result = await answered(whole, how, said(" "), thread)
+    assert result["retrieval_decision"] is None
+    assert gate.batches == [1]
+
+
+async def test_the_decision_is_seen_in_the_trace():
+    recorder = Recorder()
+    await agent(ToolChat()).ainvoke(said(KNOWN), {"callbacks": [recorder]})
+    (run,) = recorder.named("RetrievalGate")
+    assert run["end"]["retrieve"] is False
+    assert "RetrievalGateMiddleware" in recorder.parent_of(run)
+
+
+def test_the_question_may_be_found_elsewhere():
+    first = {"question": lambda messages: messages[0].text, "threshold": 0.95}
+    result = agent(ToolChat(), options=first).invoke(said(KNOWN, "And when?"))
+    assert result["retrieval_decision"]["question"] == KNOWN
+    assert result["retrieval_decision"]["threshold"] == 0.95
+
+
+def test_a_drafter_writes_for_the_gate():
+    gate = WordGate(draft_tokens=32)
+    options = {"drafter": lambda prompts: ["Nino Rota"] * len(prompts)}
+    agent(ToolChat(), gate, options=options).invoke(said(KNOWN))
+    assert gate.drafts == ["Nino Rota"]
+
+
+@pytest.mark.parametrize("choice", ["any", "notes", {"function": {"name": "notes"}}, "clock"])
+def test_nobody_is_made_to_call_what_is_hidden(choice):
+    from langchain.agents.middleware import ModelRequest
+
+    seen = []
+    middleware = RetrievalGateMiddleware(WordGate(), tools=notes)
+    hosted = {"type": "function", "function": {"name": "notes"}}
+    for tools in ([notes, clock, hosted], [notes, hosted]):
+        state = {"messages": [], "retrieval_decision": {"retrieve": False}}
+        request = ModelRequest(
+            model=ToolChat(), messages=[], tools=tools, tool_choice=choice, state=state
+        )
+        middleware.wrap_model_call(request, seen.append)
+        assert request.tools == tools
+    assert [each.tools for each in seen] == [[clock], []]
+    kept = choice if choice in ("any", "clock") else None
+    assert [each.tool_choice for each in seen] == [kept, None]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"tools": []},
+        {"tools": 3},
+        {"tools": [""]},
+        {"tools": [3]},
+        {"message": " "},
+        {"question": "text"},
+        {"gate": object()},
+        {"threshold": 3},
+    ],
+)
+def test_bad_arguments_are_told_at_once(arguments):
+    with pytest.raises((InputError, ValidationError), match=next(iter(arguments))):
+        RetrievalGateMiddleware(**{"gate": WordGate(), "tools": ["notes"], **arguments})
+
+
+def test_without_langchain_the_extra_is_named(monkeypatch):
+    module = "fitrag_integrations.langchain.gate_middleware"
+    monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "langchain.agents", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "fitrag-integrations\[agents\]"'):
+        importlib.import_module(module)
+
+
+# --- the gate as a decision model, which langchain-core has from 1.8 on
+
+DECISIONS = "langchain_core.decisions"
+HERE = importlib.util.find_spec(DECISIONS) is not None
+
+
+def stand_in():
+    """Make the part of ``langchain_core.decisions`` (1.8) that a decision model is written to."""
+
+    class Noul(BaseModel):
+        type: Literal["noul"] = "noul"
+        instructions: str
+
+    class Choice(BaseModel):
+        type: Literal["choice"] = "choice"
+        instructions: str
+        criteria: dict[str, Any]
+
+    class NoulAnswer(BaseModel):
+        type: Literal["noul"]
+        noul: float
+
+    class ClassifierResponse(BaseModel):
+        model: str
+        answers: dict[str, NoulAnswer]
+
+        @property
+        def nouls(self):
+            return self.answers
+
+    class BaseDecisionModel(RunnableSerializable[Any, Any]):
+        model: str
+
+        def invoke(self, input, config=None, **kwargs):
+            return self._classify(input["state"], dict(input["questions"]))
+
+        async def ainvoke(self, input, config=None, **kwargs):
+            return await self._aclassify(input["state"], dict(input["questions"]))
+
+    module = ModuleType(DECISIONS)
+    for each in (Noul, Choice, NoulAnswer, ClassifierResponse, BaseDecisionModel):
+        setattr(module, each.__name__, each)
+    return module
+
+
+@pytest.fixture
+def decisions(monkeypatch):
+    """Give the module of decision models, langchain-core's own where it has one."""
+    monkeypatch.delitem(sys.modules, "fitrag_integrations.langchain.decision_models", raising=False)
+    if not HERE:
+        monkeypatch.setitem(sys.modules, DECISIONS, stand_in())
+    yield importlib.import_module(DECISIONS)
+    sys.modules.pop("fitrag_integrations.langchain.decision_models", None)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        KNOWN,
+        HumanMessage(KNOWN),
+        {"question": KNOWN},
+        [HumanMessage(UNKNOWN), AIMessage("In the sea."), HumanMessage(KNOWN), AIMessage("Hm.")],
+    ],
+    ids=["text", "message", "dict", "messages"],
+)
+async def test_a_gate_answers_as_a_decision_model(decisions, state):
+    from fitrag_integrations.langchain import KnowledgeDecision
+
+    gate = AsyncWordGate()
+    model = KnowledgeDecision(gate=gate)
+    asked = {"state": state, "questions": {"known": KnowledgeDecision.question()}}
+    response = model.invoke(asked)
+    assert response.nouls["known"].noul == 0.9
+    assert (response.model, model._provider) == ("fitrag-gate", "fitrag")
+    assert (await model.ainvoke(asked)).nouls["known"].noul == 0.9
+    assert gate.async_batches == [1]
+
+
+async def test_what_a_gate_cannot_tell_is_refused(decisions):
+    from fitrag_integrations.langchain import KnowledgeDecision
+
+    model = KnowledgeDecision(gate=WordGate())
+    wrong = [
+        decisions.Noul(instructions="Is it urgent?"),
+        decisions.Choice(instructions="Which?", criteria={"known": None, "unknown": None}),
+    ]
+    for question in wrong:
+        with pytest.raises(InputError, match="urgent"):
+            model.invoke({"state": KNOWN, "questions": {"urgent": question}})
+    own = KnowledgeDecision(gate=WordGate(), instructions="Is it urgent?")
+    response = own.invoke({"state": UNKNOWN, "questions": {"urgent": wrong[0]}})
+    assert response.nouls["urgent"].noul == 0.2
+    known = {"known": KnowledgeDecision.question()}
+    for state in ([AIMessage("Hm.")], 3, {"text": KNOWN}, ""):
+        with pytest.raises(InputError):
+            await model.ainvoke({"state": state, "questions": known})
+    for field in ({"gates": WordGate()}, {"on_error": "retrieve"}, {"gate": object()}):
+        with pytest.raises(ValidationError, match=next(iter(field))):
+            KnowledgeDecision(**field)
+    with pytest.raises(RuntimeError, match="the gate is broken"):
+        KnowledgeDecision(gate=BrokenGate()).invoke({"state": KNOWN, "questions": known})
+
+
+def test_an_older_core_is_named(monkeypatch):
+    import fitrag_integrations.langchain as adapter
+
+    monkeypatch.delitem(sys.modules, "fitrag_integrations.langchain.decision_models", raising=False)
+    monkeypatch.setitem(sys.modules, DECISIONS, None)
+    with pytest.raises(MissingExtraError, match=r"langchain-core 1\.8 or newer .* installed is 1"):
+        _ = adapter.KnowledgeDecision

@@ -1,0 +1,404 @@
+"""KnowledgeRouter and RetrievalGate: the same decision in every way of asking, streams kept."""
+
+import asyncio
+import pickle
+import subprocess
+import sys
+
+import pytest
+from decision_fakes import AsyncWordGate, BrokenGate, WordGate
+from fakes import QUESTIONS
+from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import (
+    ConfigurableField,
+    RouterRunnable,
+    RunnableGenerator,
+    RunnableLambda,
+    RunnablePassthrough,
+)
+from langchain_fakes import Recorder
+from pydantic import ValidationError
+
+from fitrag_integrations._fitted import FittedThreshold
+from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.langchain import KnowledgeRouter, RetrievalGate
+from fitrag_integrations.types import Draft, RetrievalDecision
+
+KNOWN, UNKNOWN = QUESTIONS[0], QUESTIONS[1]
+WHY = "the model seems to know it"
+
+
+class Counted(RunnableLambda):
+    """Give the text in capitals or as it is; ``batches`` counts the inputs of each call."""
+
+    def __init__(self, function):
+        super().__init__(function)
+        self.batches = []
+
+    def batch(self, inputs, config=None, **kwargs):
+        self.batches.append(len(inputs))
+        return super().batch(inputs, config, **kwargs)
+
+    async def abatch(self, inputs, config=None, **kwargs):
+        self.batches.append(len(inputs))
+        return await super().abatch(inputs, config, **kwargs)
+
+
+def router(**fields):
+    given = {"known": str.upper, "unknown": str.lower}
+    return KnowledgeRouter(**{"gate": WordGate(), **given, **fields})
+
+
+def chat(text):
+    return GenericFakeChatModel(messages=iter([AIMessage(text)] * 50))
+
+
+async def test_the_branch_follows_the_decision():
+    routed = router()
+    assert routed.invoke(KNOWN) == KNOWN.upper()
+    assert routed.invoke(UNKNOWN) == UNKNOWN.lower()
+    assert await routed.ainvoke(KNOWN) == KNOWN.upper()
+    assert await routed.ainvoke(UNKNOWN) == UNKNOWN.lower()
+
+
+async def test_the_decision_can_be_asked_for():
+    expected = RetrievalDecision(False, 0.9, 0.6, WHY)
+    assert router().decide(KNOWN) == await router().adecide(KNOWN) == expected
+    assert router(threshold=0.95).decide(KNOWN).retrieve
+    assert not router(threshold=0.1).decide(UNKNOWN).retrieve
+    assert router(gate=WordGate(threshold=None)).decide(KNOWN).threshold == 0.5
+    gate = RetrievalGate(gate=WordGate())
+    assert gate.invoke(KNOWN) == await gate.ainvoke(KNOWN) == expected.to_dict()
+
+
+async def test_a_threshold_is_not_known_and_zero_is_a_threshold():
+    assert router(threshold=0.9).decide(KNOWN).retrieve  # known only above it
+    assert router(threshold=0.0).decide(UNKNOWN) == RetrievalDecision(False, 0.2, 0.0, WHY)
+
+
+@pytest.mark.parametrize("key", [None, "input", "question", "query"])
+def test_a_dict_reaches_the_branch_unchanged(key):
+    given = {key or "question": KNOWN, "history": ["before"]}
+    same = router(known=lambda got: got, question_key=key)
+    assert same.invoke(given) == given
+    other = {"text": KNOWN}
+    assert router(known=lambda got: got, question_key="text").invoke(other) is other
+    assert router(known=lambda got: got).invoke({"input": HumanMessage(KNOWN)})
+
+
+@pytest.mark.parametrize("given", ["", " ", None, 3, {}, {"text": KNOWN}, {"question": 3}])
+async def test_what_has_no_question_is_told(given):
+    with pytest.raises(InputError, match="input|question"):
+        router().invoke(given)
+    with pytest.raises(InputError, match="input|question"):
+        await router().ainvoke(given)
+    with pytest.raises(InputError, match="input|question"):
+        list(router().stream(given))
+
+
+async def test_32_questions_make_one_gate_batch_and_one_of_each_branch():
+    questions = [f"{QUESTIONS[i % 2]} {i}" for i in range(32)]
+    gate, known, unknown = AsyncWordGate(), Counted(str.upper), Counted(str.lower)
+    routed = router(gate=gate, known=known, unknown=unknown)
+    expected = [q.upper() if i % 2 == 0 else q.lower() for i, q in enumerate(questions)]
+    assert routed.batch(questions) == expected
+    assert (gate.batches, known.batches, unknown.batches) == ([32], [16], [16])
+    assert await routed.abatch(questions) == expected
+    assert (gate.async_batches, known.batches, unknown.batches) == ([32], [16, 16], [16, 16])
+
+
+async def test_32_drafts_make_one_batch_of_the_model():
+    asked = Counted(lambda prompt: f"draft of {prompt}")
+    gate = WordGate(draft_tokens=32)
+    questions = [f"{KNOWN} {i}" for i in range(32)]
+    router(gate=gate, drafter=asked).batch(questions)
+    assert (asked.batches, gate.batches) == ([32], [32])
+    assert gate.drafts[3] == f"draft of Question: {questions[3]}\nAnswer:"
+
+
+async def test_every_way_takes_the_same_decision():
+    for question in QUESTIONS:
+        routed = router()
+        answers = [
+            routed.invoke(question),
+            await routed.ainvoke(question),
+            "".join(routed.stream(question)),
+            "".join([piece async for piece in routed.astream(question)]),
+            routed.batch([question, KNOWN])[0],
+            (await routed.abatch([question, KNOWN]))[0],
+        ]
+        assert len(set(answers)) == 1
+
+
+async def test_a_stream_passes_through():
+    seen = []
+
+    def slowly(inputs):
+        for _ in inputs:
+            for word in ("a", "b", "c"):
+                seen.append(word)
+                yield word
+
+    routed = router(known=RunnableGenerator(slowly))
+    stream = routed.stream(KNOWN)
+    assert next(stream) == "a"
+    assert seen == ["a"]
+    assert list(stream) == ["b", "c"]
+    words = [word async for word in router(known=chat("a b") | StrOutputParser()).astream(KNOWN)]
+    assert words == ["a", " ", "b"]
+
+
+async def test_a_stream_of_input_passes_through_too():
+    chain = RunnablePassthrough() | router(known=chat("a b") | StrOutputParser())
+    assert list(chain.stream(KNOWN)) == ["a", " ", "b"]
+    assert [word async for word in chain.astream(KNOWN)] == ["a", " ", "b"]
+    words = (word for word in KNOWN.partition("score"))
+    assert list(router(known=chat("a b") | StrOutputParser()).transform(words)) == ["a", " ", "b"]
+
+
+async def test_a_model_answers_with_the_prompt_without_retrieval():
+    prompts = []
+
+    def write(prompt):
+        prompts.append(prompt)
+        return "Nino Rota"
+
+    routed = router(known=None, llm=write)
+    assert routed.invoke({"input": KNOWN}) == await routed.ainvoke(KNOWN) == "Nino Rota"
+    assert prompts[0] == prompts[1]
+    assert "First write a background passage" in prompts[0]
+    assert prompts[0].endswith(f"Question: {KNOWN}\n")
+    streamed = list(router(known=None, llm=chat("Nino Rota")).stream(KNOWN))
+    assert streamed == ["Nino", " ", "Rota"]
+
+
+def test_a_chat_model_writes_the_draft():
+    gate = WordGate(draft_tokens=32)
+    recorder = Recorder()
+    routed = router(gate=gate, drafter=FakeListChatModel(responses=["Nino Rota did"]))
+    routed.invoke(KNOWN, {"callbacks": [recorder]})
+    assert gate.drafts == ["Nino Rota did"]
+    (run,) = recorder.named("FakeListChatModel")
+    assert recorder.parent_of(run) == "RetrievalGate"
+
+
+class Drafter:
+    name = "tiny"
+
+    def draft(self, questions):
+        return [Draft(f"about {question}") for question in questions]
+
+    def rescore(self, questions, drafts):
+        return [Draft(draft) for draft in drafts]
+
+
+def test_a_drafter_is_asked_with_the_question():
+    gate = WordGate(draft_tokens=32)
+    router(gate=gate, drafter=Drafter()).invoke(KNOWN)
+    assert gate.drafts == [f"about {KNOWN}"]
+
+
+def test_a_threshold_of_another_model_is_refused():
+    gate = WordGate(draft_tokens=32)
+    gate.fitted = FittedThreshold(0.6, "another")
+    routed = router(gate=gate, drafter=Drafter())
+    with pytest.raises(ThresholdMismatchError, match="another"):
+        routed.invoke(KNOWN)
+    assert routed.model_copy(update={"allow_other_model": True}).invoke(KNOWN) == KNOWN.upper()
+
+
+@pytest.mark.parametrize("draft", ["", " \n"])
+async def test_a_blank_draft_ends_in_retrieval_and_says_so(draft):
+    routed = router(gate=WordGate(draft_tokens=32), drafter=lambda prompts: [draft] * len(prompts))
+    assert routed.invoke(KNOWN) == KNOWN.lower()
+    decision = await routed.adecide(KNOWN)
+    assert (decision.retrieve, decision.p_known, decision.threshold) == (True, None, 0.6)
+    assert decision.why.startswith("the drafter failed (InputError")
+
+
+async def test_a_gate_that_fails_ends_in_retrieval_or_raises():
+    routed = router(gate=BrokenGate(bad="Danube"))
+    found = routed.batch(list(QUESTIONS))
+    assert found == [QUESTIONS[0].upper(), QUESTIONS[1].lower(), QUESTIONS[2].upper()]
+    assert "the gate is broken" in routed.decide(UNKNOWN).why
+    strict = router(gate=BrokenGate(bad="Danube"), on_error="raise")
+    with pytest.raises(RuntimeError, match="the gate is broken"):
+        await strict.ainvoke(UNKNOWN)
+    found = await strict.abatch(list(QUESTIONS), return_exceptions=True)
+    assert [type(each) for each in found] == [str, RuntimeError, str]
+
+
+async def test_a_branch_that_fails_is_its_questions_alone():
+    def picky(question):
+        if "Danube" in question:
+            raise KeyError(question)
+        return question
+
+    routed = router(unknown=picky)
+    for found in (
+        routed.batch(list(QUESTIONS), return_exceptions=True),
+        await routed.abatch(list(QUESTIONS), return_exceptions=True),
+    ):
+        assert [type(each) for each in found] == [str, KeyError, str]
+    with pytest.raises(KeyError):
+        routed.batch(list(QUESTIONS))
+    with pytest.raises(KeyError):
+        list(routed.stream(UNKNOWN))
+
+
+WAYS = ("invoke", "ainvoke", "batch", "abatch", "stream", "astream")
+
+
+async def called(runnable, how, given, config):
+    found = getattr(runnable, how)([given, given] if "batch" in how else given, config)
+    if how == "astream":
+        return [piece async for piece in found]
+    return list(found) if how == "stream" else await found if how.startswith("a") else found
+
+
+@pytest.mark.parametrize("how", WAYS)
+async def test_the_decision_is_a_run_of_its_own(how):
+    recorder = Recorder()
+    routed = router(known=RunnableLambda(str.upper, name="branch"))
+    await called(routed, how, KNOWN, {"callbacks": [recorder], "tags": ["mine"]})
+    for name in ("RetrievalGate", "branch"):
+        runs = recorder.named(name)
+        assert len(runs) == (2 if "batch" in how else 1)
+        assert {recorder.parent_of(run) for run in runs} == {"KnowledgeRouter"}
+        assert {"mine"} <= set(runs[0]["tags"])
+    gate, branch = recorder.named("RetrievalGate")[0], recorder.named("branch")[0]
+    decision = {"retrieve": False, "p_known": 0.9, "threshold": 0.6, "why": WHY}
+    assert (gate["input"], gate["end"]) == (KNOWN, decision)
+    assert branch["metadata"]["fitrag"] == decision
+    assert "fitrag" not in gate["metadata"]
+
+
+@pytest.mark.parametrize("how", ["batch", "abatch"])
+async def test_each_question_of_a_batch_keeps_its_own_callbacks(how):
+    recorders = [Recorder() for _ in QUESTIONS]
+    configs = [{"callbacks": [each]} for each in recorders]
+    routed = router(known=RunnableLambda(str.upper), unknown=RunnableLambda(str.upper))
+    found = getattr(routed, how)(list(QUESTIONS), configs)
+    _ = await found if how == "abatch" else found
+    for question, recorder in zip(QUESTIONS, recorders, strict=True):
+        assert [run["input"] for run in recorder.runs.values()] == [question] * 3
+
+
+async def test_event_streams_name_the_steps():
+    routed = router(known=RunnableLambda(str.upper, name="branch"))
+    events = [event async for event in routed.astream_events(KNOWN, version="v2")]
+    assert {"KnowledgeRouter", "RetrievalGate", "branch"} <= {event["name"] for event in events}
+
+
+def test_the_embedded_gate_waits_for_the_first_question():
+    script = (
+        "from fitrag_integrations.langchain import *; import sys\n"
+        "KnowledgeRouter(known=str.upper, unknown=str.lower)\n"
+        "CorrectiveRouter(correct=str.upper, incorrect=str.lower)\n"
+        "CorrectiveRetriever(base=str.split); KnowledgeRefiner()\n"
+        "RetrievalGateMiddleware(tools='search')\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert not {"torch", "transformers"} & set(done.stdout.split())
+
+
+async def test_the_stock_router_takes_the_key():
+    key = router().as_key()
+    assert key.invoke(KNOWN) == {"key": "known", "input": KNOWN}
+    given = {"input": UNKNOWN, "more": 1}
+    assert await key.ainvoke(given) == {"key": "unknown", "input": given}
+    stock = key | RouterRunnable({"known": str.upper, "unknown": str.lower})
+    assert stock.batch(list(QUESTIONS)) == router().batch(list(QUESTIONS))
+    assert await stock.ainvoke(KNOWN) == KNOWN.upper()
+    gate = WordGate()
+    router(gate=gate).as_key().batch(list(QUESTIONS) * 4)
+    assert gate.batches == [12]
+
+
+async def test_branches_get_what_the_caller_has_to_say():
+    def shouted(question, *, mark="!"):
+        return question + mark
+
+    routed = router(known=shouted)
+    assert routed.invoke(KNOWN, mark="?") == f"{KNOWN}?"
+    assert await routed.ainvoke(KNOWN, mark="?") == f"{KNOWN}?"
+    assert list(routed.stream(KNOWN, mark="?")) == [f"{KNOWN}?"]
+
+
+def test_it_can_be_configured_retried_and_replaced():
+    routed = router().configurable_fields(threshold=ConfigurableField("threshold"))
+    assert routed.invoke(KNOWN) == KNOWN.upper()
+    assert routed.invoke(KNOWN, {"configurable": {"threshold": 0.95}}) == KNOWN.lower()
+    strict = router(gate=BrokenGate(), on_error="raise")
+    assert strict.with_fallbacks([router()]).invoke(KNOWN) == KNOWN.upper()
+    calls = []
+
+    def shaky(question):
+        calls.append(question)
+        if len(calls) < 2:
+            raise ConnectionError
+        return question
+
+    assert router(known=shaky).with_retry(wait_exponential_jitter=False).invoke(KNOWN) == KNOWN
+
+
+class MeetingGate(WordGate):
+    """Answer once ``count`` calls wait at the same time."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.meeting = asyncio.Barrier(count)
+
+    async def ap_known(self, questions, drafts):
+        await self.meeting.wait()
+        return self.p_known(questions, drafts)
+
+
+async def test_questions_are_decided_side_by_side():
+    routed = router(gate=MeetingGate(6))
+
+    async def streamed(question):
+        return "".join([piece async for piece in routed.astream(question)])
+
+    async with asyncio.timeout(60):
+        found = await asyncio.gather(*map(routed.ainvoke, QUESTIONS), *map(streamed, QUESTIONS))
+    assert found == router().batch(list(QUESTIONS)) * 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"known": None},
+        {"known": 3},
+        {"unknown": 3},
+        {"gate": object()},
+        {"gate": WordGate},
+        {"drafter": object()},
+        {"threshold": 1.5},
+        {"on_error": "ignore"},
+        {"allow_other_model": 3},
+        {"gates": WordGate()},
+    ],
+)
+def test_bad_arguments_are_told_at_once(arguments):
+    with pytest.raises(ValidationError, match=next(iter(arguments))):
+        router(**arguments)
+
+
+def test_an_unknown_branch_is_required():
+    with pytest.raises(ValidationError, match="unknown"):
+        KnowledgeRouter(gate=WordGate(), known=str.upper)
+
+
+def test_pickle_and_repr():
+    routed = router(threshold=0.7)
+    assert repr(routed) == (
+        "KnowledgeRouter(gate=WordGate, threshold=0.7, known=RunnableLambda, "
+        "unknown=RunnableLambda)"
+    )
+    assert pickle.loads(pickle.dumps(router(known=len, unknown=len))).invoke(KNOWN) == len(KNOWN)
