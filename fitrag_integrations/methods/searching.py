@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fitrag_integrations._checks import check_many
+from fitrag_integrations._cleaning import clean_text
 from fitrag_integrations._explain import shortened
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.flow import Flow
@@ -59,13 +60,17 @@ def search_web(
 
 
 def as_web(passage: Passage) -> Passage:
-    """Mark a passage as an untrusted one from the web; what its metadata says already stays."""
+    """Mark a passage as an untrusted one from the web and clean its text and title.
+
+    What its metadata says already stays. A search may be any tool, so nobody may have cleaned it.
+    """
     marks = {"url": passage.source, **passage.metadata, "web": True, "trust": "untrusted"}
-    return replace(passage, metadata=marks)
+    text, title = clean_text(passage.text), clean_text(passage.title)
+    return replace(passage, text=text, title=title, metadata=marks)
 
 
 def _found(searched: Searched, pages: tuple[Passage, ...]) -> Searched:
-    readable = [as_web(page) for page in with_text(pages)]
+    readable = with_text([as_web(page) for page in pages])
     notes = list(searched.notes)
     dropped = max((_whole(page.metadata.get("left_out")) for page in pages), default=0)
     if blank := dropped + len(pages) - len(readable):

@@ -81,7 +81,7 @@ def with_metadata(passage: Passage, **more: Any) -> Passage:
 def _web_passage(
     hit: SearchHit, title: str, paragraphs: Iterable[str], about: Mapping[str, Any]
 ) -> Passage:
-    from fitrag_integrations.web.cleaning import clean_text
+    from fitrag_integrations._cleaning import clean_text
 
     cleaned = (clean_text(paragraph).strip() for paragraph in paragraphs)
     text = "\n\n".join(paragraph for paragraph in cleaned if paragraph)
