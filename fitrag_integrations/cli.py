@@ -88,6 +88,12 @@ later(
     "Fit the thresholds of the actions.",
 )
 later(evaluate, "gate", f"{COMMANDS}.evaluate_gate:evaluate_gate", "Measure a gate.")
+later(
+    evaluate,
+    "methods",
+    f"{COMMANDS}.evaluate_methods:evaluate_methods",
+    "Compare methods on the same questions.",
+)
 later(label, "bilabel", f"{TRAINING}:label_bilabel", "Label passages for the bi-label scorer.")
 KNOWING = "fitrag_integrations.training.ik_commands"
 later(train, "ik", f"{KNOWING}:train_ik", "Fit an IK classifier: is retrieval needed?")

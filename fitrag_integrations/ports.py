@@ -189,6 +189,14 @@ def gate_port(gate: Gate) -> Port[tuple[str, str], float]:
     return Port.of("gate", _Unzipped(gate.p_known), _awaiting(gate) if has_twin else None)
 
 
+def pair_port(name: str, backend: Any, method: str) -> Port[tuple[str, str], Any]:
+    """Build the port of a method that takes two lists, of questions and of texts, as pairs."""
+    found, twin = getattr(backend, method, None), getattr(backend, f"a{method}", None)
+    if isinstance(backend, type) or not callable(found):
+        raise InputError.of(name, given=backend, allowed=f"an object with a {method!r} method")
+    return Port.of(name, _Unzipped(found), _Unzipped(twin) if callable(twin) else None)
+
+
 def rescore_port(drafter: Drafter) -> Port[tuple[str, str], Draft]:
     """Build the port that measures written drafts, whose items are (question, draft) pairs."""
     twin = getattr(drafter, "arescore", None)

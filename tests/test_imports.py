@@ -100,6 +100,8 @@ def loaded_by(statement):
         "from fitrag_integrations.methods import FitRag; FitRag()",
         "from fitrag_integrations.methods import IKnow; IKnow()",
         "from fitrag_integrations.methods import Crag; Crag()",
+        "from fitrag_integrations.methods import SlimPLM; SlimPLM()",
+        "from fitrag_integrations.methods import ITRG; ITRG()",
         "from fitrag_integrations.retrieval import read_corpus",
     ],
 )

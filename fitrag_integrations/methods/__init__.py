@@ -10,16 +10,20 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.as_retriever import MethodPort
     from fitrag_integrations.methods.asking import AskGate, PTrueGate
     from fitrag_integrations.methods.baselines.direct import Direct
+    from fitrag_integrations.methods.composing import Over, method_from, method_named
     from fitrag_integrations.methods.crag import ActionThresholds, Crag
     from fitrag_integrations.methods.deciding import Decided, Decider
     from fitrag_integrations.methods.fitrag import FitRag, compress, rerank
     from fitrag_integrations.methods.gates import EntropyGate, LikelihoodGate, MarginGate
     from fitrag_integrations.methods.iknow import IKnow
+    from fitrag_integrations.methods.itrg import ITRG
+    from fitrag_integrations.methods.itrg_prompts import Demonstration
     from fitrag_integrations.methods.prompts import PromptTemplate
     from fitrag_integrations.methods.recognizer import SelfKnowledgeRecognizer
     from fitrag_integrations.methods.recognizer_fit import fit_recognizer
     from fitrag_integrations.methods.refining import Refined, Refiner
     from fitrag_integrations.methods.sentences import split_sentences
+    from fitrag_integrations.methods.slimplm import SlimPLM
     from fitrag_integrations.methods.tokens import approximate_tokens, tiktoken_counter
 
 _MODULE_OF = {
@@ -28,21 +32,27 @@ _MODULE_OF = {
     "Crag": "crag",
     "Decided": "deciding",
     "Decider": "deciding",
+    "Demonstration": "itrg_prompts",
     "Direct": "baselines.direct",
     "EntropyGate": "gates",
     "FitRag": "fitrag",
+    "ITRG": "itrg",
     "IKnow": "iknow",
     "LikelihoodGate": "gates",
     "MarginGate": "gates",
     "MethodPort": "as_retriever",
+    "Over": "composing",
     "PTrueGate": "asking",
     "PromptTemplate": "prompts",
     "Refined": "refining",
     "Refiner": "refining",
     "SelfKnowledgeRecognizer": "recognizer",
+    "SlimPLM": "slimplm",
     "approximate_tokens": "tokens",
     "compress": "fitrag",
     "fit_recognizer": "recognizer_fit",
+    "method_from": "composing",
+    "method_named": "composing",
     "rerank": "fitrag",
     "split_sentences": "sentences",
     "tiktoken_counter": "tokens",
@@ -54,21 +64,27 @@ __all__ = [
     "Crag",
     "Decided",
     "Decider",
+    "Demonstration",
     "Direct",
     "EntropyGate",
     "FitRag",
+    "ITRG",
     "IKnow",
     "LikelihoodGate",
     "MarginGate",
     "MethodPort",
+    "Over",
     "PTrueGate",
     "PromptTemplate",
     "Refined",
     "Refiner",
     "SelfKnowledgeRecognizer",
+    "SlimPLM",
     "approximate_tokens",
     "compress",
     "fit_recognizer",
+    "method_from",
+    "method_named",
     "rerank",
     "split_sentences",
     "tiktoken_counter",

@@ -20,8 +20,11 @@ from fitrag_integrations.types import BiLabelScore
 
 HOMES = {
     "scorer": ("fitrag_integrations.models", "BiLabelScorer"),
+    "continuer": ("fitrag_integrations.models", "Continuer"),
+    "replug": ("fitrag_integrations.models", "ReplugGenerator"),
     "evaluator": ("fitrag_integrations.models", "RetrievalEvaluator"),
     "gate": ("fitrag_integrations.models", "IKClassifier"),
+    "generator": ("fitrag_integrations.models", "LocalGenerator"),
     "reader": ("fitrag_integrations.models", "ExtractiveReader"),
 }
 _loading = Lock()
@@ -140,3 +143,35 @@ class EmbeddedEvaluator:
 
 
 EMBEDDED_EVALUATOR = EmbeddedEvaluator()
+
+
+class EmbeddedGenerator:
+    """Answer and continue prompts with the embedded language model, loaded at the first call."""
+
+    def answer(self, questions: Sequence[str]) -> Sequence[str]:
+        """Answer each question closed-book."""
+        answers: Sequence[str] = default_model("generator").answer(questions)
+        return answers
+
+    async def aanswer(self, questions: Sequence[str]) -> Sequence[str]:
+        """Answer each question closed-book without blocking the event loop."""
+        answers: Sequence[str] = await (await adefault_model("generator")).aanswer(questions)
+        return answers
+
+    def generate(self, prompts: Sequence[str]) -> Sequence[str]:
+        """Continue each prompt."""
+        texts: Sequence[str] = default_model("generator").generate(prompts)
+        return texts
+
+    async def agenerate(self, prompts: Sequence[str]) -> Sequence[str]:
+        """Continue each prompt without blocking the event loop."""
+        texts: Sequence[str] = await (await adefault_model("generator")).agenerate(prompts)
+        return texts
+
+    @property
+    def name(self) -> str:
+        """Name the model, for thresholds fitted on it."""
+        return str(getattr(default_model("generator"), "name", ""))
+
+
+EMBEDDED_GENERATOR = EmbeddedGenerator()

@@ -23,12 +23,17 @@ from fitrag_integrations._prompting import (
     render_excerpts,
 )
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.itrg_prompts import ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH
+from fitrag_integrations.methods.slimplm_prompts import SLIMPLM
 
 __all__ = [
     "COT",
     "CRAG",
     "CRAG_KEYWORDS",
     "CRAG_VERDICT",
+    "ITRG_ANSWER",
+    "ITRG_REFINE",
+    "ITRG_REFRESH",
     "NO_RETRIEVAL",
     "RETRIEVAL",
     "SIMPLE",
@@ -64,8 +69,9 @@ CRAG_KEYWORDS = PromptTemplate(
     "question: {question}\nquery:",
 )
 _ALL = (RETRIEVAL, NO_RETRIEVAL, SIMPLE, COT, CRAG, CRAG_VERDICT, CRAG_KEYWORDS)
+_ITRG = (ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH)
 TEMPLATES: Mapping[str, PromptTemplate] = MappingProxyType(
-    {template.name: template for template in _ALL}
+    {template.name: template for template in (*_ALL, *_ITRG, *SLIMPLM)}
 )
 
 

@@ -1,0 +1,87 @@
+"""Account for what a slim proxy costs beside the model it serves (SlimPLM, section 4.6, Table 4).
+
+Costs are in tokens of the large model: a token that a small model writes counts as `ratio` of one.
+The paper takes a 7B model's token for a tenth of a 70B model's, and counts tokens written only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fitrag_integrations._checks import check_number
+from fitrag_integrations._plain import Record
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.types import Context
+
+__all__ = ["RATIO", "CostAccount", "cost_account"]
+
+RATIO = 0.1
+SLIM = ("proxy", "rewrite", "judge")
+
+
+@dataclass(frozen=True, slots=True)
+class CostAccount(Record):
+    """Hold a row of Table 4: average tokens a question, in tokens of the large model.
+
+    `chat` is what the large model itself writes, the others are what SlimPLM adds. `rows` is the
+    number of questions, known ones among them, which have nothing to rewrite.
+    """
+
+    chat: float
+    proxy: float
+    rewrite: float
+    judge: float
+    rows: int
+    ratio: float = RATIO
+
+    @property
+    def total(self) -> float:
+        """Give all that SlimPLM adds."""
+        return self.proxy + self.rewrite + self.judge
+
+    @property
+    def share(self) -> float | None:
+        """Give it as a share of what the large model writes, None where that is nothing."""
+        return self.total / self.chat if self.chat else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give every field, and `total` and `share` for the reader's sake."""
+        return {**Record.to_dict(self), "total": self.total, "share": self.share}
+
+
+def cost_account(
+    contexts: Iterable[Context | Mapping[str, Any]],
+    chat: Sequence[float],
+    *,
+    ratio: float = RATIO,
+) -> CostAccount:
+    """Average the tokens each of SlimPLM's models wrote.
+
+    `contexts` are those of `SlimPLM`, or their `details["tokens"]`; `chat` is how many tokens the
+    large model wrote on each question. `ratio` is the cost of a small model's token, in [0, 1].
+    Raises `InputError` where the two are not of one length, or there is none.
+    """
+    rate = check_number("ratio", ratio, low=0.0, high=1.0)
+    counted = [_tokens(each) for each in contexts]
+    if not counted or len(counted) != len(chat):
+        allowed = f"{len(counted)} numbers, one per context and at least one"
+        raise InputError.of("chat", given=len(chat), allowed=allowed)
+    written = {name: _mean([tokens[name] for tokens in counted]) for name in SLIM}
+    spent = _mean([check_number("chat", count, low=0.0) for count in chat])
+    slim = {name: rate * mean for name, mean in written.items()}
+    return CostAccount(chat=spent, **slim, rows=len(counted), ratio=rate)
+
+
+def _tokens(given: Context | Mapping[str, Any]) -> dict[str, float]:
+    """Take a context's counts; a model that was not asked wrote nothing."""
+    tokens = given.details.get("tokens", {}) if isinstance(given, Context) else given
+    if not isinstance(tokens, Mapping):
+        raise InputError.of("tokens", given=tokens, allowed="a mapping of counts")
+    return {name: check_number(name, tokens.get(name, 0), low=0.0) for name in SLIM}
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return math.fsum(numbers) / len(numbers)
