@@ -9,7 +9,7 @@ figure, is in our own words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import TYPE_CHECKING
@@ -132,6 +132,13 @@ NO_RETRIEVAL = PromptTemplate(
 
 
 def default_template(context: Context) -> PromptTemplate:
-    """Choose the retrieval prompt if there is something to refer to, else the other."""
+    """Choose the retrieval prompt if there is something to refer to, else the other.
+
+    A method whose context wants a prompt of its own puts name and text of it into
+    ``details["template"]``.
+    """
+    own = context.details.get("template")
+    if isinstance(own, Mapping):
+        return PromptTemplate(own["name"], own["text"])
     skipped = context.decision is not None and not context.decision.retrieve
     return NO_RETRIEVAL if skipped or not context.excerpts else RETRIEVAL
