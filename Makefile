@@ -15,7 +15,7 @@ export TOKENIZERS_PARALLELISM := false
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types check format embedded clean
+.PHONY: help install demo test lint types check format embedded closed-book embedded-evaluator clean
 
 help:
 	@echo "make demo    answer the demo questions with the embedded models"
@@ -68,6 +68,20 @@ embedded: $(STAMP)
 	$(BIN)/fitrag train bilabel runs/labelled.jsonl --base runs/reader --tune head --rate 5e-3 \
 		--out runs/scorer
 	$(BIN)/python scripts/embed.py runs/reader runs/scorer
+
+# Trains the closed-book model, minutes on one core, and puts it into fitrag_integrations/embedded
+closed-book: $(STAMP)
+	$(BIN)/python -m scripts.closed_book.train runs/closed_book
+	$(BIN)/python -m scripts.closed_book.ship runs/closed_book
+	$(BIN)/python -m scripts.closed_book.measure
+
+# Trains the evaluator, over the embedded reader, about an hour on one core
+embedded-evaluator: $(STAMP)
+	$(BIN)/python scripts/evaluator_rows.py $(DATA) runs/evaluator-rows
+	$(BIN)/fitrag train evaluator runs/evaluator-rows/train.jsonl --out runs/evaluator \
+		--base fitrag_integrations/embedded/reader --name fitrag-minilm-1 --steps 560
+	$(BIN)/fitrag calibrate evaluator runs/evaluator-rows/held.jsonl --model runs/evaluator
+	$(BIN)/python scripts/embed_evaluator.py runs/evaluator
 
 clean:
 	rm -rf $(VENV) build dist site .benchmarks .codspeed .hypothesis .mypy_cache .pytest_cache .ruff_cache
