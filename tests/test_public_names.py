@@ -9,6 +9,7 @@ import fitrag_integrations
 MODULES = [
     "fitrag_integrations",
     "fitrag_integrations.methods",
+    "fitrag_integrations.methods.baselines",
     "fitrag_integrations.retrieval",
     "fitrag_integrations.web",
     "fitrag_integrations.langchain",

@@ -1,1 +1,69 @@
-"""What the papers compare with, each a method on the same flow engine."""
+"""What the papers compare with, each a method on the same flow engine; names load on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fitrag_integrations._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from fitrag_integrations._continuation import Continuation
+    from fitrag_integrations.methods.baselines._continuing import Continuer
+    from fitrag_integrations.methods.baselines._reflections import Reflection, Reflector
+    from fitrag_integrations.methods.baselines.cot import CoT
+    from fitrag_integrations.methods.baselines.direct import Direct
+    from fitrag_integrations.methods.baselines.flare import Flare
+    from fitrag_integrations.methods.baselines.gated import Gated, Targ
+    from fitrag_integrations.methods.baselines.genread import GenRead
+    from fitrag_integrations.methods.baselines.iter_retgen import IterRetgen
+    from fitrag_integrations.methods.baselines.refeed import Refeed
+    from fitrag_integrations.methods.baselines.replug import Replug
+    from fitrag_integrations.methods.baselines.self_ask import SelfAsk
+    from fitrag_integrations.methods.baselines.self_eval import SelfEval
+    from fitrag_integrations.methods.baselines.self_rag import SelfRag
+    from fitrag_integrations.methods.baselines.skr_knn import SkrKnn
+    from fitrag_integrations.methods.baselines.vanilla import Vanilla
+
+_MODULE_OF = {
+    "CoT": "cot",
+    "Continuation": "_continuing",
+    "Continuer": "_continuing",
+    "Direct": "direct",
+    "Flare": "flare",
+    "GenRead": "genread",
+    "Gated": "gated",
+    "IterRetgen": "iter_retgen",
+    "Refeed": "refeed",
+    "Reflection": "_reflections",
+    "Reflector": "_reflections",
+    "Replug": "replug",
+    "SelfAsk": "self_ask",
+    "SelfEval": "self_eval",
+    "SelfRag": "self_rag",
+    "SkrKnn": "skr_knn",
+    "Targ": "gated",
+    "Vanilla": "vanilla",
+}
+
+__all__ = [
+    "CoT",
+    "Continuation",
+    "Continuer",
+    "Direct",
+    "Flare",
+    "Gated",
+    "GenRead",
+    "IterRetgen",
+    "Refeed",
+    "Reflection",
+    "Reflector",
+    "Replug",
+    "SelfAsk",
+    "SelfEval",
+    "SelfRag",
+    "SkrKnn",
+    "Targ",
+    "Vanilla",
+]
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

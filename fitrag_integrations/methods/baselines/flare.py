@@ -1,0 +1,144 @@
+"""FLARE (Jiang et al., EMNLP 2023, arXiv:2305.06983): look ahead, retrieve where the model doubts.
+
+The model writes on; the first sentence with a token less likely than `threshold` is not taken over
+but, without its tokens less likely than `mask`, becomes a query, and the sentence is written again
+with what was retrieved. This is the paper's FLARE with masked queries, in its 2WikiMultihopQA
+settings (0.8 and 0.4). Simplified: the sentences after one that is accepted are read from the same
+continuation, which greedy decoding would only repeat; the passages of the last retrieval stay in
+the prompt until the next; no worked examples. Left out: queries written by a language model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from fitrag_integrations._checks import check_number, check_text, check_whole
+from fitrag_integrations._continuation import Continuation
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.baselines._continuing import continue_port, measured
+from fitrag_integrations.methods.baselines._embedded import EMBEDDED_MODEL
+from fitrag_integrations.methods.baselines._prompts import PLAIN, SENTENCES
+from fitrag_integrations.methods.baselines._writing import Generating
+from fitrag_integrations.methods.itrg_writing import told
+from fitrag_integrations.methods.sentences import split_sentences
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import Context, Excerpt, Passage
+
+Tokens = list[tuple[str, float]]
+
+
+@dataclass
+class _Work:
+    """Keep what one question has come to."""
+
+    passages: list[Passage] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def answer(self) -> str:
+        return " ".join(self.sentences)
+
+    def take(self, sentence: str) -> bool:
+        """Take a sentence over; one that was written already ends the answer."""
+        if sentence in self.sentences:
+            self.notes.append("the model repeated itself: the answer ends there")
+            return False
+        self.sentences.append(sentence)
+        return True
+
+
+@dataclass(frozen=True)
+class Flare(Generating):
+    """Write sentence by sentence, with at most `rounds` retrievals of `k` passages.
+
+    `model` must tell token probabilities: an object with `continue_with_logprobs`, such as
+    `models.Continuer`; None is the embedded one. The caller's language model is not asked. After
+    the last retrieval the rest is taken over as it is, with a note where it is doubtful. Where the
+    model writes nothing, the question itself is retrieved for.
+    """
+
+    model: Any = None
+    _: KW_ONLY
+    threshold: float = 0.8
+    mask: float = 0.4
+    rounds: int = 3
+    k: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("threshold", self.threshold, low=0.0, high=1.0)
+        check_number("mask", self.mask, low=0.0, high=1.0)
+        check_whole("rounds", self.rounds, low=1)
+        check_whole("k", self.k, low=1)
+        continue_port(self._model)
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Give the flow that ends in the context for one question, its answer in `draft`.
+
+        The excerpts are the passages of the last retrieval. The flow raises `InputError` for a
+        blank question, and `PortError` where the model tells no token probabilities.
+        """
+        check_text("question", question, blank=False)
+        work = _Work()
+        for at in range(self.rounds + 1):
+            query = yield from self._ahead(question, work, last=at == self.rounds)
+            if not query:
+                break
+            work.queries.append(query)
+            found, notes = yield from self.look_up(query, ports)
+            work.notes.extend(notes)
+            work.passages = found[: self.k] or work.passages
+        if not (work.sentences or work.passages):  # without an answer, then at least passages
+            found, notes = yield from self.look_up(question, ports)
+            work.notes.extend(notes)
+            work.passages = found[: self.k]
+        excerpts = tuple(map(Excerpt.whole, work.passages))
+        details = {"retrievals": len(work.queries), "sentences": len(work.sentences)}
+        queries = tuple(work.queries)
+        context = Context(question, excerpts, queries=queries, method="flare", details=details)
+        reply = self.read(work.answer, "answer")
+        return self.answered(context, reply.text, (*work.notes, *reply.notes))
+
+    def _ahead(self, question: str, work: _Work, *, last: bool) -> Flow[str]:
+        """Write on, and give the query for the first doubtful sentence, blank where all is said.
+
+        The first sentence after a retrieval is the one written again, and is taken over.
+        """
+        shown = Context(question, tuple(map(Excerpt.whole, work.passages)))
+        prompt = shown.prompt(SENTENCES if work.passages else PLAIN)
+        written = yield from self._written(prompt, work)
+        doubted = False
+        for at, (start, end) in enumerate(split_sentences(written.text)):
+            tokens = written.probabilities(start, end)
+            doubtful = any(chance < self.threshold for _, chance in tokens)
+            if doubtful and not last and not (at == 0 and work.queries):
+                return masked(tokens, self.mask) or question
+            doubted |= doubtful and last and at > 0
+            if not work.take(written.text[start:end].strip()):
+                return ""
+        if doubted:
+            work.notes.append(f"the model doubted more after {self.rounds} retrievals")
+        return ""
+
+    def _written(self, prompt: str, work: _Work) -> Flow[Continuation]:
+        """Have the answer continued; a call that fails gives nothing, and a note."""
+        try:
+            (written,) = yield from continue_port(self._model).ask([(prompt, work.answer)])
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            work.notes.append(f"the language model did not go on ({told(error)})")
+            return Continuation("")
+        return measured(written)
+
+    @property
+    def _model(self) -> Any:
+        return EMBEDDED_MODEL if self.model is None else self.model
+
+
+def masked(tokens: Tokens, mask: float) -> str:
+    """Write a sentence without its tokens less likely than `mask` (section 3.2.2)."""
+    return " ".join("".join(text if chance >= mask else " " for text, chance in tokens).split())

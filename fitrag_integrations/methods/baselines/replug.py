@@ -1,0 +1,100 @@
+"""REPLUG (Shi et al., 2023, arXiv:2301.12652): one prompt per passage, their predictions weighted.
+
+Every passage is put before the question by itself, and each next token is chosen from the average
+of what the model expects behind each, weighted by the softmax of the retrieval scores. That needs
+the model's own distributions, so the model is a local one. Left out: training the retriever on the
+model's likelihoods (REPLUG LSR).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from fitrag_integrations._checks import check_number, check_text, check_whole
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.baselines._embedded import EMBEDDED_MODEL
+from fitrag_integrations.methods.baselines._prompts import PLAIN, READ
+from fitrag_integrations.methods.baselines._writing import Generating, check_template
+from fitrag_integrations.methods.fitrag import usable
+from fitrag_integrations.methods.itrg_writing import told
+from fitrag_integrations.ports import Ports, port_of
+from fitrag_integrations.types import Context, Excerpt, Passage, Template
+
+SCORE = "retrieval_score"
+UNSCORED = "not all passages have a retrieval score: all weigh the same"
+
+
+@dataclass(frozen=True)
+class Replug(Generating):
+    """Answer from the first `k` passages at once, each weighted by its retrieval score.
+
+    `model` is an object with `ensemble(items)`, such as `models.ReplugGenerator`, or a callable:
+    items are (prompts, weights), and the answers texts; None is the embedded generator. The
+    caller's language model is not asked. Scores are divided by `temperature` before the softmax;
+    where a passage has none, all weigh the same, and a note says so.
+    """
+
+    model: Any = None
+    _: KW_ONLY
+    k: int = 10
+    temperature: float = 1.0
+    template: Template = READ
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole("k", self.k, low=1)
+        check_number("temperature", self.temperature, low=1e-6)
+        check_template("template", self.template)
+        port_of("ensemble", self._model, "ensemble", argument="model")
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Give the flow that ends in the context for one question, its answer in `draft`.
+
+        The excerpts are the passages, their scores the weights. The flow raises `InputError` for a
+        blank question, and what the retrieval raises.
+        """
+        check_text("question", question, blank=False)
+        (found,) = yield from ports.retrieve.ask([question])
+        passages, notes = usable(found)
+        weights, more = self._weights(passages[: self.k])
+        pairs = zip(passages, weights, strict=False)
+        excerpts = tuple(Excerpt.whole(passage, score=weight) for passage, weight in pairs)
+        context = Context(question, excerpts, notes=(*notes, *more), method="replug")
+        prompts = [Context(question, (one,)).prompt(self.template) for one in excerpts]
+        item = (tuple(prompts), weights) if prompts else ((context.prompt(PLAIN),), (1.0,))
+        text, failed = yield from self._written(item)
+        reply = self.read(text, "answer")
+        return self.answered(context, reply.text, failed or reply.notes)
+
+    def _written(
+        self, item: tuple[tuple[str, ...], tuple[float, ...]]
+    ) -> Flow[tuple[str, tuple[str, ...]]]:
+        port = port_of("ensemble", self._model, "ensemble", argument="model")
+        try:
+            (text,) = yield from port.ask([item])
+            return check_text("reply", text), ()
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            return "", (f"the language model wrote no answer ({told(error)})",)
+
+    def _weights(self, passages: Sequence[Passage]) -> tuple[tuple[float, ...], tuple[str, ...]]:
+        scores = [passage.metadata.get(SCORE) for passage in passages]
+        numbers = [float(one) for one in scores if isinstance(one, int | float)]
+        if len(numbers) < len(scores):
+            return (1.0 / len(scores),) * len(scores), (UNSCORED,)
+        return softmax([number / self.temperature for number in numbers]), ()
+
+    @property
+    def _model(self) -> Any:
+        return EMBEDDED_MODEL if self.model is None else self.model
+
+
+def softmax(scores: Sequence[float]) -> tuple[float, ...]:
+    """Turn scores into weights that sum to 1."""
+    parts = [math.exp(score - max(scores)) for score in scores]
+    total = math.fsum(parts)
+    return tuple(part / total for part in parts)

@@ -1,0 +1,87 @@
+"""SKR-kNN (Wang et al., Findings of EMNLP 2023, arXiv:2310.05002): ask the nearest questions.
+
+The questions of a bank nearest to a new one vote on whether it is known. Simplified: a question of
+our bank was answered correctly without retrieval or was not, where the paper compares answering
+with and without and drops those that come out the same; and the plain share of known ones is
+compared with a threshold, where the authors' code also weighs how many of each kind there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any
+
+from fitrag_integrations._checks import check_number, check_whole
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.deciding import OnError
+from fitrag_integrations.methods.iknow import IKnow
+from fitrag_integrations.methods.recognizer import Bank
+from fitrag_integrations.ports import Method, Ports
+from fitrag_integrations.types import Context
+
+
+@dataclass(frozen=True)
+class NeighbourGate:
+    """Give the share of the `k` nearest questions of a bank that were known; also a gate.
+
+    A question without any neighbour has a `PortError` in the place of its number.
+    """
+
+    bank: Bank
+    k: int = 10
+    draft_tokens: int = field(init=False, default=0)
+
+    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Any]:
+        """Give the share of each question, in [0, 1]; drafts are not looked at."""
+        return [_share(known) for known in self.bank.neighbours(list(questions), self.k)]
+
+    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Any]:
+        """Do what `p_known` does without blocking the event loop."""
+        twin = getattr(self.bank, "aneighbours", None)
+        if twin is None:
+            return await asyncio.to_thread(self.p_known, questions, drafts)
+        return [_share(known) for known in await twin(list(questions), self.k)]
+
+
+@dataclass(frozen=True)
+class SkrKnn:
+    """Retrieve unless more than `threshold` of the `k` nearest questions were known.
+
+    `bank` is a `QuestionBank` or any object with `neighbours(questions, k)`, which tells for each
+    question which of its k nearest were known. What is not known goes on with `method`, None for
+    direct retrieval. A bank that fails ends in retrieval, or raises with `on_error` "raise".
+    """
+
+    bank: Bank
+    _: KW_ONLY
+    k: int = 10
+    threshold: float = 0.5
+    method: Method | None = None
+    on_error: OnError = "retrieve"
+    _inner: IKnow = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        if isinstance(self.bank, type) or not isinstance(self.bank, Bank):
+            raise InputError.of("bank", given=self.bank, allowed="an object with 'neighbours'")
+        gate = NeighbourGate(self.bank, check_whole("k", self.k, low=1))
+        given = check_number("threshold", self.threshold, low=0.0, high=1.0)
+        inner = IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
+        object.__setattr__(self, "_inner", inner)
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Give the flow that ends in the context for one question.
+
+        A known one has no excerpts, and its answer is left to the caller's prompt.
+        """
+        context = yield from self._inner(question, ports)
+        return replace(context, method="skrknn", details={**context.details, "k": self.k})
+
+
+def _share(known: Sequence[bool]) -> Any:
+    if not len(known):
+        return PortError("the bank gave no neighbour to vote")
+    return sum(map(bool, known)) / len(known)

@@ -1,0 +1,39 @@
+"""No retrieval: the bare question, and what the language model makes of it.
+
+What every paper here compares with first. Left out: demonstrations, for which there is `template`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+
+from fitrag_integrations._checks import check_text
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.baselines._prompts import PLAIN
+from fitrag_integrations.methods.baselines._writing import Generating, check_template
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import Context, RetrievalDecision, Template
+
+NEVER = RetrievalDecision(False, why="this method never retrieves")
+
+
+@dataclass(frozen=True)
+class Vanilla(Generating):
+    """Have the language model answer the question by itself, in one call."""
+
+    _: KW_ONLY
+    template: Template = PLAIN
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_template("template", self.template)
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Give the flow that ends in the context for one question, its answer in `draft`.
+
+        The flow raises `InputError` for a blank question.
+        """
+        check_text("question", question, blank=False)
+        context = Context(question, decision=NEVER, method="vanilla")
+        reply = yield from self.write(context.prompt(self.template), ports, "answer")
+        return self.answered(context, reply.text, reply.notes)
