@@ -15,7 +15,8 @@ export TOKENIZERS_PARALLELISM := false
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types check format embedded closed-book embedded-evaluator clean
+.PHONY: help install demo test lint types check format embedded closed-book embedded-gate \
+	embedded-evaluator clean
 
 help:
 	@echo "make demo    answer the demo questions with the embedded models"
@@ -63,7 +64,7 @@ embedded: $(STAMP)
 	$(BIN)/python scripts/embedded_rows.py $(DATA) runs
 	$(BIN)/fitrag train reader runs/reading.jsonl --out runs/reader --steps 2100
 	$(BIN)/fitrag label bilabel runs/scorer.jsonl --pool runs/pool.jsonl --model runs/reader \
-		--dtype bfloat16 --out runs/labelled.jsonl
+		--depth 20 --seed 13 --unanswered --dtype bfloat16 --out runs/labelled.jsonl
 	$(BIN)/fitrag calibrate reader runs/labelled.jsonl --model runs/reader
 	$(BIN)/fitrag train bilabel runs/labelled.jsonl --base runs/reader --tune head --rate 5e-3 \
 		--out runs/scorer
@@ -75,12 +76,23 @@ closed-book: $(STAMP)
 	$(BIN)/python -m scripts.closed_book.ship runs/closed_book
 	$(BIN)/python -m scripts.closed_book.measure
 
+# Trains the gate of the closed-book model, minutes on one core
+GATE := fitrag_integrations/embedded/ik
+embedded-gate: $(STAMP)
+	$(BIN)/python -m scripts.closed_book.gate_rows runs/gate
+	$(BIN)/fitrag train ik runs/gate/gate_train.jsonl --variant head --out $(GATE) \
+		--base fitrag_integrations/embedded/closed_book
+	$(BIN)/fitrag calibrate gate runs/gate/gate_valid.jsonl --model $(GATE)
+	rm -r $(GATE)/run
+	$(BIN)/python benchmarks/gates.py runs/gate
+
 # Trains the evaluator, over the embedded reader, about an hour on one core
 embedded-evaluator: $(STAMP)
 	$(BIN)/python scripts/evaluator_rows.py $(DATA) runs/evaluator-rows
 	$(BIN)/fitrag train evaluator runs/evaluator-rows/train.jsonl --out runs/evaluator \
 		--base fitrag_integrations/embedded/reader --name fitrag-minilm-1 --steps 560
-	$(BIN)/fitrag calibrate evaluator runs/evaluator-rows/held.jsonl --model runs/evaluator
+	$(BIN)/fitrag calibrate evaluator runs/evaluator-rows/held.jsonl --model runs/evaluator \
+		--sentences 1
 	$(BIN)/python scripts/embed_evaluator.py runs/evaluator
 
 clean:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.models.adapter import fold
 from fitrag_integrations.models.folder import (
     read_manifest,
     read_tensors,
@@ -54,6 +55,8 @@ def load_encoder(folder: Path, *, attention: str | None = None) -> tuple[Trunk, 
     trunk.pooling = manifest["pooling"]
     if manifest.get("tuned"):
         _load_tuned(trunk, folder, manifest["tuned"])
+    if manifest.get("factors"):
+        fold(trunk.encoder, read_tensors(folder, manifest["factors"]))
     if manifest.get("adapter"):
         trunk.encoder = _with_adapter(trunk.encoder, folder)
     return trunk, PairTokenizer(tokenizer, max_length=manifest["max_length"])

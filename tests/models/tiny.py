@@ -3,10 +3,12 @@
 import torch
 
 from fitrag_integrations import Passage
-from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
+from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
+from fitrag_integrations.models.clues import Clues
 from fitrag_integrations.models.encoders import load_base
 from fitrag_integrations.models.engine import Engine, Options
 from fitrag_integrations.models.evidence import Evidence
+from fitrag_integrations.models.grader import EvaluatorHead, HeadGrader
 from fitrag_integrations.models.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.late import LateInteraction
 from fitrag_integrations.models.pairs import EncodedPair, PairTokenizer
@@ -101,3 +103,35 @@ def encoded(question, passage):
     ids = [0, *question, 0, *passage, 0]
     segments = [0, *[1] * len(question), 0, *[2] * len(passage), 0]
     return EncodedPair(ids, [0] * len(ids), segments, [None] * len(ids))
+
+
+def write_t5_classifier(folder, *, labels=1, seed=0):
+    """Write a whole T5 with a classifier on top, as CRAG's evaluator is; gives the folder."""
+    from transformers import AutoTokenizer, T5Config, T5ForSequenceClassification
+
+    write_t5(folder)
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    torch.manual_seed(seed)
+    config = T5Config(
+        vocab_size=len(tokenizer),
+        num_labels=labels,
+        initializer_factor=1.0,
+        decoder_start_token_id=0,
+        **sizes,
+    )
+    model = T5ForSequenceClassification(config)
+    model.classification_head.out_proj.weight.data *= 1.5  # some outputs in [-1, 1], some beyond
+    model.save_pretrained(folder)
+    return str(folder)
+
+
+def make_evaluator(base, *, name="", thresholds=None, frozen=True):
+    """Put a random evaluator's head over a base; what is not frozen counts as tuned."""
+    engine = _engine(base, frozen)
+    rarity = [0.5 + i % 7 / 4 for i in range(engine.tokenizer.vocabulary)]  # exact in float16
+    torch.manual_seed(1)
+    head = EvaluatorHead(engine.trunk.width, hidden=6)
+    manifest = {"base": base, "head": {"hidden": 6}}
+    grader = HeadGrader(engine, head, clues=Clues.of(engine.tokenizer, rarity), manifest=manifest)
+    return RetrievalEvaluator(grader, name=name, thresholds=thresholds)
