@@ -9,8 +9,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fitrag_integrations.methods.prompts import PromptTemplate
 from fitrag_integrations.ports import Reader, Scorer
-from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.types import BiLabelScore, Excerpt, Passage, RetrievalDecision
 
 HOME = Path(str(resources.files("fitrag_integrations"))) / "embedded" / "demo"
 PASSAGES = HOME / "passages.jsonl"
@@ -36,7 +37,7 @@ class Worked:
 
     `found` is in the order of retrieval, `ranked` best first after the reranker, whose first
     `top_n` are compressed; `kept` is what the prompt shows; `answer` is empty where the reader
-    abstained.
+    abstained. A question that was not retrieved for has none of the three.
     """
 
     question: Question
@@ -46,6 +47,12 @@ class Worked:
     prompt: str
     answer: str
     top_n: int
+    decision: RetrievalDecision | None = None
+
+    @property
+    def skipped(self) -> bool:
+        """Say whether the language model answered by itself."""
+        return self.decision is not None and not self.decision.retrieve
 
     @property
     def compressed(self) -> tuple[Excerpt, ...]:
@@ -58,7 +65,10 @@ Stack = Callable[[Sequence[Question]], list[Worked]]
 
 @dataclass(frozen=True)
 class Parts:
-    """Hold what both pipelines are made of; with an `llm`, the reader is not asked."""
+    """Hold what both pipelines are made of; with an `llm`, the reader is not asked.
+
+    With a `gate`, the language model that writes its drafts answers what it knows.
+    """
 
     index: Any
     scorer: Scorer
@@ -66,6 +76,12 @@ class Parts:
     llm: Any = None  # a LangChain chat model
     k: int = 10
     top_n: int = 3
+    gate: Any = None
+
+    @property
+    def template(self) -> PromptTemplate:
+        """Give the prompt that the language model of the gate answers by itself."""
+        return PromptTemplate("closed_book", self.gate.drafter.prompt)
 
     @property
     def passages(self) -> dict[str, Passage]:

@@ -17,7 +17,8 @@ class Figures:
     """Hold one pipeline's figures: shares in [0, 1], tokens and milliseconds a question.
 
     Recall counts a passage known to hold the answer, over the answerable questions. `kept` is the
-    share of questions whose answer the compressor kept, of those where it was given one.
+    share of questions whose answer the compressor kept, of those where it was given one. Recall,
+    tokens and `kept` leave out the questions that were not retrieved for.
     """
 
     accuracy: float
@@ -42,17 +43,19 @@ def figures(worked: Sequence[Worked], seconds: float, *, extractive: bool) -> Fi
     def right(each: Worked) -> bool:
         return is_right(each, extractive=extractive)
 
-    before = _mean(worked, lambda each: tokens(map(_whole, each.compressed)))
-    after = _mean(worked, lambda each: tokens(each.kept))
-    held = [each for each in asked if _holds(each, map(_whole, each.compressed))]
+    shown = [each for each in worked if not each.skipped]
+    found = [each for each in shown if each.question.answerable]
+    before = _mean(shown, lambda each: tokens(map(_whole, each.compressed)))
+    after = _mean(shown, lambda each: tokens(each.kept))
+    held = [each for each in found if _holds(each, map(_whole, each.compressed))]
     return Figures(
         accuracy=_mean(worked, right),
         answerable=_mean(asked, right),
         unanswerable=_mean(others, right),
-        recall_1_before=_mean(asked, lambda each: found_within(each, 1)),
-        recall_1_after=_mean(asked, lambda each: ranked_within(each, 1)),
-        recall_5_before=_mean(asked, lambda each: found_within(each, 5)),
-        recall_5_after=_mean(asked, lambda each: ranked_within(each, 5)),
+        recall_1_before=_mean(found, lambda each: found_within(each, 1)),
+        recall_1_after=_mean(found, lambda each: ranked_within(each, 1)),
+        recall_5_before=_mean(found, lambda each: found_within(each, 5)),
+        recall_5_after=_mean(found, lambda each: ranked_within(each, 5)),
         tokens_before=before,
         tokens_after=after,
         saved=1 - after / before if before else 0.0,
@@ -67,7 +70,7 @@ def is_right(each: Worked, *, extractive: bool) -> bool:
     It is where a gold answer stands in it. A reader is right on an unanswerable question if it
     abstains; a language model may know it all the same.
     """
-    if extractive and not each.question.answerable:
+    if extractive and not each.question.answerable and not each.skipped:
         return not each.answer
     return contains_answer(each.answer, each.question.answers)
 

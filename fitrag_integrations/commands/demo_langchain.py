@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
@@ -11,12 +11,17 @@ from fitrag_integrations.commands.demo_data import Parts, Question, Stack, Worke
 from fitrag_integrations.commands.read import best_answer
 from fitrag_integrations.methods.prompts import RETRIEVAL
 from fitrag_integrations.ports import Reader
-from fitrag_integrations.types import Passage
+from fitrag_integrations.types import Passage, RetrievalDecision
 
 
 def langchain_stack(parts: Parts) -> Stack:
-    """Build retriever | reranker | compressor | prompt | answer, from our LangChain drop-ins."""
+    """Build retriever | reranker | compressor | prompt | answer, from our LangChain drop-ins.
+
+    With a gate, a router stands before it.
+    """
     chain, passages = langchain_chain(parts), parts.passages
+    if parts.gate is not None:
+        chain = _routed(parts.gate, chain)
 
     def answer(asked: Sequence[Question]) -> list[Worked]:
         done = chain.batch([question.text for question in asked])
@@ -49,7 +54,9 @@ def langchain_chain(parts: Parts) -> Any:
     reads: Any = RunnableLambda(lambda given: _read(given, parts.reader))
     writes = itemgetter("prompt") | (parts.llm or RunnablePassthrough()) | StrOutputParser()
     return (
-        RunnableParallel(question=RunnablePassthrough(), found=retriever)
+        RunnableParallel(
+            question=RunnablePassthrough(), found=retriever, decision=RunnableLambda(_decision)
+        )
         | RunnablePassthrough.assign(
             ranked={"query": question, "documents": itemgetter("found")} | reranker
         )
@@ -61,6 +68,41 @@ def langchain_chain(parts: Parts) -> Any:
         )
         | RunnablePassthrough.assign(answer=reads if parts.llm is None else writes)
     )
+
+
+def _routed(gate: Any, chain: Any) -> Any:
+    """Let the language model answer what the gate says it knows, and the chain the rest."""
+    from langchain_core.prompts import PromptTemplate
+    from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
+
+    from fitrag_integrations.langchain import KnowledgeRouter
+
+    model = gate.drafter
+    asked: Any = RunnableParallel(
+        question=RunnablePassthrough(), decision=RunnableLambda(_decision)
+    )
+    prompt = PromptTemplate.from_template(model.prompt) | (lambda value: value.to_string())
+    writes = itemgetter("prompt") | RunnableLambda(_writing(model))
+    known = (
+        asked
+        | RunnablePassthrough.assign(prompt=prompt)
+        | RunnablePassthrough.assign(answer=writes)
+    )
+    return KnowledgeRouter(gate=gate, known=known, unknown=chain)
+
+
+def _writing(model: Any) -> Callable[[str], str]:
+    def write(prompt: str) -> str:
+        (answer,) = model.generate([prompt])
+        return str(answer)
+
+    return write
+
+
+def _decision(_: str, config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Read what a router decided from the metadata of the branch's run."""
+    found: dict[str, Any] | None = (config.get("metadata") or {}).get("fitrag")
+    return found
 
 
 def _lines(documents: Sequence[Any]) -> str:
@@ -89,10 +131,13 @@ def _from_chain(
 ) -> Worked:
     """Read back what the steps of the chain gave."""
     ranked, kept = (
-        tuple(excerpt_of(document.metadata, passages) for document in given[name])
+        tuple(excerpt_of(document.metadata, passages) for document in given.get(name, ()))
         for name in ("ranked", "kept")
     )
     found = tuple(
-        replace(passages[document.id], metadata=document.metadata) for document in given["found"]
+        replace(passages[document.id], metadata=document.metadata)
+        for document in given.get("found", ())
     )
-    return Worked(question, found, ranked, kept, given["prompt"], given["answer"], top_n)
+    decision = given["decision"] and RetrievalDecision.from_dict(given["decision"])
+    prompt, answer = given["prompt"], given["answer"]
+    return Worked(question, found, ranked, kept, prompt, answer, top_n, decision)

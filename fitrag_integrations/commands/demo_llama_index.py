@@ -12,40 +12,60 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.excerpts import by_score
 from fitrag_integrations.ports import Method, Ports
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 
 
 def llama_index_stack(parts: Parts) -> Stack:
-    """Build a query engine that runs FIT-RAG, from our LlamaIndex drop-ins."""
+    """Build a query engine that runs FIT-RAG, from our LlamaIndex drop-ins.
+
+    With a gate, a router stands before it.
+    """
     from fitrag_integrations.llama_index import FaissRetriever, MethodQueryEngine
 
     method = Watched(FitRag(parts.scorer, top_n=parts.top_n))
     retriever = FaissRetriever(parts.index, similarity_top_k=parts.k)
     answers = {"reader": parts.reader} if parts.llm is None else {"llm": batched(parts.llm)}
-    engine = MethodQueryEngine(method, retriever, **answers)
+    engine: Any = MethodQueryEngine(method, retriever, **answers)
+    if parts.gate is not None:
+        engine = _routed(parts, engine)
     passages = parts.passages
 
     def answer(asked: Sequence[Question]) -> list[Worked]:
         responses = engine.query_many([question.text for question in asked])
         return [
-            _from_response(question, response, method.seen[question.text], passages, parts.top_n)
+            _from_response(question, response, method.seen, passages, parts)
             for question, response in zip(asked, responses, strict=True)
         ]
 
     return answer
 
 
+def _routed(parts: Parts, engine: Any) -> Any:
+    """Let the language model answer what the gate says it knows, and the engine the rest."""
+    from fitrag_integrations.llama_index import KnowledgeRouterQueryEngine
+
+    llm, template = parts.gate.drafter, parts.template
+    return KnowledgeRouterQueryEngine(parts.gate, retrieve=engine, llm=llm, template=template)
+
+
 def _from_response(
     question: Question,
     response: Any,
-    seen: Seen,
+    seen: Mapping[str, Seen],
     passages: Mapping[str, Passage],
-    top_n: int,
+    parts: Parts,
 ) -> Worked:
+    answer = response.response or ""
+    told = response.metadata["fitrag"].get("decision")
+    decision = None if told is None else RetrievalDecision.from_dict(told)
+    if decision is not None and not decision.retrieve:
+        prompt = parts.template.render(Context(question.text))
+        return Worked(question, (), (), (), prompt, answer, parts.top_n, decision)
     kept = tuple(excerpt_of(found.node.metadata, passages) for found in response.source_nodes)
     prompt = Context(question.text, kept).prompt()
-    ranked, answer = tuple(by_score(seen.scored)), response.response or ""
-    return Worked(question, tuple(seen.found), ranked, kept, prompt, answer, top_n)
+    found, scored = seen[question.text].found, seen[question.text].scored
+    ranked = tuple(by_score(scored))
+    return Worked(question, tuple(found), ranked, kept, prompt, answer, parts.top_n, decision)
 
 
 @dataclass(slots=True)

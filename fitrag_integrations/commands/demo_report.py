@@ -18,7 +18,8 @@ from fitrag_integrations.commands.demo_figures import (
     ranked_within,
     tokens,
 )
-from fitrag_integrations.types import Excerpt
+from fitrag_integrations.commands.demo_gate import GateFigures
+from fitrag_integrations.types import Excerpt, RetrievalDecision
 
 WIDTH = 100
 SHOWN = 5  # reranked passages an example lists
@@ -34,6 +35,15 @@ HEADS = (
     "answer\nkept",
     "ms a\nquestion",
 )
+GATE_HEADS = (
+    "",
+    "not\nretrieved",
+    "of these\ncorrect",
+    "if\nretrieved",
+    "others\ncorrect",
+    "prompt\ntokens",
+    "saved",
+)
 ABSTAINED = "(no answer: the reader abstains)"
 
 
@@ -43,12 +53,15 @@ def console() -> Console:
 
 
 def chosen(worked: Sequence[Worked], count: int, *, extractive: bool) -> list[Worked]:
-    """Choose examples: one the reranker helped, one unanswerable, one plain, then the others."""
+    """Choose examples: one that was known, one plain, one the reranker helped, one unanswerable,
+    then the others.
+    """
     right = [each for each in worked if is_right(each, extractive=extractive)]
     helped = [each for each in right if ranked_within(each, 1) and not found_within(each, 1)]
     plain = [each for each in right if found_within(each, 1)]
-    others = [each for each in right if not each.question.answerable]
-    first = [*plain[:1], *helped[:1], *others[:1]]
+    others = [each for each in right if not each.question.answerable and not each.skipped]
+    known = [each for each in right if each.skipped]
+    first = [*known[:1], *plain[:1], *helped[:1], *others[:1]]
     return [*first, *(each for each in worked if each not in first)][:count]
 
 
@@ -59,17 +72,32 @@ def show_example(out: Console, number: int, each: Worked) -> None:
     gold = " / ".join(each.question.answers)
     known = gold if each.question.answerable else f"{gold}, which is not in the corpus"
     parts: list[RenderableType] = [
+        *_decided(each.decision),
+        *([] if each.skipped else _evidence(each)),
+        Text("\nPrompt", style="cyan"),
+        Text(each.prompt.strip(), style="dim"),
+        Text("\nAnswer: ", style="cyan") + answer + Text(f"   (expected: {known})"),
+    ]
+    out.print(Panel(Group(*parts), title=title, title_align="left", width=WIDTH))
+
+
+def _decided(decision: RetrievalDecision | None) -> list[RenderableType]:
+    if decision is None:
+        return []
+    told = f"p_known {decision.p_known:.2f}, " if decision.p_known is not None else ""
+    verdict = "to be retrieved for" if decision.retrieve else "not retrieved for"
+    return [Text(f"Gate: {told}{verdict}: {decision.why}", style="cyan")]
+
+
+def _evidence(each: Worked) -> list[RenderableType]:
+    return [
         Text("Retrieved, with the inner product", style="cyan"),
         _found(each),
         Text(f"\nReranked, with the two labels; the first {each.top_n} go on", style="cyan"),
         _ranked(each),
         Text("\nKept by the compressor, the answer marked", style="cyan"),
         *(_kept(excerpt, each.answer) for excerpt in each.kept),
-        Text("\nPrompt", style="cyan"),
-        Text(each.prompt.strip(), style="dim"),
-        Text("\nAnswer: ", style="cyan") + answer + Text(f"   (expected: {known})"),
     ]
-    out.print(Panel(Group(*parts), title=title, title_align="left", width=WIDTH))
 
 
 def _found(each: Worked) -> Table:
@@ -107,14 +135,35 @@ def _kept(excerpt: Excerpt, answer: str) -> Text:
 
 def show_summary(out: Console, rows: Mapping[str, Figures], said: Sequence[str]) -> None:
     """Print the table of figures and the lines under it."""
-    table = Table(box=box.SIMPLE_HEAD, width=WIDTH, padding=(0, 1, 0, 0))
-    for head in HEADS:
-        table.add_column(head, no_wrap=True, justify="right" if head else "left")
-    for name, row in rows.items():
-        table.add_row(name, *_cells(row))
-    out.print(table)
+    out.print(_table(HEADS, {name: _cells(row) for name, row in rows.items()}))
     for line in said:
         out.print(Text(line))
+
+
+def show_gate(out: Console, rows: Mapping[str, GateFigures], said: Sequence[str]) -> None:
+    """Print the gate's table and the lines under it."""
+    out.print(_table(GATE_HEADS, {name: _gate_cells(row) for name, row in rows.items()}))
+    for line in said:
+        out.print(Text(line))
+
+
+def _table(heads: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, width=WIDTH, padding=(0, 1, 0, 0))
+    for head in heads:
+        table.add_column(head, no_wrap=True, justify="right" if head else "left")
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    return table
+
+
+def _gate_cells(row: GateFigures) -> list[str]:
+    shares = (row.skipped, row.right_skipped, row.right_if_retrieved, row.right_retrieved)
+    before = row.tokens_if_retrieved
+    return [
+        *("-" if share is None else f"{share:.1%}" for share in shares),
+        f"{before:.0f}→{row.tokens:.0f}",
+        f"{1 - row.tokens / before:.0%}" if before else "-",
+    ]
 
 
 def _cells(row: Figures) -> list[str]:
@@ -143,4 +192,5 @@ def example_dict(each: Worked) -> dict[str, object]:
         "tokens": tokens(each.kept),
         "prompt": each.prompt,
         "answer": each.answer,
+        "decision": None if each.decision is None else each.decision.to_dict(),
     }

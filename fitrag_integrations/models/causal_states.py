@@ -17,9 +17,8 @@ from fitrag_integrations.models.causal_decoding import token_facts
 from fitrag_integrations.models.worker import in_batches
 
 SINGLE = 8  # tokens of the draft whose numbers stand by themselves
-FACTS = (
-    9 + 3 * SINGLE
-)  # first margin and entropy; mean and worst of three; is there a draft; single
+# first margin and entropy; mean and worst of three; two sums; is there a draft; single
+FACTS = 11 + 3 * SINGLE
 WEIGHT = 48  # ordinary features that all states together weigh as much as
 
 
@@ -110,9 +109,11 @@ def _facts(logits: Tensor, draft: Ids) -> Tensor:
         return torch.cat([first, first.new_zeros(FACTS - 2)])
     told = token_facts(logits[-count - 1 : -1], draft)
     worst = torch.stack([told[:, 0].min(), told[:, 1].min(), told[:, 2].max()])
+    # what the whole draft is worth: a long one has more places to go wrong, which a mean forgets
+    sums = torch.log1p(torch.stack([-told[:, 0].sum(), told[:, 2].sum()]))
     single = told.new_tensor([0.0, 1.0, 0.0]).repeat(SINGLE, 1)  # a token that is not there is sure
     single[:count] = told[:SINGLE]
-    return torch.cat([first, told.mean(0), worst, first.new_ones(1), single.flatten()])
+    return torch.cat([first, told.mean(0), worst, sums, first.new_ones(1), single.flatten()])
 
 
 def _length(pair: tuple[Any, Any]) -> int:

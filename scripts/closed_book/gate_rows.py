@@ -4,22 +4,22 @@
 
 OUT gets one file per split of the closed-book questions: `gate_train.jsonl`, labelled as by `fitrag
 label ik`, and `gate_valid.jsonl` and `test.jsonl`, which also tell what retrieval gives.
-`right_without` is the model's own answer. `right_with` is what the extractive reader finds in the
-first five passages, right where a gold answer stands in it. `right_reranked`, for
-the first so many test questions of a seeded order, is the same after FIT-RAG has reranked the five
-and cut them.
+`right_without` is the model's own answer; all others are the extractive reader's, right where a
+gold answer stands in it: `right_with` from the first passage alone, `right_five` from five, and
+`right_reranked`, for the first so many test questions of a seeded order, from those five after
+FIT-RAG has reranked and cut them.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.commands.batch import CHUNK, chunks
+from fitrag_integrations.commands.label_known import label_ik
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import Direct, FitRag
@@ -31,9 +31,8 @@ from scripts.closed_book.demo_facts import EMBEDDED, read_rows, write_rows
 
 HOME = EMBEDDED / "closed_book"
 SPLITS = ("gate_train", "gate_valid", "test")
-PASSAGES = 5
 Row = dict[str, Any]
-Answer = Callable[[Method, Sequence[str]], list[str]]
+Answer = Callable[[Method, int, Sequence[str]], list[str]]
 
 
 def main() -> None:
@@ -50,11 +49,12 @@ def main() -> None:
         rows = label(split, args.out)
         if split != "gate_train":
             answer = answer or answerer()
-            add_answers(rows, answer, "with", Direct())
+            add_answers(rows, answer, "with", Direct(), 1)
+            add_answers(rows, answer, "five", Direct(), 5)
             if split == "test":
                 random.Random(args.seed).shuffle(rows)
-                chosen = rows[: args.reranked]
-                add_answers(chosen, answer, "reranked", FitRag(BiLabelScorer.embedded(), top_n=3))
+                chosen, method = rows[: args.reranked], FitRag(BiLabelScorer.embedded(), top_n=3)
+                add_answers(chosen, answer, "reranked", method, 5)
             write_rows(args.out / f"{split}.jsonl", rows)
 
 
@@ -63,8 +63,7 @@ def label(split: str, out: Path) -> list[Row]:
     asked, labelled = out / f"{split}.questions.jsonl", out / f"{split}.jsonl"
     every = read_rows(HOME / "questions.jsonl")
     write_rows(asked, [row for row in every if row["split"] == split])
-    verb = ["fitrag", "label", "ik", asked, "--out", labelled, "--draft-tokens", "32"]
-    subprocess.run([*map(str, verb), "--teacher", "match", "--overwrite", "--quiet"], check=True)
+    label_ik(str(asked), str(labelled), teacher="match", overwrite=True, quiet=True)
     rows = read_rows(labelled)
     return [{**row, "right_without": int(row["known"])} for row in rows]
 
@@ -72,12 +71,12 @@ def label(split: str, out: Path) -> list[Row]:
 def answerer() -> Answer:
     """Build what answers questions from the passages of the closed-book world."""
     index = FaissIndex.build(read_corpus(HOME / "passages.jsonl"))
-    ports = Ports(retrieve=index.as_retriever(PASSAGES))
     reads: Any = (
         ExtractiveReader.embedded().read
     )  # without its threshold: abstaining is no use here
 
-    def answer(method: Method, questions: Sequence[str]) -> list[str]:
+    def answer(method: Method, k: int, questions: Sequence[str]) -> list[str]:
+        ports = Ports(retrieve=index.as_retriever(k))
         answering = Answering(method, reader=reads)
         flows = [answering(question, ports) for question in questions]
         return [traced.value.text for traced in run_many(flows)]
@@ -85,10 +84,10 @@ def answerer() -> Answer:
     return answer
 
 
-def add_answers(rows: Sequence[Row], answer: Answer, name: str, method: Method) -> None:
-    """Add the answers of a method, and whether they are right."""
+def add_answers(rows: Sequence[Row], answer: Answer, name: str, method: Method, k: int) -> None:
+    """Add the answers of a method from `k` passages, and whether they are right."""
     for chunk in chunks(rows, CHUNK):
-        told = answer(method, [row["question"] for row in chunk])
+        told = answer(method, k, [row["question"] for row in chunk])
         for row, text in zip(chunk, told, strict=True):
             row[f"answer_{name}"] = text
             row[f"right_{name}"] = int(contains_answer(text, row["answers"]))

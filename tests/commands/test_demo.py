@@ -1,6 +1,7 @@
 """The demo's sample, figures and pipelines; and an index made by the command."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from command_fakes import FirstWord, Words, write
@@ -8,10 +9,11 @@ from command_fakes import FirstWord, Words, write
 from fitrag_integrations.commands import demo_data, demo_report, models
 from fitrag_integrations.commands.demo import equal_answers
 from fitrag_integrations.commands.demo_data import Parts, Question, Worked
-from fitrag_integrations.commands.demo_figures import figures
+from fitrag_integrations.commands.demo_figures import figures, is_right
+from fitrag_integrations.commands.demo_gate import gate_figures
 from fitrag_integrations.commands.demo_langchain import langchain_stack
 from fitrag_integrations.commands.demo_llama_index import llama_index_stack
-from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.types import BiLabelScore, Excerpt, Passage, RetrievalDecision
 
 TEXTS = ("Ann wrote it in May. It sold. Bo read it.", "Rain falls in May. It ends.", "Cy came.")
 
@@ -57,6 +59,68 @@ def place(item):
     if isinstance(item, Passage):
         return item.id, item.metadata["retrieval_score"]
     return item.passage.id, item.start, item.end, item.score, item.labels.has_answer
+
+
+class Sure:
+    """Know the questions that begin with "who", and answer with the last word of the prompt."""
+
+    draft_tokens = 0
+    threshold = 0.5
+    prompt = "Say it: {question}"
+
+    @property
+    def drafter(self):
+        return self
+
+    def p_known(self, questions, drafts):
+        return [0.9 if question.startswith("who") else 0.1 for question in questions]
+
+    def generate(self, prompts):
+        return [prompt.split()[-1] for prompt in prompts]
+
+
+def test_what_is_known_is_not_retrieved_for_in_both(index):
+    parts = Parts(index, Words(), FirstWord(), k=3, top_n=2, gate=Sure())
+    asked = [question(), question("when is rain"), question("who came in")]
+    chain, engine = langchain_stack(parts)(asked), llama_index_stack(parts)(asked)
+    for worked in (chain, engine):
+        assert [each.skipped for each in worked] == [True, False, True]
+        assert [each.decision.p_known for each in worked] == [0.9, 0.1, 0.9]
+        assert (worked[0].answer, worked[0].prompt) == ("it", "Say it: who wrote it")
+        assert worked[0].found == worked[0].ranked == worked[0].kept == ()
+        assert len(worked[1].found) == 3
+    assert [each.decision for each in chain] == [each.decision for each in engine]
+    assert [each.answer for each in chain] == [each.answer for each in engine]
+    assert [each.prompt for each in chain] == [each.prompt for each in engine]
+
+
+def test_gate_figures_by_hand():
+    ann, *_ = passages()
+    whole = Excerpt.whole(ann, score=1.0, labels=BiLabelScore(0.5, 0.5))
+    known = RetrievalDecision(False, 0.9, 0.5, "known")
+    unknown = RetrievalDecision(True, 0.1, 0.5, "unknown")
+
+    def worked(answer, prompt, decision, asked=None):
+        found = ((), (), ()) if decision is known else ((ann,), (whole,), (whole,))
+        return Worked(asked or question(), *found, prompt, answer, 2, decision)
+
+    rows = [
+        worked("It was Ann.", "who", known),
+        worked("Bo", "who", known, question("who", answerable=False, ids=())),
+        worked("Ann", "who " * 40, unknown),
+        worked("", "who " * 40, unknown),
+    ]
+    again = [worked("Bo", "who " * 40, None), worked("", "who " * 40, None, rows[1].question)]
+    got = gate_figures(rows, again, 0.5)
+    assert (got.threshold, got.skipped) == (0.5, 0.5)
+    assert (got.right_skipped, got.right_if_retrieved, got.right_retrieved) == (0.5, 0.5, 0.5)
+    assert got.tokens < got.tokens_if_retrieved
+    assert not is_right(rows[1], extractive=True)  # it was asked to know, not to abstain
+    none = gate_figures(rows[2:], [], 0.5)
+    assert (none.skipped, none.right_skipped, none.right_if_retrieved) == (0.0, None, None)
+    assert none.tokens == none.tokens_if_retrieved
+    left_out = figures(rows, 1.0, extractive=True)
+    assert left_out.recall_1_before == 1.0 and left_out.tokens_before > 0
 
 
 def test_a_chat_model_answers_in_both(index):
@@ -106,9 +170,13 @@ def test_the_sample_is_spread_and_holds_enough_unanswerable_questions():
 def test_examples_fit_a_terminal(index, capsys):
     parts = Parts(index, Words(), FirstWord(), k=3, top_n=2)
     worked = langchain_stack(parts)([question(), question("[bold]odd[/bold] one")])
+    gated = replace(parts, gate=Sure())
+    worked += langchain_stack(gated)([question("who may that be")])
     for each in demo_report.chosen(worked, 3, extractive=True):
         demo_report.show_example(demo_report.console(), 1, each)
+    demo_report.show_gate(demo_report.console(), {"one": gate_figures(worked, [], 0.5)}, ["said"])
     shown = capsys.readouterr().out
+    assert "Gate: p_known 0.90, not retrieved for" in shown
     assert "[bold]odd[/bold] one" in shown
     assert max(map(len, shown.splitlines())) <= 100
 
@@ -176,3 +244,7 @@ class TestEmbedded:
         report = json.loads(out)
         assert report["equal_answers"] == report["questions"] == 8
         assert set(report["figures"]) == {"LangChain", "LlamaIndex"}
+        gates = report["gate"]
+        assert gates["LangChain"] == gates["LlamaIndex"]
+        assert 0 < gates["LangChain"]["skipped"] < 1
+        assert gates["LangChain"]["right_skipped"] >= 0.9

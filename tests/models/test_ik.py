@@ -281,8 +281,11 @@ def test_a_head_reads_states_and_surprise(base, tmp_path):
     assert facts[2] == pytest.approx(float(logs.mean()), abs=1e-4)
     assert facts[5] == pytest.approx(float(logs.min()), abs=1e-4)
     assert facts[1] == pytest.approx(float(torch.special.entr(chances[0]).sum()), abs=1e-4)
-    assert facts[8] == 1 and found[1, 2 - FACTS :].abs().sum() == 0
-    single = facts[9:].view(-1, 3)
+    entropies = torch.special.entr(chances).sum(-1)
+    assert facts[8] == pytest.approx(float(torch.log1p(-logs.sum())), abs=1e-4)
+    assert facts[9] == pytest.approx(float(torch.log1p(entropies.sum())), abs=1e-4)
+    assert facts[10] == 1 and found[1, 2 - FACTS :].abs().sum() == 0
+    single = facts[11:].view(-1, 3)
     torch.testing.assert_close(single[:3, 0], logs, atol=1e-4, rtol=1e-4)
     assert single[3:].tolist() == [[0.0, 1.0, 0.0]] * 5
     torch.testing.assert_close(found[1, -FACTS : -FACTS + 2], facts[:2], atol=1e-4, rtol=1e-4)
