@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("-n", type=int, default=200, help="questions a set, 0 for all")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--sentences", type=int, default=1)
+    parser.add_argument("--sentences", type=int, default=None)
     parser.add_argument("--top-n", type=int, default=5)
     parser.add_argument("--threshold", type=float, default=None)
     parser.add_argument("--model", default=None)

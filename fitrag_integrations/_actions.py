@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from fitrag_integrations._checks import check_number, check_text
+from fitrag_integrations._checks import check_number, check_text, check_whole
 from fitrag_integrations._plain import Record
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.types import Action
@@ -19,6 +19,8 @@ from fitrag_integrations.types import Action
 PAPERS_EVALUATOR = "crag-t5-large (released)"
 """What the paper's presets were fitted for: the T5-large its authors released."""
 PAPERS_STRIP = -0.5
+SENTENCES = 3
+"""What "a few sentences" of a strip are here; the paper gives no number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +28,22 @@ class ActionThresholds(Record):
     """Hold the two thresholds of the actions and that of the strips, on one evaluator's grades.
 
     All three are in [-1, 1], ``lower`` at most ``upper``. ``strip`` is what a knowledge strip has
-    to exceed to be kept. ``model`` names the evaluator they were fitted for, empty where nobody
-    said.
+    to reach to be kept, fitted for strips of at most ``sentences`` sentences. ``model`` names the
+    evaluator they were fitted for, empty where nobody said.
     """
 
     upper: float
     lower: float
     strip: float = PAPERS_STRIP
     model: str = ""
+    sentences: int = SENTENCES
 
     def __post_init__(self) -> None:
         for name in ("upper", "lower", "strip"):
             number = check_grade(f"ActionThresholds.{name}", getattr(self, name))
             object.__setattr__(self, name, number)
         check_text("ActionThresholds.model", self.model)
+        check_whole("ActionThresholds.sentences", self.sentences, low=1)
         if self.lower > self.upper:
             allowed = f"a number of at most upper={self.upper:g}"
             raise InputError.of("ActionThresholds.lower", given=self.lower, allowed=allowed)

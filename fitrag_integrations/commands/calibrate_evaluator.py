@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fitrag_integrations._actions import ActionThresholds
+from fitrag_integrations._actions import SENTENCES, ActionThresholds
 from fitrag_integrations.commands import models, options
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.methods.refining import TOP_N
-from fitrag_integrations.methods.strips import SENTENCES, strips
+from fitrag_integrations.methods.strips import strips
 from fitrag_integrations.methods.tokens import approximate_tokens
 from fitrag_integrations.models.evaluator import RetrievalEvaluator
 from fitrag_integrations.models.evaluator_folder import store_fields
@@ -57,7 +57,7 @@ def calibrate_evaluator(
     strip, survived, kept = fit_strip(
         graded_strips(evaluator, given, sentences), survival=survival, top_n=TOP_N
     )
-    thresholds = ActionThresholds(upper, lower, strip, evaluator.name)
+    thresholds = ActionThresholds(upper, lower, strip, evaluator.name, sentences)
     store_fields(model, name=evaluator.name, thresholds=thresholds)
     typer.echo(_told(thresholds, best, holds), err=True)
     told = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"

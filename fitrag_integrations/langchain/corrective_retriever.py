@@ -19,7 +19,6 @@ from fitrag_integrations.langchain._retriever import MethodOverBase
 from fitrag_integrations.methods.adapting import counter_of
 from fitrag_integrations.methods.crag import Crag
 from fitrag_integrations.methods.refining import TOP_N
-from fitrag_integrations.methods.strips import SENTENCES
 from fitrag_integrations.ports import Method
 
 PASSED_ON = (
@@ -70,8 +69,8 @@ class CorrectiveRetriever(MethodOverBase):
     strip_threshold: float | None = Field(default=None, ge=-1.0, le=1.0)
     """The grade a strip has to reach; None is the thresholds' own."""
 
-    sentences: Count = SENTENCES
-    """The most sentences a strip holds."""
+    sentences: Count | None = None
+    """The most sentences a strip holds; None is what the strip threshold was fitted on."""
 
     max_tokens: Count | None = None
     """Tokens that all strips together may cost; None is no limit."""

@@ -12,7 +12,6 @@ from fitrag_integrations.langchain._compressor import FlowCompressor
 from fitrag_integrations.langchain._fields import AnyCounter, AnyModel, Count
 from fitrag_integrations.methods.adapting import counter_of
 from fitrag_integrations.methods.refining import TOP_N, Refiner
-from fitrag_integrations.methods.strips import SENTENCES
 from fitrag_integrations.types import Excerpt, Passage
 
 
@@ -33,8 +32,8 @@ class KnowledgeRefiner(FlowCompressor):
     threshold: float | None = Field(default=None, ge=-1.0, le=1.0)
     """The grade a strip has to reach; None is the evaluator's own, or the paper's -0.5."""
 
-    sentences: Count = SENTENCES
-    """The most sentences a strip holds."""
+    sentences: Count | None = None
+    """The most sentences a strip holds; None is what the strip threshold was fitted on."""
 
     max_tokens: Count | None = None
     """Tokens that all strips together may cost; None is no limit."""

@@ -13,7 +13,6 @@ from fitrag_integrations.llama_index.retrieve import MethodRetriever
 from fitrag_integrations.methods.adapting import counter_of
 from fitrag_integrations.methods.crag import Crag
 from fitrag_integrations.methods.refining import TOP_N
-from fitrag_integrations.methods.strips import SENTENCES
 from fitrag_integrations.ports import SentenceSplitter, TokenCounter
 from fitrag_integrations.types import Action
 
@@ -38,7 +37,7 @@ class CorrectiveRetriever(MethodRetriever):
         thresholds: ActionThresholds | str | None = None,
         top_n: int | None = TOP_N,
         strip_threshold: float | None = None,
-        sentences: int = SENTENCES,
+        sentences: int | None = None,
         max_tokens: int | None = None,
         count_tokens: TokenCounter | str | None = None,
         split: SentenceSplitter | None = None,

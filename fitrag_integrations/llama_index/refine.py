@@ -15,7 +15,6 @@ from fitrag_integrations.llama_index._convert import passages_of, piece_node
 from fitrag_integrations.llama_index.events import CompressionEvent, dispatcher
 from fitrag_integrations.methods.adapting import counter_of
 from fitrag_integrations.methods.refining import TOP_N, Refined, Refiner
-from fitrag_integrations.methods.strips import SENTENCES
 from fitrag_integrations.ports import SentenceSplitter, TokenCounter
 from fitrag_integrations.types import Passage
 
@@ -34,7 +33,10 @@ class KnowledgeRefiner(Postprocessor):
         default=None,
         description="Grade in [-1, 1] a strip has to reach; None is the evaluator's own.",
     )
-    sentences: int = Field(default=SENTENCES, description="Sentences in a strip at most.")
+    sentences: int | None = Field(
+        default=None,
+        description="Sentences in a strip at most; None is what the threshold was fitted on.",
+    )
     max_tokens: int | None = Field(default=None, description="Token budget; None keeps all.")
 
     def __init__(
@@ -43,7 +45,7 @@ class KnowledgeRefiner(Postprocessor):
         *,
         top_n: int | None = TOP_N,
         threshold: float | None = None,
-        sentences: int = SENTENCES,
+        sentences: int | None = None,
         max_tokens: int | None = None,
         count_tokens: TokenCounter | str | None = None,
         split: SentenceSplitter | None = None,

@@ -24,7 +24,6 @@ from fitrag_integrations.methods.fitrag import usable
 from fitrag_integrations.methods.grading import evaluate_port, grade, thresholds_of
 from fitrag_integrations.methods.refining import TOP_N, Chosen, Refined, Refiner, joined
 from fitrag_integrations.methods.searching import Searched, search_web
-from fitrag_integrations.methods.strips import SENTENCES
 from fitrag_integrations.ports import Ports, SentenceSplitter, TokenCounter
 from fitrag_integrations.types import Action, Context, Excerpt, Passage
 
@@ -54,7 +53,7 @@ class Crag:
     thresholds: ActionThresholds | str | None = None
     top_n: int | None = TOP_N
     strip_threshold: float | None = None
-    sentences: int = SENTENCES
+    sentences: int | None = None
     max_tokens: int | None = None
     count_tokens: TokenCounter | None = None
     split: SentenceSplitter | None = None
@@ -149,7 +148,7 @@ class Crag:
         refiner, limit = self.refiner, self.refiner.limit(thresholds)
         to_cut = [whole.passage for whole in retrieved if self.refine]
         to_cut += [page for page in web if self.select]
-        cut, repeated = refiner.cut(to_cut)
+        cut, repeated = refiner.cut(to_cut, thresholds)
         graded = yield from grade(question, cut, evaluate_port(self.evaluator))
         pages = set(map(id, web))
         inner = [strip for strip in graded if id(strip.passage) not in pages]
@@ -169,6 +168,7 @@ class Crag:
             "from_web": from_web,
             "top_n": self.top_n,
             "strip_threshold": limit,
+            "sentences": refiner.length(thresholds),
             "max_tokens": self.max_tokens,
         }
         return Refined(tuple(shown), (*repeated, *notes, *left), details)

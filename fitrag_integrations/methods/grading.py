@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from fitrag_integrations._actions import (
     PAPERS_STRIP,
+    SENTENCES,
     ActionThresholds,
     check_grade,
     thresholds_named,
@@ -65,6 +66,12 @@ def strip_threshold_of(evaluator: Any = None) -> float:
     """Give the threshold an evaluator carries for strips, else the paper's."""
     own = _own_thresholds(evaluator)
     return PAPERS_STRIP if own is None else own.strip
+
+
+def strip_length_of(evaluator: Any = None) -> int:
+    """Give the sentences of the strips an evaluator's threshold was fitted on, else three."""
+    own = _own_thresholds(evaluator)
+    return SENTENCES if own is None else own.sentences
 
 
 def grade(

@@ -11,14 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from fitrag_integrations._actions import ActionThresholds, check_grade
+from fitrag_integrations._actions import SENTENCES, ActionThresholds, check_grade
 from fitrag_integrations._checks import check_callable, check_text, check_whole
 from fitrag_integrations._prompting import render_excerpts
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.excerpts import by_score, fit
 from fitrag_integrations.methods.fitrag import usable
-from fitrag_integrations.methods.grading import evaluate_port, grade, strip_threshold_of
-from fitrag_integrations.methods.strips import SENTENCES, distinct, strips
+from fitrag_integrations.methods.grading import (
+    evaluate_port,
+    grade,
+    strip_length_of,
+    strip_threshold_of,
+)
+from fitrag_integrations.methods.strips import distinct, strips
 from fitrag_integrations.methods.tokens import approximate_tokens
 from fitrag_integrations.ports import SentenceSplitter, TokenCounter
 from fitrag_integrations.types import Excerpt, Passage
@@ -57,7 +62,8 @@ class Refiner:
     ``evaluator`` is an object with ``evaluate(pairs)``, a scorer, or a callable; None is the
     embedded one. The ``top_n`` best (None: all) of the strips graded ``threshold`` or more are
     kept; None is the evaluator's own strip threshold, else the paper's -0.5. If no strip reaches
-    it, the best one is kept, with a note. ``sentences`` is the most a strip holds. With
+    it, the best one is kept, with a note. ``sentences`` is the most a strip holds; None is what the
+    evaluator's strip threshold was fitted on, else three. With
     ``max_tokens`` the best whose rendered text fits are kept.
     """
 
@@ -65,7 +71,7 @@ class Refiner:
     _: KW_ONLY
     top_n: int | None = TOP_N
     threshold: float | None = None
-    sentences: int = SENTENCES
+    sentences: int | None = None
     max_tokens: int | None = None
     count_tokens: TokenCounter | None = None
     split: SentenceSplitter | None = None
@@ -73,8 +79,7 @@ class Refiner:
     def __post_init__(self) -> None:
         """Tell of a wrong argument here rather than in the middle of a flow."""
         evaluate_port(self.evaluator)
-        check_whole("sentences", self.sentences, low=1)
-        for name in ("top_n", "max_tokens"):
+        for name in ("top_n", "max_tokens", "sentences"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), low=1)
         if self.threshold is not None:
@@ -97,6 +102,7 @@ class Refiner:
             "kept": len(shown),
             "top_n": self.top_n,
             "strip_threshold": threshold,
+            "sentences": self.length(),
             "max_tokens": self.max_tokens,
             "tokens_in": self.cost([Excerpt.whole(passage) for passage in readable]),
             "tokens_out": self.cost(shown),
@@ -109,12 +115,21 @@ class Refiner:
             return float(self.threshold)
         return strip_threshold_of(self.evaluator) if thresholds is None else thresholds.strip
 
-    def cut(self, passages: Sequence[Passage]) -> tuple[list[Excerpt], tuple[str, ...]]:
+    def length(self, thresholds: ActionThresholds | None = None) -> int:
+        """Give the sentences of a strip: those given, else what the threshold was fitted on."""
+        if self.sentences is not None:
+            return int(self.sentences)
+        return strip_length_of(self.evaluator) if thresholds is None else thresholds.sentences
+
+    def cut(
+        self, passages: Sequence[Passage], thresholds: ActionThresholds | None = None
+    ) -> tuple[list[Excerpt], tuple[str, ...]]:
         """Cut passages into strips without repeated ones, of which the first stays."""
+        most = self.length(thresholds) if passages else SENTENCES
         cut = [
             strip
             for passage in passages
-            for strip in strips(passage, sentences=self.sentences, split=self.split)
+            for strip in strips(passage, sentences=most, split=self.split)
         ]
         once = distinct(cut)
         repeated = len(cut) - len(once)

@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from fitrag_integrations._actions import SENTENCES
 from fitrag_integrations._checks import check_whole
 from fitrag_integrations._prompting import is_web
 from fitrag_integrations.methods.sentences import split_sentences
 from fitrag_integrations.ports import SentenceSplitter
 from fitrag_integrations.types import Excerpt, Passage
 
-SENTENCES = 3
-"""Sentences in a strip; the paper says "a few"."""
 SHORT = 2
 """A text of at most so many sentences is one strip."""
 _GAP = re.compile(r"\n[^\S\n]*\n\s*|\Z")

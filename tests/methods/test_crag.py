@@ -98,6 +98,7 @@ def test_correct_by_hand():
         "from_web": [],
         "top_n": 5,
         "strip_threshold": -0.2,
+        "sentences": 3,
         "max_tokens": None,
         "tokens_in": context.details["tokens_in"],
         "tokens_out": context.details["tokens_out"],

@@ -1,7 +1,9 @@
 """Refinement: one ask, the best strips over the threshold, and the order of the documents."""
 
+from dataclasses import replace
+
 import pytest
-from by_eye import ByEye, graded, passage, texts
+from by_eye import THRESHOLDS, ByEye, graded, passage, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +46,7 @@ def test_all_strips_are_graded_in_one_ask():
         "kept": 3,
         "top_n": 5,
         "strip_threshold": -0.2,
+        "sentences": 3,
         "max_tokens": None,
         "tokens_in": approximate_tokens(render_excerpts([*kept.excerpts, *_wholes(LOW)])),
         "tokens_out": approximate_tokens(render_excerpts(kept.excerpts)),
@@ -151,3 +154,12 @@ def test_a_blank_question_is_refused():
 
 def test_the_texts_are_true_stretches():
     assert texts(refined([ONE]).excerpts) == [ONE.text[0:48], ONE.text[49:96]]
+
+
+@pytest.mark.parametrize(("options", "count"), [({}, 2), ({"sentences": 4}, 1)])
+def test_strips_are_as_long_as_the_threshold_was_fitted_on(options, count):
+    evaluator = ByEye()
+    evaluator.thresholds = replace(THRESHOLDS, sentences=2, strip=-1.0)
+    kept = refined([passage("four", 0.4, 0.3, 0.2, 0.1)], evaluator, top_n=None, **options)
+    assert len(kept.excerpts) == count
+    assert kept.details["sentences"] == options.get("sentences", 2)

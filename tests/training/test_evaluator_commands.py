@@ -1,7 +1,7 @@
 """`fitrag label`, `train` and `calibrate evaluator`, from files to files; and what is fitted."""
 
 import pytest
-from test_evaluator import judged_rows
+from test_evaluator_training import judged_rows
 from training_rows import reading_rows
 from typer.testing import CliRunner
 
