@@ -1,4 +1,4 @@
-"""`fitrag answer`: the whole of FIT-RAG's Algorithm 1, and the answer."""
+"""`fitrag answer`: a whole method, by default FIT-RAG's Algorithm 1, and the answer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from fitrag_integrations.commands.progress import run_verb
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Traced, run
 from fitrag_integrations.methods import FitRag
+from fitrag_integrations.methods._defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.answering import Answered, Answering
+from fitrag_integrations.methods.composing import method_from
+from fitrag_integrations.ports import Method
+
+FIELDS = ("top_n", "max_tokens", "window", "stride", "weight", "tokenizer")
 
 
 def answer(
+    context: typer.Context,
     source: Annotated[
         str,
         typer.Argument(
@@ -27,6 +33,14 @@ def answer(
     target: Annotated[
         str | None,
         typer.Argument(metavar="[OUTPUT]", help="Where rows go; leave it out with a question."),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME_OR_FILE",
+            help="Method, such as crag, or a .toml file that puts one together.",
+            show_default="fitrag",
+        ),
     ] = None,
     index: Annotated[
         Path | None, typer.Option(help="Index to search where a row has no passages of its own.")
@@ -42,7 +56,7 @@ def answer(
         str | None,
         typer.Option(
             metavar="PROVIDER:MODEL",
-            help="LangChain chat model that answers.",
+            help="LangChain chat model that answers, and writes what a method has written.",
             show_default="the extractive reader",
         ),
     ] = None,
@@ -66,6 +80,10 @@ def answer(
 
     Reads question and, without --index, passages[{title, text}]; adds context, prompt, answer
     and trace. A question in place of the files is answered and explained on standard output.
+
+    With --method, options such as --top-n that were given are the method's own fields; models are
+    named in the file, and --device, --dtype and --batch-tokens are those of the reader. Without
+    --llm, a small language model that comes with the package writes what the method has written.
     """
     if llm is not None and reader is not None:
         raise InputError.of("--reader", given=reader, allowed="nothing, where --llm answers")
@@ -74,10 +92,14 @@ def answer(
         raise InputError.of("--index", given=None, allowed="the index a question is answered from")
     if target is None and not is_question:
         raise InputError.of("output", given=None, allowed="a .jsonl or .jsonl.gz file, or -")
+    if method is not None and model is not None:
+        raise InputError.of("--model", given=model, allowed="nothing, where --method names models")
     chosen = options.ModelOptions(model, device, dtype, batch_tokens)
 
-    def load() -> Answers:
-        method = FitRag(
+    def whole() -> Method:
+        if method is not None:
+            return method_from(method, **_given(context))
+        return FitRag(
             models.load_scorer(chosen),
             top_n=top_n,
             window=window,
@@ -86,11 +108,15 @@ def answer(
             count_tokens=models.token_counter(tokenizer),
             weight=weight,
         )
+
+    def load() -> Answers:
         reading = options.ModelOptions(reader, device, dtype, batch_tokens)
         searching = options.ModelOptions(encoder)
         found = None if index is None else models.load_retriever(index, searching, k=k)
-        generate = None if llm is None else models.batched(models.load_chat_model(llm))
-        answering = Answering(method, reader=models.load_reader(reading) if llm is None else None)
+        generate: Any = None if method is None else EMBEDDED_GENERATOR
+        if llm is not None:
+            generate = models.batched(models.load_chat_model(llm))
+        answering = Answering(whole(), reader=models.load_reader(reading) if llm is None else None)
         return Answers(answering, found, generate)
 
     if target is None:
@@ -98,6 +124,14 @@ def answer(
         return
     how = options.RunOptions(overwrite, strict, quiet, json)
     run_verb("answer", lambda: Verb(load(), answer_fields, ADDS), source, target, how)
+
+
+def _given(context: typer.Context) -> dict[str, Any]:
+    """Give the fields that were set on the command line, under the names methods know."""
+    sources = {name: context.get_parameter_source(name) for name in FIELDS}
+    given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
+    names = {"tokenizer": "count_tokens"}
+    return {names.get(name, name): context.params[name] for name in FIELDS if name in given}
 
 
 def _is_question(source: str) -> bool:

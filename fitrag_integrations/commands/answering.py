@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fitrag_integrations._plain import plain
-from fitrag_integrations.commands.models import Generate
 from fitrag_integrations.commands.rows import passages_of, question_of
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods.answering import Answered, Answering
@@ -20,11 +19,14 @@ PLACE = "fitrag_place"  # metadata: where in its row's list a passage stands
 
 @dataclass(frozen=True)
 class Answers:
-    """Start the flow of a row: over its own passages where it has some, else over the index."""
+    """Start the flow of a row: over its own passages where it has some, else over the index.
+
+    `generate` is a callable, or an object with `generate`.
+    """
 
     answering: Answering
     index: Retriever | None
-    generate: Generate | None
+    generate: Any
 
     def __call__(self, row: Mapping[str, Any]) -> Flow[Answered]:
         question = question_of(row)
@@ -70,7 +72,11 @@ def answer_fields(traced: Traced[Answered]) -> dict[str, Any]:
         "prompt": answered.prompt,
         "answer": answered.text,
         "trace": {
+            "method": context.method,
             "steps": [step.to_dict() for step in traced.steps],
+            "action": plain(context.action),
+            "queries": plain(context.queries),
+            "draft": context.draft,
             "decision": plain(context.decision),
             "notes": plain(context.notes),
             "details": plain(context.details),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.langchain.faiss_retriever import FaissRetriever
     from fitrag_integrations.langchain.fitrag_retriever import FitRagRetriever
     from fitrag_integrations.langchain.gate_middleware import RetrievalGateMiddleware
+    from fitrag_integrations.langchain.itrg_retriever import ITRGRetriever
     from fitrag_integrations.langchain.knowledge_refiner import KnowledgeRefiner
     from fitrag_integrations.langchain.knowledge_router import KnowledgeRouter
     from fitrag_integrations.langchain.method_retriever import MethodRetriever
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.langchain.reranker import BiLabelReranker
     from fitrag_integrations.langchain.retrieval_gate import RetrievalGate
     from fitrag_integrations.langchain.retrieval_judge import RetrievalJudge
+    from fitrag_integrations.langchain.slimplm_retriever import SlimPLMRetriever
     from fitrag_integrations.langchain.sub_documents import SubDocumentCompressor
     from fitrag_integrations.langchain.web_search_retriever import WebSearchRetriever
 
@@ -37,6 +39,7 @@ _MODULE_OF = {
     "CorrectiveRouter": "corrective_router",
     "FaissRetriever": "faiss_retriever",
     "FitRagRetriever": "fitrag_retriever",
+    "ITRGRetriever": "itrg_retriever",
     "KnowledgeRefiner": "knowledge_refiner",
     "KnowledgeRouter": "knowledge_router",
     "MethodRetriever": "method_retriever",
@@ -44,6 +47,7 @@ _MODULE_OF = {
     "RetrievalGate": "retrieval_gate",
     "RetrievalGateMiddleware": "gate_middleware",
     "RetrievalJudge": "retrieval_judge",
+    "SlimPLMRetriever": "slimplm_retriever",
     "SubDocumentCompressor": "sub_documents",
     "WebSearchRetriever": "web_search_retriever",
 }
@@ -58,6 +62,7 @@ __all__ = [
     "CorrectiveRouter",
     "FaissRetriever",
     "FitRagRetriever",
+    "ITRGRetriever",
     "KnowledgeRefiner",
     "KnowledgeRouter",
     "MethodRetriever",
@@ -65,6 +70,7 @@ __all__ = [
     "RetrievalGate",
     "RetrievalGateMiddleware",
     "RetrievalJudge",
+    "SlimPLMRetriever",
     "SubDocumentCompressor",
     "WebSearchRetriever",
 ]

@@ -14,7 +14,7 @@ from fitrag_integrations.langchain._ports import Offer, text_of
 from fitrag_integrations.langchain._runnable import FlowRunnable
 from fitrag_integrations.langchain.answer import Answer
 from fitrag_integrations.methods.adapting import template_of
-from fitrag_integrations.methods.answering import Answered, Answering, read_port
+from fitrag_integrations.methods.answering import Answered, Answering, own_answer, read_port
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context
 
@@ -22,7 +22,8 @@ from fitrag_integrations.types import Context
 class MethodRunnable(FlowRunnable[str, Any]):
     """Give a question's ``Traced[Context]`` or, with an ``llm`` or a ``reader``, its ``Answer``.
 
-    ``stream`` gives the model's words as they come. A batch asks retriever, scorer and model once
+    ``stream`` gives the model's words as they come; an answer the method itself wrote comes in one
+    piece. A batch asks retriever, scorer and model once
     for all its questions::
 
         MethodRunnable(method=FitRag(), retriever=store.as_retriever(), llm=llm).invoke("Who ...?")
@@ -95,6 +96,9 @@ class MethodRunnable(FlowRunnable[str, Any]):
                 yield self._one(question, run_manager, config)
                 continue
             context = run(self._context(question, config)).value
+            if answer := own_answer(context):
+                yield answer
+                continue
             for chunk in self.llm.stream(context.prompt(template_of(self.template)), config):
                 yield text_of(chunk)
 
@@ -106,6 +110,9 @@ class MethodRunnable(FlowRunnable[str, Any]):
                 yield await self._aone(question, run_manager, config)
                 continue
             context = (await arun(self._context(question, config))).value
+            if answer := own_answer(context):
+                yield answer
+                continue
             async for chunk in self.llm.astream(context.prompt(template_of(self.template)), config):
                 yield text_of(chunk)
 

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
         RouteDecisionEvent,
     )
     from fitrag_integrations.llama_index.faiss import FaissRetriever
+    from fitrag_integrations.llama_index.itrg import ITRGRetriever
     from fitrag_integrations.llama_index.knowledge_router import KnowledgeRouterQueryEngine
     from fitrag_integrations.llama_index.knowledge_selector import KnowledgeSelector
     from fitrag_integrations.llama_index.query_engine import MethodQueryEngine
     from fitrag_integrations.llama_index.refine import KnowledgeRefiner
     from fitrag_integrations.llama_index.rerank import BiLabelReranker
     from fitrag_integrations.llama_index.retrieve import FitRagRetriever, MethodRetriever
+    from fitrag_integrations.llama_index.slimplm import SlimPLMRetriever
     from fitrag_integrations.llama_index.web_search import WebSearchRetriever
 
 _MODULE_OF = {
@@ -31,6 +33,7 @@ _MODULE_OF = {
     "CorrectiveRouterQueryEngine": "corrective_router",
     "FaissRetriever": "faiss",
     "FitRagRetriever": "retrieve",
+    "ITRGRetriever": "itrg",
     "KnowledgeRefiner": "refine",
     "KnowledgeRouterQueryEngine": "knowledge_router",
     "KnowledgeSelector": "knowledge_selector",
@@ -38,6 +41,7 @@ _MODULE_OF = {
     "MethodRetriever": "retrieve",
     "RetrievalSkippedEvent": "events",
     "RouteDecisionEvent": "events",
+    "SlimPLMRetriever": "slimplm",
     "SubDocumentCompressor": "compress",
     "WebSearchRetriever": "web_search",
 }
@@ -49,6 +53,7 @@ __all__ = [
     "CorrectiveRouterQueryEngine",
     "FaissRetriever",
     "FitRagRetriever",
+    "ITRGRetriever",
     "KnowledgeRefiner",
     "KnowledgeRouterQueryEngine",
     "KnowledgeSelector",
@@ -56,6 +61,7 @@ __all__ = [
     "MethodRetriever",
     "RetrievalSkippedEvent",
     "RouteDecisionEvent",
+    "SlimPLMRetriever",
     "SubDocumentCompressor",
     "WebSearchRetriever",
 ]

@@ -28,7 +28,7 @@ from fitrag_integrations.llama_index._llm import astream, stream
 from fitrag_integrations.llama_index._response import TextQaTemplate, response_of, template_of
 from fitrag_integrations.llama_index.events import dispatcher, tell_answered, tell_asked
 from fitrag_integrations.methods.adapting import check_method, name_of
-from fitrag_integrations.methods.answering import Answered, Answering, read_port
+from fitrag_integrations.methods.answering import Answered, Answering, own_answer, read_port
 from fitrag_integrations.ports import Method, Reader
 from fitrag_integrations.types import Context, Template
 
@@ -118,8 +118,9 @@ class MethodQueryEngine(BaseQueryEngine):
         with query_event(self.callback_manager, query_bundle) as ended:
             if self._streams_tokens():
                 context = run(self._contexts([query_bundle], self._model())[0])
-                prompt = context.value.prompt(self._template)
-                return ended(response_of(context, stream(self._model(), prompt)))
+                prompt, own = context.value.prompt(self._template), own_answer(context.value)
+                words = once(own) if own else stream(self._model(), prompt)
+                return ended(response_of(context, words))
             answer = run(self._answers([query_bundle])[0])
             tokens = once(answer.value.text) if self._streaming else None
             return ended(response_of(answer, tokens))
@@ -129,8 +130,9 @@ class MethodQueryEngine(BaseQueryEngine):
         with query_event(self.callback_manager, query_bundle) as ended:
             if self._streams_tokens():
                 context = await arun(self._contexts([query_bundle], self._model())[0])
-                prompt = context.value.prompt(self._template)
-                return ended(response_of(context, await astream(self._model(), prompt)))
+                prompt, own = context.value.prompt(self._template), own_answer(context.value)
+                words = aonce(own) if own else await astream(self._model(), prompt)
+                return ended(response_of(context, words))
             answer = await arun(self._answers([query_bundle])[0])
             tokens = aonce(answer.value.text) if self._streaming else None
             return ended(response_of(answer, tokens))

@@ -56,9 +56,11 @@ def read_port(reader: Reader) -> Port[Pair, AnswerLike]:
 class Answering:
     """Run a method, then answer from its context.
 
-    With a `reader` the answer is the best span over all excerpts; the reader may carry
-    `abstain_below`, a score under which it gives none. Without one, `ports.generate` continues
-    the prompt. `template` None is the context's own choice of prompt.
+    A method that wrote its answer itself is not asked to have another one written. Otherwise, with
+    a `reader`, the answer is the best span over all excerpts; the reader may carry `abstain_below`,
+    a score under which it gives none. Without one, and where the method decided against retrieving
+    and left nothing to read, `ports.generate` continues the prompt. `template` None is the
+    context's own choice of prompt.
     """
 
     method: Method
@@ -70,13 +72,24 @@ class Answering:
         """Give the flow that ends in the answer to one question."""
         context = yield from self.method(question, ports)
         prompt = context.prompt(self.template)
-        if self.reader is None:
+        if answer := own_answer(context):
+            return Answered(answer, context, prompt)
+        if self.reader is None or (ports.generate and _left_to_the_model(context)):
             (text,) = yield from ports.generate.ask([prompt])
             return Answered(text.strip(), context, prompt)
         pairs = [(question, excerpt.as_passage()) for excerpt in context.excerpts]
         answers = yield from read_port(self.reader).ask(pairs)
         least = getattr(self.reader, "abstain_below", None)
         return _best(context, prompt, answers, -float("inf") if least is None else float(least))
+
+
+def own_answer(context: Context) -> str:
+    """Give the answer the method itself wrote; blank where that is left to the caller."""
+    return (context.draft or "").strip() if context.details.get("answers") else ""
+
+
+def _left_to_the_model(context: Context) -> bool:
+    return not context.excerpts and context.decision is not None and not context.decision.retrieve
 
 
 def _best(context: Context, prompt: str, answers: Sequence[AnswerLike], least: float) -> Answered:

@@ -6,9 +6,9 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.answering import ABSTAINED, Answering
+from fitrag_integrations.methods.answering import ABSTAINED, NOTHING_TO_READ, Answering
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 
 FILM = Passage("film", "It is a film. Nino Rota wrote it.", "Amarcord")
 QUESTION = "Who wrote it?"
@@ -72,3 +72,24 @@ def test_no_answer_is_told_with_its_reason():
 def test_a_wrong_reader_is_told_by_the_arguments_name():
     with pytest.raises(InputError, match="^reader: given 7"):
         _ = run(Answering(keeping(), reader=7)(QUESTION, Ports())).value
+
+
+def test_an_answer_the_method_wrote_stands():
+    def method(question, ports):
+        yield from ()
+        return Context(question, draft=" Rota ", details={"answers": True})
+
+    for answering in (Answering(method), Answering(method, reader=RotaReader())):
+        traced = run(answering(QUESTION, Ports()))
+        assert (traced.value.text, traced.steps) == ("Rota", ())
+
+
+def test_a_question_not_retrieved_for_is_left_to_the_model():
+    def method(question, ports):
+        yield from ()
+        return Context(question, decision=RetrievalDecision(False, why="known"))
+
+    ports = Ports(generate=lambda prompts: ["by heart"])
+    assert run(Answering(method, reader=RotaReader())(QUESTION, ports)).value.text == "by heart"
+    none = run(Answering(method, reader=RotaReader())(QUESTION, Ports())).value
+    assert (none.text, none.context.notes) == ("", (NOTHING_TO_READ,))

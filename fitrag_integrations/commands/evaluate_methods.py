@@ -1,0 +1,147 @@
+"""`fitrag evaluate methods`: several methods over the same questions, in one table."""
+
+from __future__ import annotations
+
+import json as json_
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fitrag_integrations.commands import lines, models, options
+from fitrag_integrations.commands.answering import Answers
+from fitrag_integrations.commands.evaluating import (
+    Contender,
+    answer_all,
+    named_recipes,
+    question_rows,
+    setup_of,
+)
+from fitrag_integrations.commands.progress import progress_bar
+from fitrag_integrations.commands.rows import read_rows
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.methods_table import MethodFigures, methods_table
+from fitrag_integrations.methods._defaults import EMBEDDED_GENERATOR
+from fitrag_integrations.methods.answering import Answering
+
+EVERY = (
+    "direct,fitrag,crag,iknow,slimplm,itrg,vanilla,cot,genread,refeed,selfeval,selfask,flare,"
+    "iterretgen,targ,replug"
+)
+"""What runs on what the package ships; skrknn wants a bank, selfrag a model of its own."""
+
+
+def evaluate_methods(
+    questions: Annotated[Path, typer.Argument(help="Rows of question and answers, a list.")],
+    out: Annotated[Path, typer.Option(help="Answers, a line each; a stopped run continues there.")],
+    methods: Annotated[
+        str, typer.Option(help="Names or .toml files, with commas; the first is the baseline.")
+    ] = EVERY,
+    index: Annotated[
+        Path | None, typer.Option(help="Index to search where a row has no passages of its own.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", min=1, help="Passages to take from the index.")] = 10,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Questions to ask.", show_default="all")
+    ] = None,
+    llm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROVIDER:MODEL",
+            help="LangChain chat model that answers, and writes what methods have written.",
+            show_default="the embedded reader and generator",
+        ),
+    ] = None,
+    reader: Annotated[
+        str | None, typer.Option(help="Reader's name or folder.", show_default="the embedded one")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder of the index.", show_default="its own")
+    ] = None,
+    tokenizer: options.Tokenizer = "approximate",
+    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap samples.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+    json: options.AsJson = False,
+) -> None:
+    """Answer the same questions by several methods and set accuracy and cost side by side.
+
+    Reads question, answers and, without --index, passages[{title, text}]. Accuracy is that of
+    inclusion; the interval is that of the difference to the first method, over the same questions.
+    A method that writes its own answer keeps it; for any other the reader or --llm answers. The
+    column noted is the share of questions on which something was degraded; --out tells what.
+    """
+    if llm is not None and reader is not None:
+        raise InputError.of("--reader", given=reader, allowed="nothing, where --llm answers")
+    if out.suffixes[-1:] != [".jsonl"] and out.suffixes[-2:] != [".jsonl", ".gz"]:
+        raise InputError.of("--out", given=str(out), allowed="a .jsonl or .jsonl.gz file")
+    recipes = named_recipes(methods)
+    asked = question_rows(questions, limit, indexed=index is not None)
+    count = models.token_counter(tokenizer)
+    world = {"k": k, "index": index and str(index), "llm": llm, "reader": reader}
+    setups = {
+        name: setup_of({**world, "encoder": encoder, "tokenizer": tokenizer, "method": recipe})
+        for name, (recipe, _) in recipes.items()
+    }
+    found = None
+    if index is not None:
+        found = models.load_retriever(index, options.ModelOptions(encoder), k=k)
+    generate: Any = EMBEDDED_GENERATOR
+    if llm is not None:
+        generate = models.batched(models.load_chat_model(llm))
+    reading = None if llm is not None else models.load_reader(options.ModelOptions(reader))
+    runs = [
+        Contender(name, setups[name], Answers(Answering(method, reader=reading), found, generate))
+        for name, (_, method) in recipes.items()
+    ]
+    if overwrite:
+        out.unlink(missing_ok=True)
+    shown = not quiet
+    with progress_bar("evaluate", len(asked) * len(runs), shown=shown) as advance:
+        advance(answer_all(runs, asked, out, count, advance, warm=llm is None))
+    rows = [row.given for row in read_rows(lines.read_lines(str(out)))]
+    table = methods_table(rows, resamples=resamples, seed=seed)
+    if json:
+        figures = [line.to_dict() for line in table]
+        typer.echo(json_.dumps({"questions": len(asked), "seed": seed, "methods": figures}))
+        return
+    show(table, len(asked))
+
+
+def show(table: Sequence[MethodFigures], questions: int) -> None:
+    """Print the table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"{questions} questions; calls, tokens and seconds are averages per question"
+    drawn = Table(title=title, box=None, padding=(0, 2, 0, 0), title_justify="left")
+    drawn.add_column("method", no_wrap=True)
+    heads = ("accuracy", "to the first", "F1", "retrieved", "retriever", "LLM calls")
+    for head in (*heads, "tokens in", "out", "seconds", "noted", "errors"):
+        drawn.add_column(head, justify="right", no_wrap=True)
+    for line in table:
+        drawn.add_row(
+            line.method,
+            f"{line.accuracy:.3f}",
+            _difference(line),
+            f"{line.f1:.3f}",
+            f"{line.retrieval:.2f}",
+            f"{line.retriever_calls:.2f}",
+            f"{line.llm_calls:.2f}",
+            f"{line.tokens_in:.0f}",
+            f"{line.tokens_out:.0f}",
+            f"{line.seconds:.3f}",
+            f"{line.noted:.2f}",
+            str(line.errors),
+        )
+    wide = None if sys.stdout.isatty() else 140
+    Console(width=wide).print(drawn)
+
+
+def _difference(line: MethodFigures) -> str:
+    if line.difference is None:
+        return "-"
+    return f"{line.difference:+.3f} ({line.low:+.3f} to {line.high:+.3f})"

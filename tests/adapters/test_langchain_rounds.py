@@ -1,0 +1,158 @@
+"""SlimPLMRetriever and ITRGRetriever in LangChain."""
+
+import json
+import pickle
+
+import pytest
+from fakes import QUESTIONS
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import create_retriever_tool
+from langchain_fakes import OverlapBase, Recorder
+from pydantic import ValidationError
+from round_fakes import CLAIMS, LEFT_OPEN, Judge, Proxy, Rewriter, Writer
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.langchain import ITRGRetriever, MethodRunnable, SlimPLMRetriever
+from fitrag_integrations.methods import ITRG
+
+KNOWN, OPEN = QUESTIONS[0], QUESTIONS[1]
+
+
+def slimplm(**fields):
+    made = {"base": OverlapBase(), "proxy": Proxy(), "judge": Judge(), "rewriter": Rewriter()}
+    return SlimPLMRetriever(**{**made, **fields})
+
+
+def itrg(writer=None, **fields):
+    writer = Writer() if writer is None else writer
+    return ITRGRetriever(**{"base": OverlapBase(), "llm": writer.runnable(), "rounds": 2, **fields})
+
+
+def test_a_known_question_is_not_retrieved_for():
+    base = OverlapBase()
+    assert slimplm(base=base).invoke(KNOWN) == []
+    assert base.batches == []
+
+
+def test_an_open_question_is_retrieved_for_by_its_claims():
+    found = slimplm(k=2).invoke(OPEN)
+    assert len(found) == 2
+    told = found[0].metadata["fitrag"]
+    assert told["method"] == "slimplm"
+    assert told["queries"] == [LEFT_OPEN]
+    assert [verdict["known"] for verdict in told["details"]["verdicts"]] == [False, True]
+    assert json.loads(json.dumps(found[0].metadata)) == found[0].metadata
+
+
+async def test_batches_share_every_call():
+    for retriever in (slimplm(), itrg()):
+        one_by_one = [retriever.invoke(question) for question in QUESTIONS]
+        assert await retriever.abatch(list(QUESTIONS)) == one_by_one
+        assert retriever.batch(list(QUESTIONS)) == one_by_one
+        assert await retriever.ainvoke(OPEN) == one_by_one[1]
+    proxy, judge, rewriter, base = Proxy(), Judge(), Rewriter(), OverlapBase()
+    slimplm(proxy=proxy, judge=judge, rewriter=rewriter, base=base).batch(list(QUESTIONS))
+    assert (proxy.calls, judge.calls, rewriter.calls, base.batches) == ([3], [3, 4], [2], [2])
+    writer, base = Writer(), OverlapBase()
+    itrg(writer, base=base).batch(list(QUESTIONS))
+    assert base.batches == [3, 3]
+    assert writer.calls[0] == 3
+
+
+def test_runnables_take_every_role():
+    recorder, base = Recorder(), OverlapBase()
+    retriever = slimplm(
+        base=base,
+        proxy=FakeListChatModel(responses=["a guess"] * 9),
+        judge=RunnableLambda(lambda prompt: "Known (False)").with_config(run_name="judge"),
+        rewriter=RunnableLambda(lambda prompt: CLAIMS),
+    )
+    assert len(retriever.batch(list(QUESTIONS), config={"callbacks": [recorder]})) == 3
+    assert base.batches == [6]  # both claims of each question, in one call
+    judged = recorder.named("judge")
+    assert {recorder.parent_of(run) for run in judged} == {"SlimPLMRetriever"}
+    assert len(judged) == 9  # each question, and its two claims
+
+
+def test_the_llm_writes_claims_where_there_is_no_rewriter():
+    found = slimplm(rewriter=None, llm=RunnableLambda(lambda prompt: CLAIMS)).invoke(OPEN)
+    assert found[0].metadata["fitrag"]["queries"] == [LEFT_OPEN]
+    told = slimplm(rewriter=None).invoke(OPEN)[0].metadata["fitrag"]
+    assert told["notes"] == [
+        "no rewriter and no generate port were given: the question itself is retrieved for"
+    ]
+
+
+def test_rounds_and_their_texts_are_in_the_metadata():
+    writer = Writer()
+    found = itrg(writer, k=3).invoke(OPEN)
+    assert len(found) == 3
+    details = found[0].metadata["fitrag"]["details"]
+    assert details["rounds"][1]["query"] == f"{OPEN} Document 1."
+    assert details["document"] == writer.written[-1]
+    assert len(itrg(k=3).invoke(OPEN, k=1)) == 1
+    assert len(itrg(k=None).invoke(OPEN)) == 5
+
+
+def test_a_writer_that_fails_on_one_question_leaves_the_others():
+    good = itrg().batch([KNOWN, QUESTIONS[2]])
+    found = itrg(Writer(bad="Danube")).batch(list(QUESTIONS))
+    assert [found[0], found[2]] == good
+    assert "the language model wrote no document" in found[1][0].metadata["fitrag"]["notes"][0]
+    strict = itrg(Writer(bad="Danube"), on_error="raise")
+    failed = strict.batch(list(QUESTIONS), return_exceptions=True)
+    assert [type(each) for each in failed] == [list, RuntimeError, list]
+
+
+@pytest.mark.parametrize("retriever", [slimplm(), itrg(rounds=1)], ids=["slimplm", "itrg"])
+def test_an_agents_tool(retriever):
+    tool = create_retriever_tool(retriever, "rivers", "Find texts on rivers.")
+    assert "The river Danube does end in the Black Sea." in tool.invoke({"query": OPEN})
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments"),
+    [
+        (slimplm, {"k": 0}),
+        (slimplm, {"proxy": 3}),
+        (slimplm, {"judge": 3}),
+        (slimplm, {"rewriter_prompt": "short"}),
+        (slimplm, {"on_error": "degrade"}),
+        (slimplm, {"rounds": 3}),
+        (itrg, {"mode": "repeat"}),
+        (itrg, {"stop": "never"}),
+        (itrg, {"demonstrations": [3]}),
+        (itrg, {"rounds": 0}),
+    ],
+)
+def test_bad_arguments_are_told_at_once(make, arguments):
+    with pytest.raises(ValidationError, match=next(iter(arguments))):
+        make(**arguments)
+
+
+@pytest.mark.parametrize("retriever", [slimplm(), itrg()], ids=["slimplm", "itrg"])
+async def test_a_blank_question_is_told(retriever):
+    with pytest.raises(InputError, match="question"):
+        retriever.invoke(" ")
+    with pytest.raises(InputError, match="question"):
+        await retriever.ainvoke(" ")
+
+
+def test_short_reprs_and_pickles():
+    assert repr(slimplm(k=2)) == (
+        "SlimPLMRetriever(base=OverlapBase, k=2, proxy=Proxy, judge=Judge, rewriter=Rewriter)"
+    )
+    again = pickle.loads(pickle.dumps(slimplm()))
+    assert again.invoke(OPEN) == slimplm().invoke(OPEN)
+    assert not {"proxy", "judge", "rewriter", "llm", "base"} & slimplm().model_dump().keys()
+
+
+async def test_an_answer_the_method_wrote_is_not_written_again():
+    writer = Writer()
+    method = ITRG(rounds=1, answers="last")
+    runnable = MethodRunnable(method=method, retriever=OverlapBase(), llm=writer.runnable())
+    assert [*runnable.stream(OPEN)] == ["Document 2."]  # the prompt for the answer shows the first
+    assert [word async for word in runnable.astream(OPEN)] == ["Document 2."]
+    assert runnable.invoke(OPEN) == "Document 2."
+    assert len(writer.written) == 6  # a document and an answer each
