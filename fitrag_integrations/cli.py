@@ -88,13 +88,19 @@ later(
     "Fit the thresholds of the actions.",
 )
 later(evaluate, "gate", f"{COMMANDS}.evaluate_gate:evaluate_gate", "Measure a gate.")
+later(evaluate, "rerank", f"{COMMANDS}.evaluate_rerank:evaluate_rerank", "Measure a reranker.")
 later(
     evaluate,
     "methods",
     f"{COMMANDS}.evaluate_methods:evaluate_methods",
     "Compare methods on the same questions.",
 )
-later(label, "bilabel", f"{TRAINING}:label_bilabel", "Label passages for the bi-label scorer.")
+later(
+    label,
+    "bilabel",
+    f"{COMMANDS}.label_bilabel:label_bilabel",
+    "Label passages for the bi-label scorer.",
+)
 KNOWING = "fitrag_integrations.training.ik_commands"
 later(train, "ik", f"{KNOWING}:train_ik", "Fit an IK classifier: is retrieval needed?")
 later(train, "necessity", f"{KNOWING}:train_necessity", "Fit SlimPLM's necessity judge.")

@@ -102,6 +102,7 @@ def loaded_by(statement):
         "from fitrag_integrations.methods import Crag; Crag()",
         "from fitrag_integrations.methods import SlimPLM; SlimPLM()",
         "from fitrag_integrations.methods import ITRG; ITRG()",
+        "from fitrag_integrations.methods.baselines import Flare, Replug, Targ; Flare(); Targ()",
         "from fitrag_integrations.retrieval import read_corpus",
     ],
 )

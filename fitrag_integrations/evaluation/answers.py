@@ -1,23 +1,30 @@
 """Compare answers as open-domain question answering does.
 
 Whole-token matching is DPR's (Karpukhin et al., 2020): "US" is not found inside "because". Token F1
-is SQuAD's (Rajpurkar et al., 2016). Both fold case, accents and punctuation.
+is SQuAD's (Rajpurkar et al., 2016). Both fold case, accents and punctuation. CuratedTREC's answers
+are regular expressions, which fold case and accents.
 """
 
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
 
+import regex  # type: ignore[import-untyped]
+
+from fitrag_integrations.errors import InputError
+
+PATTERN_SECONDS = 2.0
+"""How long a pattern may search a text: some never come to an end."""
 _PUNCTUATION = re.compile(r"[^\w\s]")
 _ARTICLES = {"a", "an", "the"}
 
 
 def tokens(text: str) -> list[str]:
     """Split text into lower-case tokens without accents or punctuation."""
-    decomposed = unicodedata.normalize("NFKD", text.lower())
-    bare = "".join(c for c in decomposed if not unicodedata.combining(c))
-    return _PUNCTUATION.sub(" ", bare).split()
+    return _PUNCTUATION.sub(" ", _bare(text.lower())).split()
 
 
 def normalize(text: str) -> str:
@@ -35,6 +42,42 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
     return any(needle and f" {needle} " in haystack for needle in needles)
 
 
+def matches_pattern(text: str, patterns: Iterable[str]) -> bool:
+    """Say whether any regular expression is found in the text, not beginning or ending in a word.
+
+    Case and accents are folded in both. Raises `InputError` for what is no expression, for one that
+    matches nothing at all (the empty text), and for one that takes over `PATTERN_SECONDS`.
+    """
+    bare = _bare(text)
+    for pattern in patterns:
+        try:
+            if _compiled(pattern).search(bare, timeout=PATTERN_SECONDS):
+                return True
+        except TimeoutError:
+            allowed = f"an expression that searches a text in {PATTERN_SECONDS:g} s"
+            raise InputError.of("answers", given=pattern, allowed=allowed) from None
+    return False
+
+
+def check_answers(given: Any, *, patterns: bool = False) -> tuple[str, ...]:
+    """Require a list of gold answers that can be looked for; a single text is a list of one.
+
+    Raises `InputError` where there is none, and for an answer that is no text, folds to nothing or
+    is a single letter, which stands in almost any passage. Digits and Chinese characters alone are
+    answers. With `patterns` each must be a regular expression.
+    """
+    answers = [given] if isinstance(given, str) else given
+    if not isinstance(answers, list | tuple) or not answers:
+        raise InputError.of("answers", given=given, allowed="a list of at least one text")
+    for i, answer in enumerate(answers):
+        if not isinstance(answer, str) or _is_too_short(answer, patterns):
+            allowed = "a text of more than a letter"
+            raise InputError.of(f"answers[{i}]", given=answer, allowed=allowed)
+        if patterns:
+            _compiled(answer)
+    return tuple(answers)
+
+
 def exact_match(prediction: str, answers: Iterable[str]) -> bool:
     """Say whether the prediction equals an answer, articles left out."""
     given = _without_articles(prediction)
@@ -45,6 +88,31 @@ def token_f1(prediction: str, answers: Sequence[str]) -> float:
     """Give the best token F1 over the answers, in [0, 1], articles left out (SQuAD)."""
     given = _without_articles(prediction)
     return max((_f1(given, _without_articles(answer)) for answer in answers), default=0.0)
+
+
+def _bare(text: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> Any:
+    try:
+        found = regex.compile(rf"(?<!\w)(?:{_bare(pattern)})(?!\w)", regex.IGNORECASE)
+        empty = found.search("", timeout=PATTERN_SECONDS) is not None
+    except (regex.error, TimeoutError) as error:
+        allowed = f"a regular expression: {error}"
+        raise InputError.of("answers", given=pattern, allowed=allowed) from None
+    if empty:
+        allowed = "a regular expression that does not match the empty text"
+        raise InputError.of("answers", given=pattern, allowed=allowed)
+    return found
+
+
+def _is_too_short(answer: str, is_pattern: bool) -> bool:
+    folded = answer.strip() if is_pattern else normalize(answer)
+    is_letter = len(folded) == 1 and folded.isalpha()
+    return not folded or (is_letter and not unicodedata.name(folded, "").startswith("CJK"))
 
 
 def _without_articles(text: str) -> list[str]:

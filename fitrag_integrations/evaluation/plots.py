@@ -19,6 +19,8 @@ from fitrag_integrations.evaluation.sweep import Sweep
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from fitrag_integrations.evaluation.ranking_figures import Figure
+
 LINES = {"never": ("no retrieval", "tab:red"), "always": ("always", "tab:orange")}
 
 
@@ -79,6 +81,47 @@ def plot_reliability(
     drawn.plot([0, 1], [0, 1], linestyle=":", color="grey", label="p_known = share")
     drawn.scatter(means, known, s=20 + 300 * counts[filled] / len(outcomes), label="gate")
     return _labelled(drawn, "mean p_known", "share of known questions", title)
+
+
+def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure] = ()) -> Any:
+    """Draw R@k over k for each order of passages (FIT-RAG, Figures 7 to 9); gives the figure.
+
+    ``curves`` hold R@1, R@2 and so on by order. Where ``figures`` hold accuracies, they stand in a
+    second drawing (Figure 10); a bar's whisker is the interval of its difference to the retriever.
+    """
+    answers = [figure for figure in figures if figure.figure.startswith("accuracy@")]
+    home: Any = require_extra("matplotlib.figure", extra="plots", feature="plots")
+    drawing = home.Figure(figsize=(11 if answers else 6, 4), layout="constrained")
+    parts = drawing.subplots(1, 2 if answers else 1, squeeze=False)[0]
+    for name, curve in curves.items():
+        ks = range(1, len(curve) + 1)
+        parts[0].plot(ks, curve, label=name, marker="o" if len(curve) <= 20 else "", markersize=4)
+    parts[0].xaxis.get_major_locator().set_params(integer=True)
+    _labelled(parts[0], "k", "R@k: an answer in the first k", "")
+    if answers:
+        _bars(parts[1], answers)
+    return drawing
+
+
+def _bars(axes: Axes, answers: Sequence[Figure]) -> None:
+    """Draw a group of bars for each number of passages read, a bar for each order."""
+    depths = list(dict.fromkeys(figure.figure for figure in answers))
+    orders = list(dict.fromkeys(figure.order for figure in answers))
+    found = {(figure.order, figure.figure): figure for figure in answers}
+    base = {depth: found[orders[0], depth].value or 0.0 for depth in depths}
+    width = 0.8 / len(orders)
+    for i, order in enumerate(orders):
+        chosen = [found[order, depth] for depth in depths]
+        places = [j + (i - (len(orders) - 1) / 2) * width for j in range(len(depths))]
+        values = [figure.value or 0.0 for figure in chosen]
+        axes.bar(places, values, width, label=order)
+        for x, depth, figure in zip(places, depths, chosen, strict=True):
+            if figure.low is not None and figure.high is not None:
+                ends = [base[depth] + figure.low, base[depth] + figure.high]
+                axes.plot([x, x], ends, color="black", linewidth=1)
+    axes.set_xticks(range(len(depths)), [depth.partition("@")[2] for depth in depths])
+    axes.set_xlabel("passages read")  # the colours are those of the curves beside it
+    axes.set_ylabel("right answers")
 
 
 def _axes(axes: Axes | None) -> Axes:

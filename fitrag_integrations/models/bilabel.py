@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from fitrag_integrations.models.encoders import load_base
-from fitrag_integrations.models.engine import Engine
+from fitrag_integrations.models.engine import Engine, Options
 from fitrag_integrations.models.evidence import Evidence
 from fitrag_integrations.models.folder import (
     load_head,
@@ -70,6 +70,29 @@ class BiLabelScorer(PairModel[BiLabelScore]):
         fields = {**self.manifest, "encoder": "encoder", "head": entry}
         write_manifest(folder, "model.json", kind=self.kind, fields=fields)
         self._save_encoder(folder / "encoder")
+
+    @classmethod
+    def from_reranker(
+        cls,
+        name_or_dir: str | Path,
+        *,
+        scale: Literal["tokens", "logit", "probability"] | None = None,
+        temperature: float = 1.0,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
+    ) -> BiLabelScorer:
+        """Take a published reranker as it is; it gives `has_answer` only, `llm_prefer` is None.
+
+        `scale` says what it puts out: "tokens" the logits of "true" and "false", as monoT5 does,
+        "logit" one number without bounds, "probability" one in [0, 1]; None is "tokens" for a T5
+        that writes and "logit" for an encoder. Logits are divided by `temperature`. Raises
+        `ModelLoadError` for a checkpoint of another shape, or without the weights of its output.
+        """
+        from fitrag_integrations.models.ready_rerankers import load_reranker
+
+        options = Options(device, dtype, batch_tokens)
+        return load_reranker(name_or_dir, options, scale=scale, temperature=temperature)
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> BiLabelScorer:

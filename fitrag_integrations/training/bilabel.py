@@ -1,13 +1,15 @@
-"""Train the bi-label scorer (FIT-RAG 4.2) by plain cross-entropy on both labels.
+"""Train the bi-label scorer (FIT-RAG 4.2) by cross-entropy on both labels.
 
 Beside the paper's pointwise loss stands a listwise one over each question's passages, because the
-scores are used to rank them. Imbalance-aware weighting (section 4.2.2) is left out here.
+scores are used to rank them. The pointwise one may be weighted (section 4.2.2, `imbalance`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +19,7 @@ from fitrag_integrations.models.evidence import Evidence
 from fitrag_integrations.models.heads import BiLabelHead
 from fitrag_integrations.models.pairs import PairTokenizer
 from fitrag_integrations.models.trunk import Trunk, collate
+from fitrag_integrations.training.imbalance import Weigher, draw_pairs, group_losses
 from fitrag_integrations.training.rows import Labelled
 
 
@@ -30,15 +33,20 @@ class BiLabelModule(nn.Module):
         tokenizer: PairTokenizer,
         *,
         evidence: Evidence,
+        weigher: Weigher | None = None,
     ) -> None:
         super().__init__()
-        self.trunk, self.head = trunk, head
+        self.trunk, self.head, self.weigher = trunk, head, weigher
         self.tokenizer, self.evidence = tokenizer, evidence
 
     def forward(self, rows: Sequence[Labelled]) -> dict[str, Tensor]:
-        """Give the pointwise and the listwise loss, each the mean over both labels."""
+        """Give the pointwise and the listwise loss, each the mean over both labels.
+
+        With a weigher the pointwise one comes by group, not weighted yet.
+        """
         pooled, features, sizes = self.inputs(rows)
-        return losses(self.head(pooled, features), targets(rows), sizes)
+        grouped = self.weigher is not None
+        return losses(self.head(pooled, features), targets(rows), sizes, grouped=grouped)
 
     def features(self, rows: Sequence[Labelled]) -> Tensor:
         """Measure the evidence of all pairs of some rows. Shape: (pairs, features)."""
@@ -75,16 +83,16 @@ def _number(label: int | None) -> float:
     return math.nan if label is None else float(label)
 
 
-def losses(logits: Tensor, labels: Tensor, sizes: Sequence[int]) -> dict[str, Tensor]:
+def losses(
+    logits: Tensor, labels: Tensor, sizes: Sequence[int], *, grouped: bool = False
+) -> dict[str, Tensor]:
     """Give cross-entropy per pair, and per list: the mass on its positives (ListNet's top one).
 
     Shapes: logits and labels (pairs, 2), grouped by question into lists of `sizes`. A label that
     is NaN counts for neither; a list without a positive, or of positives only, has nothing to rank
-    and is left out of the second.
+    and is left out of the second. `grouped` splits the first by whether a pair's labels match.
     """
     labels = labels.to(logits.device)
-    known = ~labels.isnan()
-    point = F.binary_cross_entropy_with_logits(logits[known], labels[known])
     ranked = [
         -(chosen.log_softmax(0) + (1 - marks) * -1e4).logsumexp(0)
         for chunk, gold in zip(logits.split(list(sizes)), labels.split(list(sizes)), strict=True)
@@ -92,7 +100,30 @@ def losses(logits: Tensor, labels: Tensor, sizes: Sequence[int]) -> dict[str, Te
         if 0 < marks.sum() < len(marks)
     ]
     rank = torch.stack(ranked).mean() if ranked else logits.sum() * 0
+    if grouped:
+        return group_losses(logits, labels) | {"rank": 0.3 * rank}
+    known = ~labels.isnan()
+    point = F.binary_cross_entropy_with_logits(logits[known], labels[known])
     return {"point": point, "rank": 0.3 * rank}
+
+
+@dataclass(frozen=True)
+class HeldPairs:
+    """Hold pairs that a head is not fitted on, for the weight of those it is fitted on to learn.
+
+    Shapes: pooled (pairs, width), features (pairs, features), labels (pairs, 2).
+    """
+
+    pooled: Tensor
+    features: Tensor
+    labels: Tensor
+
+    def loss(self, head: BiLabelHead, rows: Tensor) -> Tensor:
+        """Give the mean cross-entropy of some rows, without dropout."""
+        head.eval()
+        logits = head(self.pooled[rows], self.features[rows])
+        head.train()
+        return F.binary_cross_entropy_with_logits(logits, self.labels[rows])
 
 
 def fit_head(
@@ -107,8 +138,14 @@ def fit_head(
     weight_decay: float = 0.05,
     lists: int = 32,
     seed: int = 13,
-) -> None:
-    """Fit the head alone on vectors computed once, for an encoder that stays as it is."""
+    weigher: Weigher | None = None,
+    held: HeldPairs | None = None,
+) -> list[dict[str, float]]:
+    """Fit the head alone on vectors computed once, for an encoder that stays as it is.
+
+    A `weigher` weighs the pairs, and learns from the pairs `held` out. Gives the losses of each
+    step, with w and those of both groups where there is a weigher.
+    """
     torch.manual_seed(seed)
     head.standardize(features)
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
@@ -116,16 +153,26 @@ def fit_head(
     steps = epochs * -(-len(sizes) // lists)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     head.train()
+    seen = []
     for _ in range(epochs):
         for chosen in torch.randperm(len(sizes)).split(lists):
             rows = torch.cat([torch.arange(starts[i], starts[i + 1]) for i in chosen.tolist()])
+            lengths = [sizes[i] for i in chosen.tolist()]
             logits = head(pooled[rows], features[rows])
-            parts = losses(logits, labels[rows], [sizes[i] for i in chosen.tolist()])
+            parts = losses(logits, labels[rows], lengths, grouped=weigher is not None)
+            seen.append({name: float(value.detach()) for name, value in parts.items()})
+            if weigher is not None:
+                seen[-1]["w"] = weigher.w.item()
+                parts = weigher.weigh(parts, list(head.parameters()))
             optimizer.zero_grad()
             torch.stack(list(parts.values())).sum().backward()
             optimizer.step()
+            if weigher is not None and held is not None:
+                drawn = draw_pairs(held.labels, weigher.plan.pairs, seed * 1_000_003 + len(seen))
+                weigher.move(optimizer, partial(held.loss, head, drawn) if len(drawn) else None)
             schedule.step()
     head.eval()
+    return seen
 
 
 def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.models.folder import read_manifest, write_manifest
 from fitrag_integrations.models.sources import MINILM
 from fitrag_integrations.training.fitting import BilabelPlan, ReaderPlan, fit_bilabel, fit_reader
-from fitrag_integrations.training.labels import fit_abstention, label_passages
+from fitrag_integrations.training.imbalance import Imbalance
+from fitrag_integrations.training.labels import fit_abstention
 from fitrag_integrations.training.mining import mine_negatives
 from fitrag_integrations.training.rows import (
     Labelled,
-    labelled_json,
     labelled_row,
     passage_row,
     read_jsonl,
@@ -40,32 +37,6 @@ def label_negatives(rows: Rows, out: Out, pool: Pool, depth: int = 40, keep: int
     mined = mine_negatives(given, _pool(pool), depth=depth, keep=keep)
     write_jsonl(out, map(reading_json, mined))
     typer.echo(f"{len(mined)} rows, {sum(len(row.negatives) for row in mined)} negatives", err=True)
-
-
-def label_bilabel(
-    rows: Rows,
-    out: Out,
-    pool: Pool,
-    depth: int = 20,
-    limit: Annotated[int, typer.Option(help="Questions to label, 0 for all.")] = 0,
-    model: Annotated[str | None, typer.Option(help="Reader's folder.")] = None,
-    dtype: str | None = None,
-    seed: Seed = 13,
-) -> None:
-    """Label BM25 candidates: is the answer in them, and does the reader answer right from them."""
-    reader = (
-        ExtractiveReader.embedded(dtype=dtype)
-        if model is None
-        else ExtractiveReader.from_pretrained(model, dtype=dtype)
-    )
-    given = [reading_row(row) for path in rows for row in read_jsonl(path)]
-    random.Random(seed).shuffle(given)
-    chosen = given[: limit or None]
-    labelled = label_passages(chosen, _pool(pool), reader, depth=depth)
-    with typer.progressbar(labelled, length=len(chosen), file=_stderr()) as shown:
-        kept = list(shown)
-    write_jsonl(out, map(labelled_json, kept))
-    typer.echo(_label_report(kept), err=True)
 
 
 def train_reader(
@@ -99,15 +70,28 @@ def train_bilabel(
         bool, typer.Option(help="Give the head lexical overlap and late interaction as well.")
     ] = True,
     validation: Annotated[float, typer.Option(help="Share of questions held out.")] = 0.15,
+    imbalance: Annotated[
+        str, typer.Option(help="Weighting of pairs: none, fixed, corrected or literal.")
+    ] = "none",
+    weight: Annotated[
+        float | None, typer.Option(help="Weight w of matched pairs, or where it starts.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="Step of w.")] = 1.0,
+    clip: Annotated[float, typer.Option(help="w stays in [clip, 1 - clip].")] = 0.05,
+    pairs: Annotated[int, typer.Option(help="Held-out pairs of each group to learn w on.")] = 64,
+    direction: Annotated[
+        str, typer.Option(help="Whose step w is learnt through: optimizer or sgd.")
+    ] = "optimizer",
     seed: Seed = 13,
     bfloat16: bool = True,
 ) -> None:
     """Fit the bi-label scorer on rows of `fitrag label bilabel`."""
-    given = [labelled_row(row) for path in rows for row in read_jsonl(path)]
+    given = _labelled(rows)
     if tune not in ("head", "lora", "full"):
         raise InputError.of("--tune", given=tune, allowed="head, lora or full")
+    weighting = Imbalance(imbalance, weight, alpha, clip, pairs, direction)
     plan = BilabelPlan(
-        base, tune, steps, questions, rate, hidden, evidence, validation, seed, bfloat16
+        base, tune, steps, questions, rate, hidden, evidence, validation, seed, bfloat16, weighting
     )
     typer.echo(str(fit_bilabel(given, out, plan)), err=True)
 
@@ -118,7 +102,7 @@ def calibrate_reader(
     depth: Annotated[int, typer.Option(help="Passages the reader will read a question.")] = 5,
 ) -> None:
     """Fit the score under which the reader gives no answer, and store it with its weights."""
-    given = [labelled_row(row) for path in rows for row in read_jsonl(path)]
+    given = _labelled(rows)
     manifest = read_manifest(model, "model.json", kind="reader")
     threshold, accuracy = fit_abstention(given, depth=depth)
     fields = {name: value for name, value in manifest.items() if name not in ("format", "kind")}
@@ -131,17 +115,10 @@ def _pool(path: Path) -> list[Passage]:
     return [passage_row(row) for row in read_jsonl(path)]
 
 
-def _label_report(rows: list[Labelled]) -> str:
-    """Count the groups of labels (FIT-RAG's Figure 3)."""
-    pairs = Counter(
-        pair for row in rows for pair in zip(row.has_answer, row.llm_prefer, strict=True)
-    )
-    told = ", ".join(
-        f"has_answer={has} llm_prefer={prefer}: {count} ({count / pairs.total():.1%})"
-        for (has, prefer), count in pairs.most_common()
-    )
-    return f"{len(rows)} questions, {pairs.total()} pairs: {told}"
-
-
-def _stderr() -> typer.FileTextWrite:
-    return typer.get_text_stream("stderr")  # type: ignore[return-value]
+def _labelled(paths: list[Path]) -> list[Labelled]:
+    """Read labelled rows; error rows have no labels and are left out."""
+    rows = [row for path in paths for row in read_jsonl(path)]
+    sound = [row for row in rows if row.get("error") is None]
+    if len(sound) < len(rows):
+        typer.echo(f"{len(rows) - len(sound)} error rows left out", err=True)
+    return [labelled_row(row) for row in sound]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,16 @@ from fitrag_integrations.models.pairs import PairTokenizer
 from fitrag_integrations.models.trunk import Trunk
 from fitrag_integrations.training.bilabel import (
     BiLabelModule,
+    HeldPairs,
     fit_head,
     fit_temperatures,
     targets,
 )
+from fitrag_integrations.training.imbalance import Imbalance, Weigher
 from fitrag_integrations.training.loop import Loop, LoopSettings, epochs
 from fitrag_integrations.training.reader import Group, ReaderModule, crop, group
-from fitrag_integrations.training.rows import Labelled, ReadingRow
+from fitrag_integrations.training.rows import Labelled, ReadingRow, write_jsonl
+from fitrag_integrations.training.weighing import WeighingLoop, held_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class BilabelPlan:
     validation: float
     seed: int
     bfloat16: bool
+    imbalance: Imbalance = field(default_factory=Imbalance)
 
 
 def fit_reader(rows: Sequence[ReadingRow], out: Path, plan: ReaderPlan) -> None:
@@ -101,14 +105,16 @@ def fit_bilabel(rows: Sequence[Labelled], out: Path, plan: BilabelPlan) -> dict[
     """Train a scorer, calibrate it on the rows held out, save it, and give their figures."""
     torch.manual_seed(plan.seed)
     train, held = _split(rows, plan)
+    train, weighed = _split(train, plan) if plan.imbalance.learns else (train, [])
     trunk, tokenizer, base = _start(plan)
     evidence = _evidence(train, tokenizer, base, plan)
     head = BiLabelHead(trunk.width, features=evidence.count, hidden=plan.hidden)
-    module = BiLabelModule(trunk, head, tokenizer, evidence=evidence)
+    weigher = None if plan.imbalance.mode == "none" else Weigher(plan.imbalance, targets(train))
+    module = BiLabelModule(trunk, head, tokenizer, evidence=evidence, weigher=weigher)
     if plan.tune == "head":
-        _fit_on_frozen(_rounded(module, plan), train, plan)
+        _fit_on_frozen(_rounded(module, plan), train, weighed, out, plan)
     else:
-        _fit_through(module, train, out, plan)
+        _fit_through(module, train, weighed, out, plan)
     logits, labels = _logits(_rounded(module, plan), held), targets(held)
     temperatures = fit_temperatures(logits, labels)
     _save_scorer(module, out, plan, base=base, temperatures=temperatures)
@@ -136,20 +142,52 @@ def _rounded(module: BiLabelModule, plan: BilabelPlan) -> BiLabelModule:
         interaction = copy.deepcopy(interaction)
         interaction.trunk.bfloat16()
     evidence = replace(module.evidence, interaction=interaction)
-    return BiLabelModule(trunk, module.head, module.tokenizer, evidence=evidence)
+    return BiLabelModule(
+        trunk, module.head, module.tokenizer, evidence=evidence, weigher=module.weigher
+    )
 
 
-def _fit_on_frozen(module: BiLabelModule, rows: Sequence[Labelled], plan: BilabelPlan) -> None:
+def _fit_on_frozen(
+    module: BiLabelModule,
+    rows: Sequence[Labelled],
+    weighed: Sequence[Labelled],
+    out: Path,
+    plan: BilabelPlan,
+) -> None:
+    fitted, sizes = _frozen(module, rows)
+    held = _frozen(module, weighed)[0] if weighed else None
+    seen = fit_head(
+        module.head,
+        fitted.pooled,
+        fitted.features,
+        fitted.labels,
+        sizes,
+        rate=plan.rate,
+        seed=plan.seed,
+        weigher=module.weigher,
+        held=held,
+    )
+    if module.weigher is not None:
+        steps = ({"step": step, **losses} for step, losses in enumerate(seen, start=1))
+        (out / "run").mkdir(parents=True, exist_ok=True)
+        write_jsonl(out / "run" / "log.jsonl", steps)
+
+
+def _frozen(module: BiLabelModule, rows: Sequence[Labelled]) -> tuple[HeldPairs, list[int]]:
     with torch.inference_mode():
         parts = [module.inputs(rows[i : i + 8]) for i in range(0, len(rows), 8)]
+    sizes = [size for part in parts for size in part[2]]
     pooled = torch.cat([part[0] for part in parts]).clone()
     features = torch.cat([part[1] for part in parts]).clone()
-    sizes = [size for part in parts for size in part[2]]
-    fit_head(module.head, pooled, features, targets(rows), sizes, rate=plan.rate, seed=plan.seed)
+    return HeldPairs(pooled, features, targets(rows)), sizes
 
 
 def _fit_through(
-    module: BiLabelModule, rows: Sequence[Labelled], out: Path, plan: BilabelPlan
+    module: BiLabelModule,
+    rows: Sequence[Labelled],
+    weighed: Sequence[Labelled],
+    out: Path,
+    plan: BilabelPlan,
 ) -> None:
     tuned = tuned_names(module.trunk.encoder)
     if plan.tune == "lora":
@@ -158,12 +196,29 @@ def _fit_through(
         _tune_layers(module.trunk)
     with torch.inference_mode():
         module.head.standardize(module.features(rows[:64]).clone())
+    _loop(module, rows, weighed, out, plan).run()
+    if plan.tune == "lora" and tuned:  # a reader's own layers are saved with what is added
+        module.trunk.encoder = fold_adapter(module.trunk.encoder, tuned)
+
+
+def _loop(
+    module: BiLabelModule,
+    rows: Sequence[Labelled],
+    weighed: Sequence[Labelled],
+    out: Path,
+    plan: BilabelPlan,
+) -> Loop[list[Labelled]]:
     lengths = [max(len(passage.text) for passage in row.passages) for row in rows]
     chosen = epochs(lengths, plan.questions, seed=plan.seed)
     settings = LoopSettings(plan.steps, plan.rate, seed=plan.seed, bfloat16=plan.bfloat16)
-    Loop(module, lambda step: [rows[i] for i in chosen(step)], settings, out / "run").run()
-    if plan.tune == "lora" and tuned:  # a reader's own layers are saved with what is added
-        module.trunk.encoder = fold_adapter(module.trunk.encoder, tuned)
+
+    def batch(step: int) -> list[Labelled]:
+        return [rows[i] for i in chosen(step)]
+
+    if module.weigher is None:
+        return Loop(module, batch, settings, out / "run")
+    held = held_batches(weighed, plan.imbalance.pairs, seed=plan.seed)
+    return WeighingLoop(module, batch, settings, out / "run", weigher=module.weigher, held=held)
 
 
 def _with_lora(encoder: Any) -> Any:

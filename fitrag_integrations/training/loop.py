@@ -69,7 +69,12 @@ class Loop(Generic[Batch]):
             group["lr"] = self.settings.rate * group["scale"] * self._schedule(at)
         torch.manual_seed(self.settings.seed * 1_000_003 + at)  # dropout, also after a stop
         self.module.train()
-        losses = self._losses(self.batch(at))
+        return self._descend(optimizer, self._losses(self.batch(at)), at)
+
+    def _descend(
+        self, optimizer: torch.optim.Optimizer, losses: dict[str, Tensor], at: int
+    ) -> dict[str, float]:
+        """Take one step down the sum of the losses, and give what is to be logged."""
         torch.stack(list(losses.values())).sum().backward()
         nn.utils.clip_grad_norm_(_trainable(self.module), self.settings.clip)
         optimizer.step()

@@ -3,7 +3,7 @@
 BM25 and its stemmer come from `bm25s` and `PyStemmer` (extra `train`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,13 @@ def candidates(
     questions: Sequence[str], pool: Sequence[Passage], *, depth: int
 ) -> list[list[Passage]]:
     """Rank the pool for each question by BM25 (k1 0.9, b 0.4), best first, at most `depth`."""
+    return searching(pool, depth=depth)(questions)
+
+
+def searching(
+    pool: Sequence[Passage], *, depth: int
+) -> Callable[[Sequence[str]], list[list[Passage]]]:
+    """Index the pool once, and give the function that ranks it for questions."""
     bm25s = require_extra("bm25s", extra="train", feature="mining negatives")
     stemmer = require_extra("Stemmer", extra="train", feature="mining negatives").Stemmer("english")
 
@@ -38,8 +45,13 @@ def candidates(
     index = bm25s.BM25(k1=0.9, b=0.4)
     corpus = words([f"{passage.title} {passage.text}" for passage in pool])
     index.index(corpus, show_progress=False)
-    found, _ = index.retrieve(words(questions), k=min(depth, len(pool)), show_progress=False)
-    return [[pool[int(i)] for i in ids] for ids in found]
+
+    def search(questions: Sequence[str]) -> list[list[Passage]]:
+        asked, most = words(questions), min(depth, len(pool))
+        found, _ = index.retrieve(asked, k=most, show_progress=False)
+        return [[pool[int(i)] for i in ids] for ids in found]
+
+    return search
 
 
 def _with_negatives(row: ReadingRow, ranked: list[Passage], keep: int) -> ReadingRow:

@@ -1,0 +1,199 @@
+"""`fitrag evaluate rerank`: what a scorer's order of passages is worth beside the retriever's."""
+
+from __future__ import annotations
+
+import json as json_
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from fitrag_integrations.commands import models, options
+from fitrag_integrations.commands.evaluate_gate import DRAWINGS
+from fitrag_integrations.commands.progress import progress_bar
+from fitrag_integrations.commands.rerank_rows import (
+    are_scored,
+    candidates,
+    ranked_rows,
+    read_first,
+    short_answers,
+)
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.ranking import RETRIEVER
+from fitrag_integrations.evaluation.ranking_figures import Figure, Ranking
+from fitrag_integrations.ports import Scorer
+
+EMBEDDED = "embedded"
+KS = "1,3,5,10,20,50,100"
+READ_KS = "1,3,5"
+
+
+def evaluate_rerank(
+    rows: Annotated[list[Path], typer.Argument(help="Labelled rows: .jsonl or .jsonl.gz.")],
+    model: options.Model = None,
+    reranker: Annotated[
+        str | None, typer.Option(help="A published reranker in its place: name or folder.")
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            help="What it puts out: tokens, logit or probability.", show_default="by its kind"
+        ),
+    ] = None,
+    k: Annotated[
+        str, typer.Option("--k", help="Depths of R@k; deeper than any row is left out.")
+    ] = KS,
+    reader: Annotated[
+        str | None,
+        typer.Option(help="Reader that answers from the first passages: embedded, or a folder."),
+    ] = None,
+    read_k: Annotated[str, typer.Option(help="How many passages it is given.")] = READ_KS,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw R@k and accuracy into this file: .png, .svg or .pdf.")
+    ] = None,
+    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap samples.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    batch_tokens: options.BatchTokens = None,
+    quiet: options.Quiet = False,
+    json: options.AsJson = False,
+) -> None:
+    """Compare four orders of each question's passages: the retriever's and those by the scores.
+
+    Reads question, answers and passages[{title, text}] in the retriever's order, with has_answer,
+    llm_prefer and reader_score where they are known, and scores[{has_answer, llm_prefer}] of
+    `fitrag score`, which are taken unless a model is named. An interval holds 95 % of bootstrap
+    samples of the difference to the retriever's order over the same questions.
+    """
+    if plot is not None and plot.suffix not in DRAWINGS:
+        raise InputError.of("--plot", given=str(plot), allowed=f"a file in {', '.join(DRAWINGS)}")
+    ks, read_ks = depths("--k", k), depths("--read-k", read_k)
+    given = ranked_rows(rows)
+    if reader is not None and not all(row["answers"] for row in given):
+        allowed = "nothing, where rows have no answers to compare with"
+        raise InputError.of("--reader", given=reader, allowed=allowed)
+    how = options.ModelOptions(model, device, dtype, batch_tokens)
+    with progress_bar("score", len(given), shown=not quiet) as advance:
+        ranked = candidates(given, _scorer(given, how, reranker, scale), advance)
+    if reader is not None:
+        named = None if reader == EMBEDDED else reader
+        reading = models.load_reader(options.ModelOptions(named, device, dtype, batch_tokens))
+        with progress_bar("read", len(given), shown=not quiet) as advance:
+            ranked = read_first(given, ranked, reading, max(read_ks), advance)
+    ranking = Ranking(ranked, resamples=resamples, seed=seed)
+    ks, read_ks = ([k for k in some if k <= ranking.depth] for some in (ks, read_ks))
+    figures = ranking.figures(ks, read_ks)
+    gaps, notes = ranking.gap_closed(), _notes(given, ranking, read_ks)
+    if plot is not None:
+        _draw(ranking, figures, plot)
+    if json:
+        told = {"rows": len(given), "figures": _by_order(figures), "gap_closed": gaps}
+        typer.echo(json_.dumps({**told, "notes": notes}))
+        return
+    show(figures, gaps, notes, len(given))
+
+
+def depths(option: str, given: str) -> list[int]:
+    """Read whole numbers with commas, sorted, each once."""
+    parts = [part.strip() for part in given.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise InputError.of(option, given=given, allowed="whole numbers above 0, with commas")
+    return sorted(set(map(int, parts)))
+
+
+def _scorer(
+    rows: Sequence[Mapping[str, Any]],
+    how: options.ModelOptions,
+    reranker: str | None,
+    scale: str | None,
+) -> Scorer | None:
+    """Load what scores; None where the rows bring their scores and no model is named."""
+    if reranker is None:
+        if scale is not None:
+            raise InputError.of("--scale", given=scale, allowed="nothing without --reranker")
+        if how.model is None and are_scored(rows):
+            return None
+        return models.load_scorer(how)
+    if how.model is not None:
+        raise InputError.of("--reranker", given=reranker, allowed="nothing beside --model")
+    from fitrag_integrations.models import BiLabelScorer
+
+    made = BiLabelScorer.from_reranker(
+        reranker,
+        scale=cast(Any, scale),
+        device=how.device,
+        dtype=how.dtype,
+        batch_tokens=how.batch_tokens,
+    )
+    return cast(Scorer, made)
+
+
+def _notes(
+    rows: Sequence[Mapping[str, Any]], ranking: Ranking, read_ks: Sequence[int]
+) -> list[str]:
+    notes = []
+    if len(ranking.orders) == 2:
+        notes.append("the scorer gives no llm_prefer: has_answer is all there is to sort by")
+    for k in read_ks:
+        if 0 < (count := len(ranking.answered(k))) < len(rows):
+            notes.append(f"accuracy@{k} is over the {count} questions whose answers are known")
+    if count := short_answers(rows):
+        notes.append(f"{count} rows have an answer of one letter or none: it stands in many texts")
+    return notes
+
+
+def _by_order(figures: Sequence[Figure]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for figure in figures:
+        row = figure.to_dict()
+        found.setdefault(row.pop("order"), {})[row.pop("figure")] = row
+    return found
+
+
+def _draw(ranking: Ranking, figures: Sequence[Figure], path: Path) -> None:
+    from fitrag_integrations.evaluation.plots import plot_ranking
+
+    plot_ranking(ranking.curves(), figures).savefig(path)
+
+
+def show(
+    figures: Sequence[Figure], gaps: Mapping[str, float | None], notes: Sequence[str], rows: int
+) -> None:
+    """Print the table, the gap closed, and the notes."""
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"{rows} questions; with the difference to the retriever's order and its interval"
+    table = Table(title=title, box=None, padding=(0, 2, 0, 0), title_justify="left")
+    table.add_column("figure", no_wrap=True)
+    by_order = _by_order(figures)
+    for order in by_order:
+        table.add_column(order, justify="right", no_wrap=True)
+    for name in dict.fromkeys(figure.figure for figure in figures):
+        cells = [by_order[order].get(name) for order in by_order]
+        table.add_row(name, *map(_cell, cells))
+        if any(cell and cell["p"] is not None for cell in cells):
+            table.add_row("  McNemar's p", *map(_p, cells))
+    blank = {RETRIEVER: "-"}
+    closed = {by: "-" if gap is None else f"{gap:.2f}" for by, gap in gaps.items()}
+    table.add_row("gap closed (MRR)", *((blank | closed).get(order, "-") for order in by_order))
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    console.print(table)
+    for note in notes:
+        console.print(f"note: {note}", highlight=False)
+
+
+def _cell(row: Mapping[str, Any] | None) -> str:
+    if row is None or row["value"] is None:
+        return "-"
+    told = f"{row['value']:.3f}"
+    if row["difference"] is None or row["low"] is None:
+        return told
+    return f"{told} {row['difference']:+.3f} ({row['low']:+.3f} to {row['high']:+.3f})"
+
+
+def _p(row: Mapping[str, Any] | None) -> str:
+    return "-" if row is None or row["p"] is None else f"{row['p']:.2g}"

@@ -1,0 +1,134 @@
+"""Judge the order in which a scorer puts one question's passages (FIT-RAG, section 5.3.1).
+
+Four orders of the same passages: the retriever's, by `has_answer`, by `llm_prefer`, and by their
+sum. `ranking_figures` compares them over many questions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fitrag_integrations._checks import check_whole
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.intervals import Places
+from fitrag_integrations.types import BiLabelScore
+
+RETRIEVER, HAS_ANSWER, LLM_PREFER, SUM = "retriever", "has_answer", "llm_prefer", "sum"
+ORDERS = (RETRIEVER, HAS_ANSWER, LLM_PREFER, SUM)
+NDCG_AT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Hold a question's passages in the retriever's order: labels, scores, and answers read there.
+
+    `has_answer` and `llm_prefer` are labels, 0 or 1. `right` says of each passage whether the
+    answer read in it is right, and `trust` how far its reader trusts it. What is not known is None,
+    of all passages or, of `llm_prefer` and `right`, of one. `set` names the questions' data set.
+    """
+
+    has_answer: tuple[int, ...]
+    scores: tuple[BiLabelScore, ...]
+    llm_prefer: tuple[int | None, ...] | None = None
+    right: tuple[bool | None, ...] | None = None
+    trust: tuple[float, ...] | None = None
+    set: str = ""
+
+    def __post_init__(self) -> None:
+        count = len(self.has_answer)
+        for name in ("scores", "llm_prefer", "right", "trust"):
+            values = getattr(self, name)
+            if values is not None and len(values) != count:
+                allowed = f"one for each of the {count} labels"
+                raise InputError.of(f"Candidates.{name}", given=len(values), allowed=allowed)
+        if not count:
+            raise InputError.of("Candidates.has_answer", given=(), allowed="at least one label")
+
+    def order(self, by: str) -> list[int]:
+        """Give the passages' places, best first; equals keep the retriever's order."""
+        values = self.values(by)
+        return sorted(range(len(values)), key=lambda place: -values[place])
+
+    def values(self, by: str) -> list[float]:
+        """Give what an order sorts by, the more the better."""
+        if by == RETRIEVER:
+            return [-float(place) for place in range(len(self.scores))]
+        if by == SUM:
+            return [score.combine() for score in self.scores]
+        found = [getattr(score, by) for score in self.scores]
+        if None in found:
+            raise InputError.of(by, given=None, allowed="a scorer that gives this label")
+        return found
+
+    def labels(self, by: str) -> list[int]:
+        """Give the labels of `has_answer` in an order."""
+        return [self.has_answer[place] for place in self.order(by)]
+
+    def answered(self, by: str, k: int) -> bool | None:
+        """Say whether reading the first `k` of an order gives a right answer.
+
+        The reader's answer is the one it trusts most. None where that is not known, or for several
+        passages where trust is not.
+        """
+        if self.right is None or (k > 1 and self.trust is None):
+            return None
+        first = self.order(by)[:k]
+        trust = self.trust
+        best = first[0] if trust is None else max(first, key=lambda place: trust[place])
+        return self.right[best]
+
+
+def recall_at(labels: Sequence[int], k: int) -> float:
+    """Give R@k: 1.0 where one of the first `k` passages holds an answer, else 0.0."""
+    return float(any(labels[: check_whole("k", k, low=1)]))
+
+
+def reciprocal_rank(labels: Sequence[int]) -> float:
+    """Give one over the place of the first passage with an answer, 0.0 where there is none."""
+    return next((1 / place for place, label in enumerate(labels, start=1) if label), 0.0)
+
+
+def ndcg(labels: Sequence[int], k: int = NDCG_AT) -> float:
+    """Give nDCG at `k` for labels of 0 and 1, in [0, 1]; 0.0 where no label is 1.
+
+    The ideal order is that of the same list with all its ones first.
+    """
+    count = sum(map(bool, labels))
+    ideal = sum(map(_gain, range(min(k, count))))
+    return sum(_gain(i) for i, label in enumerate(labels[:k]) if label) / ideal if count else 0.0
+
+
+def _gain(place: int) -> float:
+    return 1 / math.log2(place + 2)
+
+
+class Area:
+    """The area under the ROC curve over the pairs of all questions, for any draw of questions.
+
+    Called with the places of the questions drawn; None where all their labels are the same. Ties
+    count a half.
+    """
+
+    def __init__(self, scores: Sequence[Sequence[float]], labels: Sequence[Sequence[int]]) -> None:
+        flat = np.concatenate([np.asarray(row, float) for row in scores])
+        self._labels = np.concatenate([np.asarray(row, float) for row in labels])
+        self._question = np.repeat(np.arange(len(scores)), [len(row) for row in scores])
+        _, self._level = np.unique(flat, return_inverse=True)
+        self._count = len(scores)
+
+    def __call__(self, places: Places) -> float | None:
+        weight = np.bincount(places, minlength=self._count)[self._question]
+        positives = np.bincount(self._level, weight * self._labels)
+        negatives = np.bincount(self._level, weight * (1 - self._labels))
+        if not positives.sum() or not negatives.sum():
+            return None
+        below = np.cumsum(negatives) - negatives / 2
+        return float((positives * below).sum() / (positives.sum() * negatives.sum()))
+
+    def of_all(self) -> float | None:
+        """Give the area over every question once."""
+        return self(np.arange(self._count))

@@ -1,0 +1,222 @@
+"""Ask whoever is to read the passages what the answer is, one passage at a time.
+
+Any LangChain or LlamaIndex model, an OpenAI-compatible server, a local model, or a callable from
+prompts to texts; `AskReader` asks an extractive reader. What comes back is heard one by one as it
+comes: an answer, or why there is none. Errors, timeouts, empty answers and refusals are tried
+again, ever later (tenacity).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fitrag_integrations._checks import check_number, check_text, check_whole
+from fitrag_integrations._extras import require_extra
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.models.openai_client import finish
+from fitrag_integrations.ports import Reader
+from fitrag_integrations.training.collecting import Failed, Told
+from fitrag_integrations.training.llm_calls import SHOWN, Answer, caller
+from fitrag_integrations.types import Passage
+
+Heard = Callable[[int, Told | Failed], None]
+May = Callable[[str], bool]
+PROMPT = (
+    "Refer to the passage below and answer the question in a few words.\n\n"
+    "Passage: {passage}\n\nQuestion: {question}\nAnswer:"
+)
+REFUSAL = re.compile(
+    r"^\W*(?:(?:i(?:'m| am) (?:so |very |really )?|we(?:'re| are) )?sorry\W+|i apologi[sz]e\W+|"
+    r"unfortunately\W+)?(?:but\W+)?(?:as an? (?:ai|language model)\b[^.]*?\W+)?"
+    r"i(?:'m| am| can(?:'t| ?not)| won't| will not| must)(?: (?:not able|unable|not allowed|not))?"
+    r"(?: to)? (?:help you\b|help with\b|assist|comply|fulfil|discuss|engage|participate|decline)",
+    re.IGNORECASE,
+)
+"""How refusals begin. "The passage does not say" is none: it is an answer, and a wrong one."""
+_FIELD = re.compile(r"\{(question|passage)\}")
+
+
+class Asker(Protocol):
+    """Answer questions from passages."""
+
+    @property
+    def name(self) -> str:
+        """Name who is asked."""
+        ...
+
+    @property
+    def keeps(self) -> bool:
+        """Say whether answers are too dear to be asked for twice."""
+        ...
+
+    def prompt(self, question: str, passage: Passage) -> str:
+        """Write what is asked."""
+        ...
+
+    def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
+        """Ask about every pair that `may` be asked about; `heard` gets its place and outcome."""
+        ...
+
+
+@dataclass(frozen=True)
+class AskReader:
+    """Ask an extractive reader, which costs nothing and never fails.
+
+    One call a question, so that a run that was stopped forms the same batches again.
+    """
+
+    reader: Reader
+    name: str = "embedded"
+    keeps: bool = field(default=False, init=False)
+
+    def prompt(self, question: str, passage: Passage) -> str:
+        """Give the question and the passage."""
+        return f"{question}\n{_passage_text(passage)}"
+
+    def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
+        """Read all passages of a question at once."""
+        starts = [i for i, pair in enumerate(pairs) if not i or pair[0] != pairs[i - 1][0]]
+        for start, end in zip(starts, [*starts[1:], len(pairs)], strict=True):
+            for i, answer in enumerate(self.reader.read(pairs[start:end]), start):
+                heard(i, Told(answer.text, score=float(answer.score)))
+
+
+class AskLLM:
+    """Ask a language model, at most `concurrency` prompts at once, each up to 1 + `retries` times.
+
+    `llm` is a LangChain chat model or LLM (`ainvoke`), a LlamaIndex LLM (`acomplete`), an object
+    with `generate`, or a callable from prompts to texts; the last two get `concurrency` prompts a
+    call. `timeout` seconds are given to each LangChain or LlamaIndex call, up to `wait` seconds
+    pass before the second try, and twice as many before each further one. `refusal` is searched
+    for in each answer. `prompt` has the fields {question} and {passage}.
+    """
+
+    keeps = True
+
+    def __init__(
+        self,
+        llm: Any,
+        *,
+        name: str | None = None,
+        prompt: str = PROMPT,
+        concurrency: int = 8,
+        retries: int = 4,
+        timeout: float = 60.0,
+        wait: float = 0.5,
+        refusal: str | re.Pattern[str] = REFUSAL,
+    ) -> None:
+        self._tenacity = require_extra("tenacity", extra="remote", feature="asking a model")
+        self.template = check_text("prompt", prompt)
+        if not {"question", "passage"} <= set(_FIELD.findall(prompt)):
+            allowed = "a text with {question} and {passage}"
+            raise InputError.of("prompt", given=prompt, allowed=allowed)
+        self._concurrency = check_whole("concurrency", concurrency, low=1)
+        self._tries = 1 + check_whole("retries", retries, low=0)
+        self._wait = check_number("wait", wait, low=0)
+        self._refusal = re.compile(refusal) if isinstance(refusal, str) else refusal
+        self._call, is_batched = caller(llm, check_number("timeout", timeout, low=0.001))
+        self._lot = self._concurrency if is_batched else 1
+        self._at_once = 1 if is_batched else self._concurrency
+        self.name = name or _name_of(llm)
+
+    def prompt(self, question: str, passage: Passage) -> str:
+        """Fill the prompt; what fills a field is never read as a field itself."""
+        fields = {"question": question, "passage": _passage_text(passage)}
+        return _FIELD.sub(lambda match: fields[match.group(1)], self.template)
+
+    def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
+        """Ask about all pairs; also where an event loop is running already."""
+        prompts = [self.prompt(question, passage) for question, passage in pairs]
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(self.aask(prompts, heard, may))
+        else:
+            finish(lambda: self.aask(prompts, heard, may))
+
+    async def aask(self, prompts: Sequence[str], heard: Heard, may: May) -> None:
+        """Ask all prompts without blocking the event loop."""
+        limit = asyncio.Semaphore(self._at_once)
+
+        async def one(start: int) -> None:
+            async with limit:
+                lot = enumerate(prompts[start : start + self._lot], start)
+                await self._persist({i: prompt for i, prompt in lot if may(prompt)}, heard)
+
+        async with asyncio.TaskGroup() as group:
+            for start in range(0, len(prompts), self._lot):
+                group.create_task(one(start))
+
+    async def _persist(self, open_: dict[int, str], heard: Heard) -> None:
+        """Ask, and ask again for what another try may mend; at the end say what failed."""
+        failed: dict[int, Failed] = {}
+        tries = self._tenacity.AsyncRetrying(
+            retry=self._tenacity.retry_if_result(bool),
+            stop=self._tenacity.stop_after_attempt(self._tries),
+            wait=self._tenacity.wait_random_exponential(multiplier=self._wait, max=30.0),
+            retry_error_callback=lambda state: state.outcome.result(),
+        )
+        if open_:
+            await tries(self._try, open_, failed, heard)
+        for i, failure in failed.items():
+            heard(i, failure)
+
+    async def _try(self, open_: dict[int, str], failed: dict[int, Failed], heard: Heard) -> int:
+        """Ask once; gives how many another try may mend, which alone stay in `open_`."""
+        answers = await self._answers(list(open_.values()))
+        for i, answer in zip(list(open_), answers, strict=True):
+            outcome, is_final = self._outcome(answer)
+            if isinstance(outcome, Told):
+                paid = failed.pop(i, Failed("", "")).tokens
+                total = (outcome.tokens[0] + paid[0], outcome.tokens[1] + paid[1])
+                heard(i, Told(outcome.text, total))
+            else:
+                before = failed.get(i, Failed("", "")).tokens
+                total = (outcome.tokens[0] + before[0], outcome.tokens[1] + before[1])
+                failed[i] = Failed(outcome.kind, outcome.message, total)
+            if is_final:
+                del open_[i]
+        return len(open_)
+
+    async def _answers(self, prompts: Sequence[str]) -> Sequence[Answer]:
+        try:
+            answers = list(await self._call(prompts))
+        except Exception as error:  # noqa: BLE001 - told with the pair
+            return [error] * len(prompts)
+        if len(answers) != len(prompts):
+            told = f"{self.name} got {len(prompts)} prompts but gave {len(answers)} answers"
+            return [PortError(told)] * len(prompts)
+        return answers
+
+    def _outcome(self, answer: Answer) -> tuple[Told | Failed, bool]:
+        """Give an answer or a failure, and whether that is the last word."""
+        if isinstance(answer, BaseException):
+            is_late = isinstance(answer, TimeoutError) or "timeout" in f"{answer!r}".lower()
+            message = f"{type(answer).__name__}: {answer}"[:SHOWN]
+            final = isinstance(answer, PortError | InputError)  # was tried again, or is ours
+            return Failed("timeout" if is_late else "error", message), final
+        if isinstance(answer, Failed):
+            return answer, False
+        told = answer if isinstance(answer, Told) else Told(str(answer))
+        text = told.text.strip()
+        if not text:
+            return Failed("empty", "the model returned nothing", told.tokens), False
+        if self._refusal.search(text.replace("\u2019", "'")):
+            return Failed("refusal", " ".join(text.split())[:SHOWN], told.tokens), False
+        return Told(text, told.tokens), True
+
+
+def _passage_text(passage: Passage) -> str:
+    return f"{passage.title}\n{passage.text}" if passage.title else passage.text
+
+
+def _name_of(llm: Any) -> str:
+    for name in ("name", "model_name", "model"):
+        given = getattr(llm, name, None)
+        if isinstance(given, str) and given:
+            return given
+    return getattr(llm, "__name__", type(llm).__name__)

@@ -1,0 +1,165 @@
+"""Judge what was answered from a passage, and count the labels (FIT-RAG, section 4.2.1).
+
+`has_answer`: a gold answer stands in title and text as whole tokens. `llm_prefer`: whoever read the
+passage answered correctly. An answer that never came is no wrong answer: its label is None, and why
+stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fitrag_integrations.evaluation.answers import contains_answer, matches_pattern
+from fitrag_integrations.training.labels import is_correct
+from fitrag_integrations.types import Passage
+
+FAILURES = ("error", "timeout", "empty", "refusal")
+NO_ANSWERS = "no gold answers to judge by"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Hold an answer, the tokens it cost (read, written), and a reader's score, 0 to 1."""
+
+    text: str
+    tokens: tuple[int, int] = (0, 0)
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Say why there is no answer: `kind` is one of `FAILURES`. `tokens` were paid all the same."""
+
+    kind: str
+    message: str
+    tokens: tuple[int, int] = (0, 0)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Hold a question with its gold answers and the passages to label.
+
+    `patterns`: the answers are regular expressions. `gold` is the text of a passage that holds the
+    answer, whatever its wording. Without answers, which then needs `gold`, nobody is asked.
+    """
+
+    text: str
+    answers: tuple[str, ...]
+    passages: tuple[Passage, ...]
+    patterns: bool = False
+    gold: str | None = None
+
+    def has_answer(self, passage: Passage) -> bool:
+        """Say whether a gold answer stands in title and text."""
+        if passage.text == self.gold:
+            return True
+        text = f"{passage.title} {passage.text}"
+        found = matches_pattern if self.patterns else contains_answer
+        return found(text, self.answers)
+
+    def is_right(self, answer: str) -> bool:
+        """Say whether a gold answer is in the answer given."""
+        found = matches_pattern if self.patterns else is_correct
+        return found(answer, self.answers)
+
+
+def passage_labels(
+    question: Question, outcomes: Sequence[Told | Failed | None]
+) -> list[dict[str, Any]]:
+    """Give the labels of each passage; None as outcome is a passage nobody was asked about."""
+    pairs = zip(question.passages, outcomes, strict=True)
+    return [
+        {"has_answer": int(question.has_answer(passage)), **_preference(question, outcome)}
+        for passage, outcome in pairs
+    ]
+
+
+def _preference(question: Question, outcome: Told | Failed | None) -> dict[str, Any]:
+    if not isinstance(outcome, Told):
+        return {"llm_prefer": None, "llm_error": str(outcome or NO_ANSWERS)}
+    score = {} if outcome.score is None else {"reader_score": round(outcome.score, 6)}
+    return {"llm_prefer": int(question.is_right(outcome.text)), "answer": outcome.text, **score}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCounts:
+    """Count questions, pairs by (has_answer, llm_prefer), failures by kind, and error rows."""
+
+    questions: int
+    groups: Mapping[tuple[int, int | None], int]
+    failures: Mapping[str, int]
+    errors: int
+
+    @property
+    def pairs(self) -> int:
+        """Count the labelled pairs."""
+        return sum(self.groups.values())
+
+    @property
+    def matched(self) -> int:
+        """Count the pairs whose labels are both 1 or both 0."""
+        return self.groups.get((1, 1), 0) + self.groups.get((0, 0), 0)
+
+    @property
+    def mismatched(self) -> int:
+        """Count the pairs with one label 1 and the other 0."""
+        return self.groups.get((1, 0), 0) + self.groups.get((0, 1), 0)
+
+    @property
+    def imbalance(self) -> float | None:
+        """Give the matched pairs per mismatched one; None where none is mismatched.
+
+        The paper finds more than ten.
+        """
+        return self.matched / self.mismatched if self.mismatched else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain values; a group is named by its two labels, such as "1,0" or "0,null"."""
+        groups = {f"{h},{'null' if p is None else p}": n for (h, p), n in self.groups.items()}
+        return {
+            "questions": self.questions,
+            "pairs": self.pairs,
+            "groups": groups,
+            "matched": self.matched,
+            "mismatched": self.mismatched,
+            "imbalance": self.imbalance,
+            "failures": dict(self.failures),
+            "errors": self.errors,
+        }
+
+    def __str__(self) -> str:
+        ordered = sorted(self.groups.items(), key=lambda entry: -entry[1])
+        told = ", ".join(
+            f"has_answer={has} llm_prefer={prefer}: {count} ({count / self.pairs:.1%})"
+            for (has, prefer), count in ordered
+            if count or prefer is not None
+        )
+        ratio = self.imbalance
+        uneven = "none mismatched" if ratio is None else f"{ratio:.1f} matched per mismatched"
+        failed = ", ".join(f"{kind} {count}" for kind, count in self.failures.items() if count)
+        lines = [f"{self.questions} questions, {self.pairs} pairs: {told}", f"labels: {uneven}"]
+        return "\n".join([*lines, f"not answered: {failed}"] if failed else lines)
+
+
+def count_labels(rows: Iterable[Mapping[str, Any]]) -> LabelCounts:
+    """Count the labels of output rows (FIT-RAG's Figure 3)."""
+    questions = errors = 0
+    groups = Counter({(1, 1): 0, (1, 0): 0, (0, 1): 0, (0, 0): 0, (1, None): 0, (0, None): 0})
+    failures = dict.fromkeys(FAILURES, 0)
+    for row in rows:
+        if row.get("error") is not None:
+            errors += 1
+            continue
+        questions += 1
+        for passage in row["passages"]:
+            groups[passage["has_answer"], passage["llm_prefer"]] += 1
+            kind = str(passage.get("llm_error", "")).partition(":")[0]
+            if kind in failures:
+                failures[kind] += 1
+    return LabelCounts(questions, dict(groups), failures, errors)

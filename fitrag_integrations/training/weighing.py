@@ -1,0 +1,69 @@
+"""The training loop that learns the weight of matched pairs as it goes (FIT-RAG, Algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from fitrag_integrations.training.bilabel import targets
+from fitrag_integrations.training.imbalance import Weigher, draw_pairs
+from fitrag_integrations.training.loop import Batch, Loop
+from fitrag_integrations.training.rows import Labelled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeighingLoop(Loop[Batch]):
+    """Weigh the losses of matched and mismatched pairs by a weigher, which learns after each step.
+
+    The module gives `matched` and `mismatched` among its losses and holds the weigher, so that w is
+    kept in the checkpoint. `held(step)` gives held-out pairs, half of them mismatched, or None. The
+    log has w, and the losses as they are before they are weighted.
+    """
+
+    weigher: Weigher
+    held: Callable[[int], Batch | None]
+
+    def _descend(
+        self, optimizer: torch.optim.Optimizer, losses: dict[str, Tensor], at: int
+    ) -> dict[str, float]:
+        tuned = [p for p in self.module.parameters() if p.requires_grad]
+        shown = {name: float(value.detach()) for name, value in losses.items()}
+        shown["w"] = self.weigher.w.item()
+        weighted = self.weigher.weigh(losses, tuned)
+        torch.stack(list(weighted.values())).sum().backward()
+        norm = float(nn.utils.clip_grad_norm_(tuned, self.settings.clip))
+        optimizer.step()
+        self.module.eval()  # w is judged without dropout
+        batch = self.held(at) if self.weigher.plan.learns else None
+        validation = None if batch is None else lambda: self._validation(batch)
+        self.weigher.move(optimizer, validation, norm=norm, limit=self.settings.clip)
+        optimizer.zero_grad()
+        return shown
+
+    def _validation(self, batch: Batch) -> Tensor:
+        losses = self._losses(batch)
+        return losses["matched"] + losses["mismatched"]
+
+
+def held_batches(
+    rows: Sequence[Labelled], pairs: int, *, seed: int
+) -> Callable[[int], list[Labelled] | None]:
+    """Give a function from a step to held-out pairs, each as a row with one passage.
+
+    At most `pairs` matched and as many mismatched ones; None where a group is empty.
+    """
+    single = [
+        replace(row, passages=(p,), has_answer=(has,), llm_prefer=(prefer,), reader_scores=())
+        for row in rows
+        for p, has, prefer in zip(row.passages, row.has_answer, row.llm_prefer, strict=True)
+    ]
+    labels = targets(single)
+
+    def batch(step: int) -> list[Labelled] | None:
+        drawn = draw_pairs(labels, pairs, seed * 1_000_003 + step)
+        return [single[i] for i in drawn.tolist()] or None
+
+    return batch

@@ -1,0 +1,260 @@
+"""Figures of ranked passages: against hand-made lists, scikit-learn, and known differences."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fitrag_integrations import BiLabelScore, InputError
+from fitrag_integrations.evaluation.intervals import mcnemar, paired_interval
+from fitrag_integrations.evaluation.ranking import (
+    ORDERS,
+    Area,
+    Candidates,
+    ndcg,
+    recall_at,
+    reciprocal_rank,
+)
+from fitrag_integrations.evaluation.ranking_figures import Ranking
+
+
+def question(labels, has, prefer=None, **others):
+    prefer = [None] * len(has) if prefer is None else prefer
+    scores = tuple(BiLabelScore(h, p) for h, p in zip(has, prefer, strict=True))
+    return Candidates(tuple(labels), scores, **others)
+
+
+def drawn(count=200, depth=8, seed=3, **others):
+    """Draw questions whose has_answer is informative and whose llm_prefer is less so."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        labels = (rng.random(depth) < 0.3).astype(int)
+        has = 1 / (1 + np.exp(-(2.5 * labels - 1 + rng.normal(size=depth))))
+        prefer = 1 / (1 + np.exp(-(labels - 1 + rng.normal(size=depth))))
+        right = tuple(bool(x) for x in labels & (rng.random(depth) < 0.8))
+        trust = tuple(rng.random(depth))
+        given = {"right": right, "trust": trust, **others}
+        rows.append(question(labels.tolist(), has.tolist(), prefer.tolist(), **given))
+    return rows
+
+
+def figure(ranking, order, name, ks=(1, 3), read_ks=(1, 3)):
+    found = [f for f in ranking.figures(ks, read_ks) if (f.order, f.figure) == (order, name)]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(
+    ("labels", "recalls", "rank", "gain"),
+    [
+        ([1, 0, 0], (1, 1), 1.0, 1.0),
+        ([0, 0, 1], (0, 1), 1 / 3, 1 / math.log2(4)),
+        ([0, 1, 1], (0, 1), 1 / 2, (1 / math.log2(3) + 0.5) / (1 + 1 / math.log2(3))),
+        ([0, 0, 0], (0, 0), 0.0, 0.0),
+        ([1], (1, 1), 1.0, 1.0),
+    ],
+)
+def test_figures_of_one_list(labels, recalls, rank, gain):
+    assert (recall_at(labels, 1), recall_at(labels, 3)) == recalls
+    assert reciprocal_rank(labels) == rank
+    assert ndcg(labels) == pytest.approx(gain)
+
+
+def test_ndcg_looks_no_further_than_k_and_divides_by_the_best_of_k():
+    assert ndcg([0] * 10 + [1]) == 0.0
+    assert ndcg([1] * 20) == pytest.approx(1.0)
+    labels = [0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1]
+    gains = 1 / np.log2(np.arange(2, 12))
+    assert ndcg(labels) == pytest.approx((np.array(labels[:10]) @ gains) / gains[:5].sum())
+
+
+def test_ndcg_equals_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        labels = (rng.random(25) < 0.2).astype(int)
+        labels[3] = 1
+        expected = metrics.ndcg_score([labels], [-np.arange(25)], k=10)
+        assert ndcg(labels.tolist()) == pytest.approx(expected)
+
+
+def test_k_is_checked():
+    with pytest.raises(InputError, match="k: given 0"):
+        recall_at([1], 0)
+
+
+def test_the_four_orders_and_their_ties():
+    row = question([0, 1, 0, 1], [0.5, 0.2, 0.5, 0.9], [0.1, 0.9, 0.2, 0.1])
+    assert row.order("retriever") == [0, 1, 2, 3]
+    assert row.order("has_answer") == [3, 0, 2, 1]
+    assert row.order("llm_prefer") == [1, 2, 0, 3]
+    assert row.order("sum") == [1, 3, 2, 0]
+    assert row.labels("sum") == [1, 1, 0, 0]
+
+
+def test_lists_of_another_length_are_refused():
+    with pytest.raises(InputError, match=r"Candidates\.trust: given 1"):
+        question([1, 0], [0.1, 0.2], trust=(0.5,))
+    with pytest.raises(InputError, match="at least one label"):
+        question([], [])
+    with pytest.raises(InputError, match="at least one question"):
+        Ranking([])
+
+
+def test_the_answer_is_the_one_trusted_most_among_the_first():
+    row = question(
+        [0, 1, 1],
+        [0.1, 0.9, 0.5],
+        right=(False, False, True),
+        trust=(0.3, 0.4, 0.9),
+    )
+    assert row.answered("retriever", 2) is False
+    assert row.answered("has_answer", 1) is False
+    assert row.answered("has_answer", 2) is True
+    assert question([1], [0.5]).answered("retriever", 1) is None
+    recorded = question([1, 0], [0.1, 0.9], right=(True, False))
+    assert recorded.answered("retriever", 1) is True
+    assert recorded.answered("retriever", 2) is None  # nobody said whom to trust
+
+
+def test_every_figure_of_every_order():
+    rows = drawn()
+    ranking = Ranking(rows, resamples=200)
+    for by in ORDERS:
+        lists = [row.labels(by) for row in rows]
+        expected = {
+            "R@3": np.mean([recall_at(one, 3) for one in lists]),
+            "MRR": np.mean([reciprocal_rank(one) for one in lists]),
+            "nDCG@10": np.mean([ndcg(one) for one in lists]),
+            "accuracy@3": np.mean([row.answered(by, 3) for row in rows]),
+        }
+        for name, value in expected.items():
+            assert figure(ranking, by, name).value == pytest.approx(value), (by, name)
+    values = [figure(ranking, by, "MRR").value for by in ("retriever", "llm_prefer", "has_answer")]
+    assert values == sorted(values)
+
+
+def test_differences_are_paired_and_tested():
+    rows = drawn()
+    ranking = Ranking(rows, resamples=300, seed=5)
+    found = figure(ranking, "sum", "accuracy@1")
+    own = [row.answered("sum", 1) for row in rows]
+    base = [row.answered("retriever", 1) for row in rows]
+    assert found.difference == pytest.approx(np.mean(own) - np.mean(base))
+    assert (found.low, found.high) == paired_interval(own, base, resamples=300, seed=5)
+    assert found.p == mcnemar(own, base)
+    assert 0 < found.low < found.difference < found.high
+    assert found.p < 0.01
+    retriever = figure(ranking, "retriever", "accuracy@1")
+    assert (retriever.difference, retriever.low, retriever.p) == (None, None, None)
+    assert figure(ranking, "sum", "MRR").p is None  # no matter of right or wrong
+
+
+def test_orders_that_are_the_same_do_not_differ():
+    same = [question([0, 1], [0.9, 0.1], [0.9, 0.1]) for _ in range(30)]
+    for found in Ranking(same, resamples=50).figures([1]):
+        if found.difference is not None:
+            assert (found.difference, found.low, found.high) == (0.0, 0.0, 0.0)
+
+
+def test_the_area_equals_scikit_learn_for_any_draw():
+    metrics = pytest.importorskip("sklearn.metrics")
+    rows = drawn(40)
+    scores = [[round(v, 1) for v in row.values("sum")] for row in rows]  # with ties
+    labels = [row.has_answer for row in rows]
+    area = Area(scores, labels)
+    rng = np.random.default_rng(1)
+    for places in (np.arange(40), rng.integers(0, 40, 40), rng.integers(0, 40, 40)):
+        flat = [np.concatenate([x[i] for i in places]) for x in (labels, scores)]
+        assert area(places) == pytest.approx(metrics.roc_auc_score(*flat))
+    assert Area([[0.1, 0.2]], [[1, 1]]).of_all() is None
+
+
+def test_the_area_is_over_pairs_and_has_an_interval():
+    rows = drawn()
+    found = figure(Ranking(rows, resamples=100), "has_answer", "AUC")
+    assert found.value > 0.9
+    assert 0 < found.low < found.difference < found.high
+    retriever = figure(Ranking(rows, resamples=100), "retriever", "AUC")
+    assert retriever.value == pytest.approx(0.5, abs=0.06)
+
+
+def test_calibration_is_of_each_label_against_its_own():
+    rows = [
+        question([1, 0], [0.95, 0.05], [0.5, 0.5], llm_prefer=labels)
+        for labels in ((1, 0), (0, 1), (1, 1), (0, 0))
+    ]
+    ranking = Ranking(rows, resamples=10)
+    assert figure(ranking, "has_answer", "ECE").value == pytest.approx(0.05)
+    assert figure(ranking, "llm_prefer", "ECE").value == pytest.approx(0.0)
+    assert figure(ranking, "sum", "ECE") is None
+    unknown = Ranking([question([1, 0], [0.95, 0.05], [0.5, 0.5])], resamples=10)
+    assert figure(unknown, "llm_prefer", "ECE") is None
+
+
+def test_a_scorer_of_one_label_has_one_order():
+    ranking = Ranking([question([0, 1], [0.2, 0.7])], resamples=10)
+    assert ranking.orders == ("retriever", "has_answer")
+    assert {f.order for f in ranking.figures([1])} == {"retriever", "has_answer"}
+    assert ranking.gap_closed() == {"has_answer": 1.0}
+
+
+def test_accuracy_is_over_the_questions_whose_answers_are_known():
+    rows = drawn(30)
+    unread = question([1, 0], [0.5, 0.6], [0.5, 0.1])
+    failed = question([1, 0], [0.5, 0.6], [0.5, 0.1], right=(True, None), trust=(0.1, 0.2))
+    ranking = Ranking([*rows, unread, failed], resamples=10)
+    assert ranking.answered(1) == rows
+    alone = Ranking(rows, resamples=10)
+    assert figure(ranking, "sum", "accuracy@1") == figure(alone, "sum", "accuracy@1")
+    assert figure(Ranking([unread]), "sum", "accuracy@1") is None
+
+
+def test_an_unknown_label_counts_for_no_calibration():
+    rows = [question([1, 0], [0.5, 0.5], [0.75, 0.3], llm_prefer=(1, None))]
+    assert figure(Ranking(rows, resamples=10), "llm_prefer", "ECE").value == pytest.approx(0.25)
+
+
+def test_gap_closed_is_over_the_means_of_sets():
+    # set a: the retriever has 1/2, we 1, of 1; set b: both have 1/2; one question can not be had
+    rows = [question([0, 1], [0.1, 0.9], set="a")] * 3
+    rows += [question([0, 1], [0.9, 0.1], set="b"), question([0, 0], [0.1, 0.2], set="b")]
+    ours, base, ceiling = (1 + 0.25) / 2, (0.5 + 0.25) / 2, (1 + 0.5) / 2
+    expected = (ours - base) / (ceiling - base)
+    assert Ranking(rows).gap_closed()["has_answer"] == pytest.approx(expected)
+    full = [question([1, 0], [0.1, 0.9])]
+    assert Ranking(full).gap_closed() == {"has_answer": None}  # nothing is to be gained
+
+
+def test_curves_hold_every_k():
+    rows = drawn(20, depth=5)
+    curves = Ranking(rows).curves()
+    assert set(curves) == set(ORDERS)
+    for by, curve in curves.items():
+        assert len(curve) == 5
+        assert curve == sorted(curve)
+        assert curve[1] == np.mean([recall_at(row.labels(by), 2) for row in rows])
+
+
+def test_figures_are_plain():
+    for found in Ranking(drawn(10), resamples=20).figures([1], [1]):
+        told = found.to_dict()
+        assert all(v is None or type(v) in (float, str) for v in told.values()), told
+
+
+def test_the_drawing_holds_what_was_measured():
+    pytest.importorskip("matplotlib")
+    from fitrag_integrations.evaluation.plots import plot_ranking
+
+    ranking = Ranking(drawn(60), resamples=50)
+    figures = ranking.figures([1], [1, 3])
+    recall, bars = plot_ranking(ranking.curves(), figures).axes
+    for line, (name, curve) in zip(recall.lines, ranking.curves().items(), strict=True):
+        assert line.get_label() == name
+        assert list(line.get_ydata()) == curve
+    heights = [patch.get_height() for patch in bars.patches]
+    wanted = [figure(ranking, by, f"accuracy@{k}").value for by in ORDERS for k in (1, 3)]
+    assert heights == pytest.approx(wanted)
+    (alone,) = plot_ranking(ranking.curves()).axes
+    assert alone.get_xlabel() == "k"
