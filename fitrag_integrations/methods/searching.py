@@ -64,8 +64,10 @@ def as_web(passage: Passage) -> Passage:
 
     What its metadata says already stays. A search may be any tool, so nobody may have cleaned it.
     """
-    marks = {"url": passage.source, **passage.metadata, "web": True, "trust": "untrusted"}
     text, title = clean_text(passage.text), clean_text(passage.title)
+    marks = {"url": passage.source, **passage.metadata, "web": True, "trust": "untrusted"}
+    if isinstance(marks.get("title"), str):  # frameworks write it into prompts
+        marks["title"] = clean_text(marks["title"])
     return replace(passage, text=text, title=title, metadata=marks)
 
 

@@ -11,6 +11,7 @@ from fitrag_integrations._checks import check_many, check_text
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.causal import CausalEngine
 from fitrag_integrations.models.engine import Options
+from fitrag_integrations.models.pairs import whole
 from fitrag_integrations.models.worker import Task, Worker
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -67,15 +68,15 @@ def _reload(cls: Any, folder: str, options: Options, others: dict[str, Any]) -> 
 
 
 def checked_texts(field: str, texts: Sequence[str]) -> list[str]:
-    """Check that each text is a string that is not blank."""
+    """Check that each text is a string that is not blank; lone surrogates are replaced."""
     many = check_many(field, texts, str)
-    return [check_text(f"{field}[{i}]", text, blank=False) for i, text in enumerate(many)]
+    return [whole(check_text(f"{field}[{i}]", text, blank=False)) for i, text in enumerate(many)]
 
 
 def checked_pairs(questions: Sequence[str], drafts: Sequence[str]) -> list[tuple[str, str]]:
     """Check questions and their drafts, one each; blank drafts become empty ones."""
     asked = checked_texts("questions", questions)
-    given = [draft.strip() for draft in check_many("drafts", drafts, str)]
+    given = [whole(draft.strip()) for draft in check_many("drafts", drafts, str)]
     if len(given) != len(asked):
         raise InputError.of("drafts", given=len(given), allowed=f"{len(asked)}, one per question")
     return list(zip(asked, given, strict=True))

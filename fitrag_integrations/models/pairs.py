@@ -46,9 +46,9 @@ class PairTokenizer:
 
     def encode(self, pairs: Sequence[Pair]) -> list[list[EncodedPair]]:
         """Encode each pair as one or more chunks, in text order."""
-        whole = self._encode([(self._question(q), _title(p), _whole(p.text)) for q, p in pairs])
+        found = self._encode([(self._question(q), _title(p), whole(p.text)) for q, p in pairs])
         return [
-            [one] if len(one) <= self.max_length else _chunks(one, self.max_length) for one in whole
+            [one] if len(one) <= self.max_length else _chunks(one, self.max_length) for one in found
         ]
 
     @property
@@ -93,7 +93,7 @@ class PairTokenizer:
         ]
 
     def _question(self, question: str) -> str:
-        question = _whole(question)
+        question = whole(question)
         if len(question) <= QUESTION_TOKENS:
             return question
         offsets = self._tokenizer(
@@ -105,10 +105,10 @@ class PairTokenizer:
 
 
 def _title(passage: Passage) -> str:
-    return _whole(f"{passage.title}. ") if passage.title else ""
+    return whole(f"{passage.title}. ") if passage.title else ""
 
 
-def _whole(text: str) -> str:
+def whole(text: str) -> str:
     """Replace lone surrogates, which no tokenizer takes, one for one."""
     return _SURROGATES.sub("\ufffd", text)
 

@@ -23,7 +23,7 @@ from fitrag_integrations.models.engine import Options
 from fitrag_integrations.models.folder import read_manifest, write_manifest
 from fitrag_integrations.models.pair_model import checked_pairs
 from fitrag_integrations.models.pairs import OVERLAP_TOKENS, Pair
-from fitrag_integrations.models.pairs import _whole as without_surrogates
+from fitrag_integrations.models.pairs import whole as without_surrogates
 from fitrag_integrations.models.sources import weights_source
 from fitrag_integrations.models.worker import Worker, in_batches
 from fitrag_integrations.types import Passage

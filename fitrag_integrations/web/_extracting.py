@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fitrag_integrations._extras import require_extra
 from fitrag_integrations._cleaning import clean_paragraphs, clean_text
+from fitrag_integrations._extras import require_extra
 
 MAX_CHARS = 1_500_000
 MAX_TAGS = 40_000

@@ -3,12 +3,15 @@
 import json
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 import typer
 
 import fitrag_integrations
 from fitrag_integrations import cli
+from fitrag_integrations.commands import machine
 
 HEAVY = {"torch", "transformers", "peft", "langchain_core", "llama_index", "faiss", "numpy"}
 
@@ -29,7 +32,8 @@ def test_help_loads_nothing_heavy(arguments):
 def test_every_verb_is_there(fitrag):
     code, out, _ = fitrag("--help")
     assert code == 0
-    verbs = ["demo", "index", "answer", "score", "compress", "read", "doctor", "train", "label"]
+    verbs = ["demo", "index", "answer", "score", "gate", "route", "compress", "read", "doctor"]
+    verbs += ["train", "label", "calibrate", "evaluate"]
     assert all(f" {verb} " in out for verb in verbs)
 
 
@@ -49,14 +53,18 @@ def test_doctor_as_json_shows_no_key(fitrag, monkeypatch):
     assert "secret" not in out
 
 
+def test_doctor_looks_at_every_extra_with_a_feature():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    (every,) = tomllib.loads(text)["project"]["optional-dependencies"]["all"]
+    assert set(machine.EXTRAS) == set(every.partition("[")[2].rstrip("]").split(","))
+
+
 def test_doctor_as_a_table(fitrag):
     code, out, _ = fitrag("doctor")
     assert code == 0 and "torch" in out and "extras" in out
 
 
 def test_doctor_outlives_a_broken_package(fitrag, monkeypatch):
-    from fitrag_integrations.commands import machine
-
     def broken():
         raise OSError("libcudart.so.12 is missing")
 

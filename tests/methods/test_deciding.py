@@ -190,6 +190,23 @@ def test_a_blank_draft_retrieves_and_says_so(blank):
         run(strict(QUESTION)).value  # noqa: B018
 
 
+class Unloaded:
+    threshold = 0.7
+
+    @property
+    def drafter(self):
+        raise PortError("unloaded")
+
+    def p_known(self, questions, drafts):
+        return [0.9] * len(questions)
+
+
+def test_a_gate_that_cannot_give_its_drafter_still_tells_its_threshold():
+    decision = run(Decider(Unloaded())(QUESTION)).value.decision
+    assert (decision.retrieve, decision.threshold) == (True, 0.7)
+    assert decision.why == "the gate failed (PortError: unloaded): retrieving"
+
+
 def test_a_drafter_that_fails_on_one_question_costs_that_one_alone():
     def drafter(prompts):
         return [PortError("cut off") if "number 3?" in p else p[-20:] for p in prompts]

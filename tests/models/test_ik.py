@@ -91,6 +91,12 @@ def test_a_blank_draft_is_none(ik):
     assert ik.p_known(["what sea?"], ["the Black Sea"]) != pytest.approx([alone], abs=1e-3)
 
 
+def test_half_a_character_is_read_as_a_replacement(ik):
+    halves = ik.p_known(["what \ud83d sea?"], ["the \udc00 sea"])
+    assert halves == pytest.approx(ik.p_known(["what \ufffd sea?"], ["the \ufffd sea"]))
+    assert ik.generator().generate(["what \ud83d sea?"])
+
+
 def test_a_draft_is_cut_to_its_tokens(ik):
     (cut,) = ik.generator().first_tokens(["the river " * 40], ik.draft_tokens)
     long, short = ik.p_known(["what sea?"] * 2, ["the river " * 40, cut])
