@@ -23,6 +23,8 @@ from fitrag_integrations.training.collecting import Failed, Told
 from fitrag_integrations.training.llm_calls import SHOWN, Answer, caller
 from fitrag_integrations.types import Passage
 
+__all__ = ["PROMPT", "REFUSAL", "AskLLM", "AskReader", "Asker"]
+
 Heard = Callable[[int, Told | Failed], None]
 May = Callable[[str], bool]
 PROMPT = (

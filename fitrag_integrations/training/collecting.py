@@ -16,6 +16,8 @@ from fitrag_integrations.evaluation.answers import contains_answer, matches_patt
 from fitrag_integrations.training.labels import is_correct
 from fitrag_integrations.types import Passage
 
+__all__ = ["Failed", "LabelCounts", "Question", "Told", "count_labels", "passage_labels"]
+
 FAILURES = ("error", "timeout", "empty", "refusal")
 NO_ANSWERS = "no gold answers to judge by"
 
