@@ -145,7 +145,7 @@ def everything_about(error):
 def test_the_key_shows_nowhere(reply, caplog):
     caplog.set_level(logging.DEBUG)
     for name in list(logging.root.manager.loggerDict):
-        logging.getLogger(name).setLevel(logging.DEBUG)
+        caplog.set_level(logging.DEBUG, logger=name)  # and back again at the end
     with serving(reply) as server:
         provider = google(server, timeout=0.1, tries=2)
         traced = run(Ports(search=provider).search.ask(["q"]))
