@@ -21,8 +21,8 @@ from fitrag_integrations.types import Draft, RetrievalDecision
 
 OnError = Literal["retrieve", "raise"]
 DRAFT_PROMPT = "Question: {question}\nAnswer:"  # for what only continues prompts
-KNOWN = "the model seems to know it"
-UNKNOWN = "the model does not seem to know it"
+KNOWN = "{model} seems to know it"
+UNKNOWN = "{model} does not seem to know it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Decider:
                 draft = yield from write_draft(question, drafter)
                 asked = "gate"
             (answer,) = yield from gate_port(self._gate).ask([(question, draft or "")])
-            return Decided(decide(answer, threshold), draft)
+            return Decided(decide(answer, threshold, self._judged()), draft)
         except ThresholdMismatchError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, retrieving still answers
@@ -116,6 +116,11 @@ class Decider:
             return None
         return getattr(self._gate, "drafter", None) if self.drafter is None else self.drafter
 
+    def _judged(self) -> str:
+        """Name the model whose knowledge the gate judges, where it says so."""
+        fitted = getattr(self._gate, "fitted", None)
+        return fitted.model if isinstance(fitted, FittedThreshold) else ""
+
     def _check_model(self, drafter: Any) -> None:
         """Refuse the gate's own threshold where it was fitted for another model."""
         used = self.drafter if drafter is None else drafter
@@ -126,11 +131,16 @@ class Decider:
             fitted.check(name, allow_other=bool(allow))
 
 
-def decide(p_known: Any, threshold: float) -> RetrievalDecision:
-    """Compare a gate's answer with a threshold: known, and not retrieved for, iff it is above."""
+def decide(p_known: Any, threshold: float, model: str = "") -> RetrievalDecision:
+    """Compare a gate's answer with a threshold: known, and not retrieved for, iff it is above.
+
+    ``model`` names in the reason whose knowledge was judged, which need not be that of the
+    language model that will answer.
+    """
     number = check_number("p_known", p_known, low=0.0, high=1.0)
     known = number > threshold
-    return RetrievalDecision(not known, number, threshold, KNOWN if known else UNKNOWN)
+    why = (KNOWN if known else UNKNOWN).format(model=model or "the model")
+    return RetrievalDecision(not known, number, threshold, why)
 
 
 def write_draft(question: str, drafter: Any) -> Flow[str]:

@@ -11,7 +11,7 @@ from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchE
 from fitrag_integrations.flow import Port, arun, arun_many, run, run_many
 from fitrag_integrations.methods import Decided, Decider, FitRag
 from fitrag_integrations.methods import _defaults as defaults
-from fitrag_integrations.methods.deciding import DRAFT_PROMPT
+from fitrag_integrations.methods.deciding import DRAFT_PROMPT, decide
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Draft, Passage, RetrievalDecision
 
@@ -304,3 +304,8 @@ def test_fitrag_asks_its_gate_the_same_way():
     failing = run(FitRag(Zero(), gate=Broken(OSError("gone")))(QUESTION, ports))
     assert "OSError: gone" in failing.value.decision.why and failing.value.excerpts
     assert "retrieving" in failing.explain()
+
+
+def test_the_reason_names_the_model_that_was_judged():
+    assert decide(0.9, 0.5, "small-lm").why == "small-lm seems to know it"
+    assert decide(0.1, 0.5).why == "the model does not seem to know it"
