@@ -19,10 +19,10 @@ from typing import TypeAlias
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fitrag_integrations.methods.claims import GRAMMARS, Lead, Leads, parse_claims, render
-from fitrag_integrations.methods.slimplm_steps import different
-from fitrag_integrations.methods.tokens import approximate_tokens
-from fitrag_integrations.training.rewriter import claim_rows
+from fitrag_integrations.methods.slimplm.claims import GRAMMARS, Lead, Leads, parse_claims, render
+from fitrag_integrations.methods.slimplm.steps import different
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.causal.rewriter import claim_rows
 from fitrag_integrations.training.rows import read_jsonl
 
 PIECES = ["", "(", ")", "<", ">", ")>", "<Claim(", "<Query>", "</Claims>", "\n\n", '"', "{", "]"]

@@ -25,29 +25,34 @@ import numpy as np
 from compression_rows import SETS, Asked, curve, load
 
 from fitrag_integrations.errors import FitRagError
-from fitrag_integrations.evaluation.intervals import mcnemar, mean_interval
+from fitrag_integrations.evaluation.figures.intervals import mcnemar, mean_interval
 from fitrag_integrations.flow import run_many
-from fitrag_integrations.methods.excerpts import (
-    best_per_passage,
-    by_score,
-    in_document_order,
-    merge,
-    windows,
-)
-from fitrag_integrations.methods.reducer import TokenReducer, score_port
-from fitrag_integrations.methods.sentences import split_sentences
-from fitrag_integrations.methods.strips import strips
+from fitrag_integrations.methods.crag.strips import strips
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
 from fitrag_integrations.models import (
     BiLabelScorer,
     EligibilityDetector,
     ExtractiveReader,
     RetrievalEvaluator,
 )
+from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.windows import (
+    best_per_passage,
+    by_score,
+    in_document_order,
+    merge,
+    windows,
+)
 
 Levels = list[tuple[float, bool, float]]  # (level, answer kept, share), least kept first
 SENTENCES: dict[str, Any] = {"window": 1, "per_passage": None}
-SHIPPED = {"windows": TokenReducer(), "sentences": TokenReducer(**SENTENCES, max_share=0.5)}
+SHIPPED = {
+    "default": TokenReducer(),
+    "windows": TokenReducer(scoring="windows"),
+    "windows, no detector": TokenReducer(scoring="windows", detector=False),
+    "sentences": TokenReducer(**SENTENCES, max_share=0.5, scoring="windows"),
+}
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 AT_ONCE = 16
 
@@ -75,7 +80,7 @@ def main() -> None:
             found[name]["curves"][way] = _points(curve([levels(row) for row in rows]))
             _tell(name, way, found[name]["curves"][way])
         for way, reducer in SHIPPED.items():
-            found[name]["shipped"][way] = _shipped(rows, reducer, scorer, reader)
+            found[name]["shipped"][way] = _shipped(rows, reducer, reader)
             print(f"{name} as shipped, {way}: {found[name]['shipped'][way]}", flush=True)
     if args.json is not None:
         args.json.write_text(json.dumps(found, indent=1) + "\n")
@@ -101,9 +106,9 @@ def _ways(scorer: BiLabelScorer, dtype: str | None) -> dict[str, Callable[[Asked
     ways["windows + detector"] = reduced(EligibilityDetector.embedded(), score)
     ways["sentences, by number"] = reduced(None, score, **SENTENCES)
     if (one_pass := _if_there(_one_pass)) is not None:
-        ways["one-pass"] = reduced(None, score_port(one_pass), scoring="one-pass")
+        ways["one-pass"] = reduced(None, score_port(one_pass), scoring="one_pass")
         ways["one-pass sentences"] = reduced(
-            None, score_port(one_pass), scoring="one-pass", **SENTENCES
+            None, score_port(one_pass), scoring="one_pass", **SENTENCES
         )
     ways["strips"] = _strips(RetrievalEvaluator.embedded(dtype=dtype))
     ways["first sentences"] = _first
@@ -199,10 +204,10 @@ def _tell(name: str, way: str, points: Sequence[dict[str, Any]]) -> None:
 
 
 def _shipped(
-    rows: Sequence[Asked], reducer: TokenReducer, scorer: BiLabelScorer, reader: ExtractiveReader
+    rows: Sequence[Asked], reducer: TokenReducer, reader: ExtractiveReader
 ) -> dict[str, float]:
     """Compress as a user would without arguments, and read before and after."""
-    flows = [reducer(row.question, row.passages, score_port(scorer)) for row in rows]
+    flows = [reducer(row.question, row.passages, score_port()) for row in rows]
     kept = [excerpts for lot in _lots(flows) for excerpts in lot]
     before = _right(rows, [[Excerpt.whole(p) for p in row.passages] for row in rows], reader)
     after = _right(rows, kept, reader)

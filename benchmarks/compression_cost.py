@@ -21,7 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch  # noqa: E402  # after the number of threads is set
 
 from fitrag_integrations.flow import run  # noqa: E402
-from fitrag_integrations.methods.reducer import TokenReducer, grade, score_port  # noqa: E402
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port  # noqa: E402
+from fitrag_integrations.methods.fitrag.scoring import Windows  # noqa: E402
 from fitrag_integrations.models import OnePassScorer  # noqa: E402
 from fitrag_integrations.training.rows import read_jsonl  # noqa: E402
 from fitrag_integrations.types import Passage  # noqa: E402
@@ -60,10 +61,10 @@ def jobs(
 ) -> dict[str, Callable[[], object]]:
     """Name the jobs; each does the whole of its work anew."""
     port = score_port(scorer)
-    once = TokenReducer(scoring="one-pass", detector=False)
-    top = TokenReducer(detector=False)
+    once = TokenReducer(window=3, scoring="one_pass", detector=False)
+    top = TokenReducer(scoring="windows", detector=False)
     return {
-        "rerank": lambda: run(grade(question, passages, port)),
+        "rerank": lambda: run(Windows(port).wholes(question, passages)),
         "with one pass": lambda: run(once(question, passages, port)),
         "windows of the top 10": lambda: run(top(question, passages[:10], port)),
     }

@@ -20,15 +20,15 @@ from pathlib import Path
 import numpy as np
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.intervals import paired_interval
+from fitrag_integrations.evaluation.figures.intervals import paired_interval
 from fitrag_integrations.flow import Flow, run_many
 from fitrag_integrations.methods import Crag
-from fitrag_integrations.methods.answering import Answering
+from fitrag_integrations.methods.answer.answering import Answering
 from fitrag_integrations.methods.baselines.direct import Direct
 from fitrag_integrations.methods.prompts import render_excerpts
-from fitrag_integrations.methods.tokens import approximate_tokens
 from fitrag_integrations.models import ExtractiveReader, RetrievalEvaluator
 from fitrag_integrations.ports import Method, Ports
+from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import Context, Excerpt, Passage
 

@@ -25,7 +25,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
-from fitrag_integrations.models.pairs import Pair
+from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import Action
 

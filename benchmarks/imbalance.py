@@ -22,15 +22,21 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from fitrag_integrations.evaluation.calibration import calibration_error
-from fitrag_integrations.models.heads import BiLabelHead
-from fitrag_integrations.training.bilabel import (
+from fitrag_integrations.models.encoder.heads import BiLabelHead
+from fitrag_integrations.training.bilabel.fit import (
+    BilabelPlan,
+    _evidence,
+    _frozen,
+    _rounded,
+    _start,
+)
+from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher, label_groups
+from fitrag_integrations.training.bilabel.module import (
     BiLabelModule,
     HeldPairs,
     fit_head,
-    fit_temperatures,
 )
-from fitrag_integrations.training.fitting import BilabelPlan, _evidence, _frozen, _rounded, _start
-from fitrag_integrations.training.imbalance import Imbalance, Weigher, label_groups
+from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.rows import labelled_row, read_jsonl
 
 WAYS = {

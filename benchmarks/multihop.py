@@ -19,15 +19,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fitrag_integrations.evaluation.intervals import mean_interval, paired_interval
+from fitrag_integrations.evaluation.figures.intervals import mean_interval, paired_interval
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import ITRG
-from fitrag_integrations.methods.fusion import fuse
-from fitrag_integrations.methods.itrg_rounds import expanded_query
-from fitrag_integrations.methods.sentences import split_sentences
+from fitrag_integrations.methods.itrg.rounds import expanded_query
+from fitrag_integrations.methods.slimplm.fusion import fuse
 from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.ports import Pair, Ports
 from fitrag_integrations.retrieval import FaissIndex
+from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.training.rows import read_jsonl
 from fitrag_integrations.types import Passage
 

@@ -20,11 +20,11 @@ from typing import Any
 
 from fitrag_integrations.evaluation.answers import contains_answer, tokens
 from fitrag_integrations.flow import run_many
-from fitrag_integrations.methods.excerpts import best_per_passage, by_score
-from fitrag_integrations.methods.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
 from fitrag_integrations.models import OnePassScorer
 from fitrag_integrations.training.rows import read_jsonl
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.windows import best_per_passage, by_score
 
 SETS = ("nq", "popqa", "triviaqa", "squad_dev")
 SHARES = (1.0, 0.5, 0.4, 0.3)
@@ -58,7 +58,7 @@ def main() -> None:
     for name in args.sets:
         rows = [*islice(taken(args.data, name), args.rows)]
         print(f"{name}: {len(rows)} rows", flush=True)
-        for scoring in ("windows", "one-pass", "word overlap", "first sentences"):
+        for scoring in ("windows", "one_pass", "word overlap", "first sentences"):
             ranked = best(rows, scoring, scorer)
             told = ", ".join(f"{kept:.3f} at {share:.2f}" for kept, share in curve(rows, ranked))
             print(f"  {scoring:15} {told}", flush=True)
@@ -81,8 +81,8 @@ def taken(data: Path, name: str) -> Iterator[Row]:
 
 def best(rows: list[Row], scoring: str, scorer: OnePassScorer) -> list[list[Excerpt]]:
     """Give the best window of each passage, best first, for each row."""
-    if scoring in ("windows", "one-pass"):
-        reducer, port = TokenReducer(scoring=scoring, detector=False), score_port(scorer)
+    if scoring in ("windows", "one_pass"):
+        reducer, port = TokenReducer(window=3, scoring=scoring, detector=False), score_port(scorer)
         ranked = []
         for at in range(0, len(rows), TOGETHER):
             some = rows[at : at + TOGETHER]
@@ -95,8 +95,8 @@ def best(rows: list[Row], scoring: str, scorer: OnePassScorer) -> list[list[Exce
 
 def judged(row: Row, judge: Callable[[Row, Excerpt], float]) -> Iterator[Excerpt]:
     """Score the windows of a row without a model."""
-    for own in TokenReducer().cut(row.passages):
-        for one in own:
+    for passage in row.passages:
+        for one in TokenReducer(window=3).cut(passage):
             yield Excerpt(one.passage, one.start, one.end, judge(row, one))
 
 

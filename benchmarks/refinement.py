@@ -17,9 +17,9 @@ from typing import Any
 
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.flow import run_many
-from fitrag_integrations.methods.refining import Refiner
-from fitrag_integrations.methods.tokens import approximate_tokens
+from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.models import RetrievalEvaluator
+from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.rows import read_jsonl
 from fitrag_integrations.types import Passage
 

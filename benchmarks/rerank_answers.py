@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match
+from fitrag_integrations.evaluation.figures.ranking import Figure, Ranking
 from fitrag_integrations.evaluation.ranking import Candidates
-from fitrag_integrations.evaluation.ranking_figures import Figure, Ranking
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
 from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import BiLabelScore

@@ -1,157 +1,109 @@
 """The `fitrag` command: batch work on JSON Lines, an index, training, and a look at the machine.
 
-Only wiring: each verb is a function in `commands`, and what it needs loads when it runs. Exit
-codes: 0, also where single rows failed; 1 with `--strict` where one did; 2 where the command could
-not run at all.
+Only a table: each verb is a plan in `commands`, a dataclass whose fields are its options, imported
+when it is called. Exit codes: 0, also where single rows failed; 1 where every row did, and with
+`--strict` where one did; 2 where the command could not run at all; 143 where SIGTERM stopped it.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import typer
 
 from fitrag_integrations import __version__
-from fitrag_integrations.commands.answer import answer
-from fitrag_integrations.commands.compress import compress_rows
-from fitrag_integrations.commands.demo import demo
-from fitrag_integrations.commands.doctor import doctor
-from fitrag_integrations.commands.gate import gate
-from fitrag_integrations.commands.index import index
-from fitrag_integrations.commands.read import read
-from fitrag_integrations.commands.route import route
-from fitrag_integrations.commands.score import score
+from fitrag_integrations.commands.engine.stopping import EXIT_TERMINATED, Terminated
+from fitrag_integrations.commands.engine.verbs import Home, register
 from fitrag_integrations.errors import FitRagError
 
-ELSEWHERE = {"allow_extra_args": True, "ignore_unknown_options": True}
 EXIT_UNUSABLE = 2
+GROUPS = {
+    "train": "Fit the models of this package.",
+    "label": "Collect what the models are fitted on.",
+    "calibrate": "Fit thresholds, kept with the model.",
+    "evaluate": "Measure on labelled rows.",
+}
+VERBS = {
+    "demo": Home("demo.demo:DemoPlan", "See it work on two hundred questions, without a network."),
+    "try": Home("trial.trial:TryPlan", "See in a sentence what this saves on your own files."),
+    "index": Home("run.index:IndexPlan", "Build an index of a corpus, or add to one."),
+    "retrieve": Home("run.retrieve:RetrievePlan", "Find passages for each row's question."),
+    "answer": Home("run.answer:AnswerPlan", "Answer questions from passages."),
+    "score": Home("run.score:ScorePlan", "Score each passage of each row."),
+    "gate": Home("run.gate:GatePlan", "Decide for each question whether to retrieve."),
+    "route": Home("run.route:RoutePlan", "Grade passages and decide what to do with them."),
+    "compress": Home("run.compress:CompressPlan", "Reduce passages to their best excerpts."),
+    "read": Home("run.read:ReadPlan", "Read the answer to each row out of its passages."),
+    "serve": Home("serve.serve:ServePlan", "Serve the models over HTTP."),
+    "doctor": Home("doctor.doctor:DoctorPlan", "Tell what this machine has."),
+    "train reader": Home("train.reader:TrainReader", "Fit the extractive reader."),
+    "train bilabel": Home("train.bilabel:TrainBilabel", "Fit the bi-label scorer."),
+    "train evaluator": Home("train.evaluator:TrainEvaluator", "Fit the retrieval evaluator."),
+    "train recognizer": Home(
+        "train.recognizer:TrainRecognizer", "Fit when what is known and found needs no retrieval."
+    ),
+    "train eligibility": Home(
+        "train.eligibility:TrainEligibility",
+        "Fit the detector that says when excerpts are enough.",
+    ),
+    "train ik": Home("train.causal:TrainIK", "Fit an IK classifier: is retrieval needed?"),
+    "train necessity": Home("train.causal:TrainNecessity", "Fit SlimPLM's necessity judge."),
+    "train onepass": Home(
+        "train.one_pass:TrainOnePass",
+        "Fit the head that scores sentences in the reranker's own pass.",
+    ),
+    "train rewriter": Home("train.causal:TrainRewriter", "Fit SlimPLM's query rewriter."),
+    "label negatives": Home("train.reader:LabelNegatives", "Find passages without the answer."),
+    "label evaluator": Home("train.evaluator:LabelEvaluator", "Judge what was retrieved."),
+    "label bilabel": Home("label.bilabel:label_bilabel", "Label passages for the bi-label scorer."),
+    "label eligibility": Home(
+        "label.eligibility:label_eligibility", "Label combinations for the eligibility detector."
+    ),
+    "label ik": Home("label.known:LabelIK", "Label what a language model knows by itself."),
+    "label necessity": Home("label.known:LabelNecessity", "Label drafts by the answers in them."),
+    "label claims": Home("label.claims:LabelClaims", "Take answers apart into claims."),
+    "calibrate reader": Home(
+        "train.reader:CalibrateReader", "Fit when the reader gives no answer."
+    ),
+    "calibrate gate": Home("calibrate.gate:calibrate_gate", "Fit a gate's threshold."),
+    "calibrate evaluator": Home(
+        "calibrate.evaluator:calibrate_evaluator", "Fit the thresholds of the actions."
+    ),
+    "evaluate gate": Home("evaluate.gate.verb:evaluate_gate", "Measure a gate."),
+    "evaluate rerank": Home("evaluate.rerank.verb:evaluate_rerank", "Measure a reranker."),
+    "evaluate methods": Home(
+        "evaluate.methods.verb:evaluate_methods", "Compare methods on the same questions."
+    ),
+    "evaluate answers": Home("evaluate.answers:evaluate_answers", "Judge answers."),
+    "evaluate route": Home("evaluate.route:evaluate_route", "Measure an evaluator."),
+    "evaluate compress": Home(
+        "evaluate.compress.verb:evaluate_compress", "Measure what compression keeps."
+    ),
+    "evaluate compare": Home(
+        "evaluate.compare:evaluate_compare", "Compare two results over the same questions."
+    ),
+    "evaluate report": Home("evaluate.report:evaluate_report", "Write a page."),
+}
 
 app = typer.Typer(
     help="FIT-RAG and its relatives on JSON Lines: .jsonl or .jsonl.gz in and out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they print the values of variables, keys among them
 )
-train = typer.Typer(help="Fit the models of this package.", no_args_is_help=True)
-label = typer.Typer(help="Collect what the models are fitted on.", no_args_is_help=True)
-calibrate = typer.Typer(help="Fit thresholds, kept with the model.", no_args_is_help=True)
-evaluate = typer.Typer(help="Measure on labelled rows.", no_args_is_help=True)
-
-app.command("demo")(demo)
-app.command("index")(index)
-app.command("answer")(answer)
-app.command("score")(score)
-app.command("gate")(gate)
-app.command("route")(route)
-app.command("compress")(compress_rows)
-app.command("read")(read)
-app.command("doctor")(doctor)
-app.add_typer(train, name="train")
-app.add_typer(label, name="label")
-app.add_typer(calibrate, name="calibrate")
-app.add_typer(evaluate, name="evaluate")
 
 
-def later(group: typer.Typer, name: str, home: str, help: str) -> None:
-    """Register a command whose function, `module:function`, is imported when it is called.
-
-    That function's signature gives the options, so `--help` is left to it as well.
-    """
-
-    @group.command(name, help=help, add_help_option=False, context_settings=ELSEWHERE)
-    def command(context: typer.Context) -> None:
-        module, _, function = home.partition(":")
-        one = typer.Typer(pretty_exceptions_enable=False)
-        one.command(name, help=help)(getattr(importlib.import_module(module), function))
-        done: Any = one(context.args, prog_name=context.command_path, standalone_mode=False)
-        if isinstance(done, int) and done:
-            raise typer.Exit(done)
+def _fill() -> None:
+    groups = {name: typer.Typer(help=help, no_args_is_help=True) for name, help in GROUPS.items()}
+    for verb, home in VERBS.items():
+        group, _, name = verb.rpartition(" ")
+        register(groups[group] if group else app, name, home)
+    for name, made in groups.items():
+        app.add_typer(made, name=name)
 
 
-TRAINING = "fitrag_integrations.training.commands"
-later(train, "reader", f"{TRAINING}:train_reader", "Fit the extractive reader.")
-later(
-    train,
-    "bilabel",
-    "fitrag_integrations.training.bilabel_commands:train_bilabel",
-    "Fit the bi-label scorer.",
-)
-later(label, "negatives", f"{TRAINING}:label_negatives", "Find passages without the answer.")
-later(calibrate, "reader", f"{TRAINING}:calibrate_reader", "Fit when the reader gives no answer.")
-COMMANDS = "fitrag_integrations.commands"
-later(calibrate, "gate", f"{COMMANDS}.calibrate_gate:calibrate_gate", "Fit a gate's threshold.")
-EVALUATOR = "fitrag_integrations.training.evaluator_commands"
-later(label, "evaluator", f"{EVALUATOR}:label_evaluator", "Judge what was retrieved.")
-later(train, "evaluator", f"{EVALUATOR}:train_evaluator", "Fit the retrieval evaluator.")
-later(
-    calibrate,
-    "evaluator",
-    f"{COMMANDS}.calibrate_evaluator:calibrate_evaluator",
-    "Fit the thresholds of the actions.",
-)
-later(evaluate, "gate", f"{COMMANDS}.evaluate_gate:evaluate_gate", "Measure a gate.")
-later(evaluate, "rerank", f"{COMMANDS}.evaluate_rerank:evaluate_rerank", "Measure a reranker.")
-later(
-    evaluate,
-    "methods",
-    f"{COMMANDS}.evaluate_methods:evaluate_methods",
-    "Compare methods on the same questions.",
-)
-later(evaluate, "answers", f"{COMMANDS}.evaluate_answers:evaluate_answers", "Judge answers.")
-later(evaluate, "route", f"{COMMANDS}.evaluate_route:evaluate_route", "Measure an evaluator.")
-later(
-    evaluate,
-    "compress",
-    f"{COMMANDS}.evaluate_compress:evaluate_compress",
-    "Measure what compression keeps.",
-)
-later(
-    evaluate,
-    "compare",
-    f"{COMMANDS}.evaluate_compare:evaluate_compare",
-    "Compare two results over the same questions.",
-)
-later(evaluate, "report", f"{COMMANDS}.evaluate_report:evaluate_report", "Write a page.")
-later(
-    label,
-    "bilabel",
-    f"{COMMANDS}.label_bilabel:label_bilabel",
-    "Label passages for the bi-label scorer.",
-)
-later(
-    label,
-    "eligibility",
-    f"{COMMANDS}.label_eligibility:label_eligibility",
-    "Label combinations for the eligibility detector.",
-)
-later(
-    train,
-    "eligibility",
-    "fitrag_integrations.training.eligibility_commands:train_eligibility",
-    "Fit the detector that says when excerpts are enough.",
-)
-KNOWING = "fitrag_integrations.training.ik_commands"
-later(train, "ik", f"{KNOWING}:train_ik", "Fit an IK classifier: is retrieval needed?")
-later(train, "necessity", f"{KNOWING}:train_necessity", "Fit SlimPLM's necessity judge.")
-later(
-    train,
-    "onepass",
-    "fitrag_integrations.training.onepass_commands:train_onepass",
-    "Fit the head that scores sentences in the reranker's own pass.",
-)
-LABELLING = "fitrag_integrations.commands.label_known"
-later(label, "ik", f"{LABELLING}:label_ik", "Label what a language model knows by itself.")
-later(label, "necessity", f"{LABELLING}:label_necessity", "Label drafts by the answers in them.")
-later(label, "claims", f"{COMMANDS}.label_claims:label_claims", "Take answers apart into claims.")
-later(
-    train,
-    "rewriter",
-    "fitrag_integrations.training.rewriter_commands:train_rewriter",
-    "Fit SlimPLM's query rewriter.",
-)
+_fill()
 
 
 @app.callback(invoke_without_command=True)
@@ -171,9 +123,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except FitRagError as error:
         typer.echo(f"fitrag: {error}", err=True)
         sys.exit(EXIT_UNUSABLE)
+    except Terminated:  # before the first row, or between the steps of a verb without rows
+        typer.echo("fitrag: asked to stop; the same command goes on", err=True)
+        sys.exit(EXIT_TERMINATED)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:  # a full disk, a folder that may not be written, a file that is none
+        typer.echo(f"fitrag: {error}", err=True)
+        sys.exit(EXIT_UNUSABLE)
 
 
 if __name__ == "__main__":

@@ -80,4 +80,4 @@ def _search_error(message: str, kind: str) -> SearchError:
 def _brief(value: object) -> str:
     short = reprlib.Repr()
     short.maxstring = short.maxother = 80
-    return f"{short.repr(value)} ({type(value).__name__})"
+    return "None" if value is None else f"{short.repr(value)} ({type(value).__name__})"

@@ -15,11 +15,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.text.sentences import SentenceSplitter as SentenceSplitter
+from fitrag_integrations.text.tokens import TokenCounter as TokenCounter
 from fitrag_integrations.types import BiLabelScore, Context, Draft, Passage, RetrievalDecision
 
 Pair: TypeAlias = tuple[str, Passage]  # a question, and a passage to judge against it
-SentenceSplitter: TypeAlias = Callable[[str], list[tuple[int, int]]]  # [start, end) in the text
-TokenCounter: TypeAlias = Callable[[str], int]
 Q = TypeVar("Q")
 A = TypeVar("A")
 
@@ -172,22 +172,26 @@ class Missing(Port[Any, Any]):
 def port_of(name: str, backend: Any, method: str, *, argument: str | None = None) -> Port[Any, Any]:
     """Build a port from an object with ``method``, from a callable, or pass a port through.
 
-    The async twin is ``"a" + method`` where the object has it. Ports of one object are equal, so
-    that the questions of ``run_many`` share its calls. A wrong backend is told under the name of
-    the ``argument`` it was given as, which is the port's own where there is none.
+    The async twin is ``"a" + method``; an object may have either or both. Ports of one object are
+    equal, so that the questions of ``run_many`` share its calls. A wrong backend is told under the
+    name of the ``argument`` it was given as, which is the port's own where there is none.
     """
     if isinstance(backend, Port):
         return backend
     if not isinstance(backend, type):  # a class would be called to make an instance
-        found = getattr(backend, method, None)
-        if callable(found):
-            twin = getattr(backend, f"a{method}", None)
-            return Port.of(name, found, twin if callable(twin) else None)
+        found, twin = (_call(backend, verb) for verb in (method, f"a{method}"))
+        if found is not None or twin is not None:
+            return Port.of(name, found, twin, owner=backend)
         if callable(backend):
             is_async = iscoroutinefunction(getattr(backend, "__call__", None))  # noqa: B004
             return Port.of(name, None, backend) if is_async else Port.of(name, backend)
     allowed = f"an object with a {method!r} method, a callable, or a Port"
     raise InputError.of(argument or name, given=backend, allowed=allowed)
+
+
+def _call(backend: Any, verb: str) -> Any:
+    found = getattr(backend, verb, None)
+    return found if callable(found) else None
 
 
 def gate_port(gate: Gate) -> Port[tuple[str, str], float]:

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations.models.folder import read_manifest, write_manifest
+from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
 
 HOME = Path(__file__).resolve().parent.parent / "fitrag_integrations" / "embedded"
 

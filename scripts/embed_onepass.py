@@ -12,7 +12,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from fitrag_integrations.models.folder import read_manifest, write_manifest
+from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
 
 HOME = Path(__file__).resolve().parent.parent / "fitrag_integrations" / "embedded"
 

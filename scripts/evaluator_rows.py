@@ -23,9 +23,9 @@ from evaluator_facts import facts, silenced
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.methods.sentences import split_sentences
-from fitrag_integrations.training.evaluator import Judged, judged_json
-from fitrag_integrations.training.mining import candidates
+from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.training.evaluator.rows import Judged, judged_json
+from fitrag_integrations.training.labels.negatives import candidates
 from fitrag_integrations.training.rows import ReadingRow, passage_row, read_jsonl, write_jsonl
 from fitrag_integrations.types import Passage
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from evaluator_rows import _cropped, _measured, _pool, key
 
-from fitrag_integrations.training.mining import candidates
+from fitrag_integrations.training.labels.negatives import candidates
 from fitrag_integrations.training.rows import (
     ReadingRow,
     passage_row,

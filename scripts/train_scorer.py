@@ -18,17 +18,17 @@ from sklearn.metrics import roc_auc_score
 
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.calibration import calibration_error
-from fitrag_integrations.models.bilabel import BiLabelScorer
-from fitrag_integrations.models.folder import read_manifest, write_manifest, write_tensors
 from fitrag_integrations.models.reader import ExtractiveReader
-from fitrag_integrations.training.evaluator import Judged, judged_row
-from fitrag_integrations.training.rows import read_jsonl
-from fitrag_integrations.training.span_scorer import (
+from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest, write_tensors
+from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
+from fitrag_integrations.training.bilabel.with_spans import (
     Preferred,
     SpanPlan,
-    calibrated,
     fit_span_scorer,
 )
+from fitrag_integrations.training.calibration import calibrated
+from fitrag_integrations.training.evaluator.rows import Judged, judged_row
+from fitrag_integrations.training.rows import read_jsonl
 
 HOME = Path(__file__).resolve().parent.parent / "fitrag_integrations" / "embedded"
 LABELS = ("has_answer", "llm_prefer")

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,20 +11,26 @@ import pytest
 import fitrag_integrations
 
 ROOT = Path(fitrag_integrations.__file__).parent
-BASE = {"types", "flow", "errors"}  # and every underscore module beside them
-VALUES = BASE | {"ports"}
+VALUES = {"errors", "core", "text", "types", "values", "flow", "ports"}
 ADAPTERS = {"langchain", "llama_index"}
+METHODS = VALUES | {"methods"}
+# Each room of the house with the rooms it may know; "embedded" is data.
 ALLOWED = {
-    **dict.fromkeys(BASE, BASE),
-    "ports": BASE,
-    "methods": VALUES,
+    "errors": set(),
+    "core": {"errors"},
+    "text": {"errors", "core"},
+    "types": {"values"},
+    "values": {"errors", "core", "text"},
+    "flow": {"errors", "core", "text", "types", "values"},
+    "ports": VALUES,
     "models": VALUES | {"embedded"},
+    "methods": VALUES,
     "retrieval": VALUES | {"models", "embedded"},
     "web": VALUES,
-    "evaluation": VALUES | {"methods"},
-    "training": VALUES | {"models", "evaluation", "embedded"},
-    "langchain": VALUES | {"methods"},
-    "llama_index": VALUES | {"methods"},
+    "evaluation": METHODS,
+    "langchain": METHODS,
+    "llama_index": METHODS,
+    "training": METHODS | {"models", "evaluation", "embedded"},
 }
 ABOVE = {"cli", "commands"}  # they may import anything, and nothing but the cli imports them
 FRAMEWORKS = {
@@ -38,9 +45,8 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 
 def part_of(path):
-    """Name the part a file belongs to; the underscore modules beside ``types`` are of the base."""
-    name = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    return "types" if name.startswith("_") and name != "__init__" else name
+    """Name the room a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
 def imported(path):
@@ -63,7 +69,7 @@ def own_parts(path):
         if names[0] == "fitrag_integrations" and len(names) > 1:
             is_part = (ROOT / names[1]).is_dir() or (ROOT / f"{names[1]}.py").is_file()
             if is_part:
-                yield "types" if names[1].startswith("_") else names[1]
+                yield names[1]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -75,6 +81,43 @@ def test_imports_go_one_way(path):
         assert not parts & ABOVE - {part}
 
 
+def circles(graph):
+    """Give each group of modules that import one another, by Tarjan's strong components."""
+    order, low, path, found = {}, {}, [], []
+
+    def visit(module):
+        order[module] = low[module] = len(order)
+        path.append(module)
+        for other in graph[module]:
+            if other not in order:
+                visit(other)
+                low[module] = min(low[module], low[other])
+            elif other in path:
+                low[module] = min(low[module], order[other])
+        if low[module] == order[module]:
+            group = path[path.index(module) :]
+            del path[path.index(module) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for module in graph:
+        if module not in order:
+            visit(module)
+    return found
+
+
+def test_no_modules_import_one_another():
+    """Imports inside functions count too; the doors, ``__init__``, only pass names on."""
+    files = {
+        ".".join(["fitrag_integrations", *path.relative_to(ROOT).with_suffix("").parts]): path
+        for path in MODULES
+        if path.name != "__init__.py"
+    }
+    graph = {name: set(imported(path)) & set(files) - {name} for name, path in files.items()}
+    assert circles(graph) == []
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c"]]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_frameworks_and_torch_stay_where_they_belong(path):
     part = part_of(path)
@@ -83,6 +126,15 @@ def test_frameworks_and_torch_stay_where_they_belong(path):
         assert not tops & TORCH
     homes = {FRAMEWORKS[top] for top in tops if top in FRAMEWORKS}
     assert homes <= ({part} if part in ADAPTERS else set()) or part in {"testing", *ABOVE}
+
+
+def test_the_house_stays_small_enough_to_look_at():
+    """At most 25 things below the package, and twelve files in a folder but the baselines."""
+    top = {path.relative_to(ROOT).parts[0] for path in MODULES} - {"__init__.py"}
+    assert len(top) <= 25
+    folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in MODULES)
+    full = {name for name, files in folders.items() if files > 12}
+    assert full <= {"methods/baselines"}
 
 
 def loaded_by(statement):

@@ -6,15 +6,7 @@ import pytest
 
 from fitrag_integrations.errors import FitRagError, InputError, PortError
 from fitrag_integrations.flow import Port, arun, run, run_many
-from fitrag_integrations.ports import (
-    Evaluator,
-    Gate,
-    Ports,
-    Retriever,
-    Scorer,
-    gate_port,
-    port_of,
-)
+from fitrag_integrations.ports import Evaluator, Gate, Ports, Retriever, Scorer, gate_port, port_of
 from fitrag_integrations.types import BiLabelScore, Passage
 
 
@@ -116,10 +108,25 @@ def test_every_error_is_in_one_tree_and_pickles():
 
 
 def test_a_missing_extra_is_worded_in_one_place():
-    from fitrag_integrations._extras import require_extra
+    from fitrag_integrations.core.extras import require_extra
     from fitrag_integrations.errors import MissingExtraError
 
     wanted = r'no_such_module is needed for Index: pip install "fitrag-integrations\[faiss\]"'
     with pytest.raises(MissingExtraError, match=wanted):
         require_extra("no_such_module.part", extra="faiss", feature="Index")
     assert require_extra("json", extra="x", feature="y").dumps([]) == "[]"
+
+
+def test_a_port_knows_whose_calls_it_makes():
+    class Async:
+        name = "only async"
+
+        async def ascore(self, pairs):
+            return []
+
+    one = Async()
+    assert port_of("score", one, "score").owner is one
+    assert Port.of("score", None, one.ascore).owner is one
+    assert Port.of("score", one.ascore).owner is one
+    plain = Port.of("score", len)
+    assert plain == Port("score", len)  # who owns it does not tell ports apart

@@ -90,8 +90,40 @@ def token_f1(prediction: str, answers: Sequence[str]) -> float:
     return max((_f1(given, _without_articles(answer)) for answer in answers), default=0.0)
 
 
+def rouge_l(prediction: str, references: Sequence[str]) -> float:
+    """Give the best ROUGE-L over long answers, in [0, 1]: F1 of the longest common subsequence.
+
+    Lin (2004), section 3; tokens are those of this module, without stemming.
+    """
+    given = tokens(prediction)
+    return max((_rouge_l(given, tokens(reference)) for reference in references), default=0.0)
+
+
+def _rouge_l(given: Sequence[str], reference: Sequence[str]) -> float:
+    common = _common_length(given, reference)
+    return 2 * common / (len(given) + len(reference)) if common else 0.0
+
+
+def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Measure the longest common subsequence, a row of bits at a time (Hyyrö, 2004)."""
+    places: dict[str, int] = {}
+    for at, token in enumerate(one):
+        places[token] = places.get(token, 0) | 1 << at
+    whole = free = (1 << len(one)) - 1
+    for token in other:
+        met = free & places.get(token, 0)
+        free = (free + met | free - met) & whole
+    return len(one) - free.bit_count()
+
+
 def _bare(text: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", text)
+    """Take accents off; sign by sign, for NFKD sorts a run of marks by insertion."""
+    return text if text.isascii() else "".join(map(_bare_sign, text))
+
+
+@lru_cache(maxsize=16384)
+def _bare_sign(sign: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", sign)
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fitrag_integrations._checks import check_number
-from fitrag_integrations._plain import Record
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.types import Context
 
@@ -79,7 +79,7 @@ class CostAccount(Record):
 
 
 def cost_account(
-    contexts: Iterable[Context | Mapping[str, Any]],
+    contexts: Iterable[Context | Row],
     chat: Sequence[float],
     *,
     ratio: float = RATIO,
@@ -101,7 +101,7 @@ def cost_account(
     return CostAccount(chat=spent, **slim, rows=len(counted), ratio=rate)
 
 
-def _tokens(given: Context | Mapping[str, Any]) -> dict[str, float]:
+def _tokens(given: Context | Row) -> dict[str, float]:
     """Take a context's counts; a model that was not asked wrote nothing."""
     tokens = given.details.get("tokens", {}) if isinstance(given, Context) else given
     if not isinstance(tokens, Mapping):

@@ -2,26 +2,29 @@
 
 Inclusion is the papers' measure (IK, section 4; CRAG, section 5.2): a gold answer stands in the
 prediction as whole tokens. Where a question has choices, the one that the prediction names counts;
-where it has several readings (ASQA), the share of readings answered is its STR-EM.
+where it has several readings (ASQA), the share of readings answered is its STR-EM, and where it has
+long answers as well, ROUGE-L measures against those.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import (
     contains_answer,
     exact_match,
     normalize,
+    rouge_l,
     token_f1,
 )
 
-ACCURACY, EM, F1, GROUPS = "accuracy", "EM", "F1", "STR-EM"
-MEASURES = (ACCURACY, EM, F1, GROUPS)
+ACCURACY, EM, F1, GROUPS, ROUGE = "accuracy", "EM", "F1", "STR-EM", "ROUGE-L"
+MEASURES = (ACCURACY, EM, F1, GROUPS, ROUGE)
 _LABEL = re.compile(
     r"(?:(?:the\s+)?(?:correct\s+)?answer\s*(?:is)?\s*:?\s*)?"
     r"\(?(?P<label>\w{1,2})(?:$|[).:,](?:\s|$))",
@@ -29,11 +32,12 @@ _LABEL = re.compile(
 )
 
 
-def judged(prediction: str, row: Mapping[str, Any]) -> dict[str, float]:
-    """Give `accuracy`, `EM` and `F1` in [0, 1], and `STR-EM` for a row with `answer_groups`.
+def judged(prediction: str, row: Row) -> dict[str, float]:
+    """Give `accuracy`, `EM` and `F1` in [0, 1], and what else the row has the means for.
 
-    Reads `answers`, and where they are there `choices[{label, text}]` and `answer_groups`. Raises
-    `InputError` for a row without answers.
+    `STR-EM` for a row with `answer_groups`, `ROUGE-L` for one with `long_answers`. Reads `answers`,
+    and where they are there `choices[{label, text}]` and those two. Raises `InputError` for a row
+    without answers.
     """
     answers = gold(row)
     choices = row.get("choices")
@@ -51,10 +55,12 @@ def judged(prediction: str, row: Mapping[str, Any]) -> dict[str, float]:
     if groups:
         held = [float(contains_answer(prediction, group)) for group in groups]
         values[GROUPS] = math.fsum(held) / len(held)
+    if row.get("long_answers"):
+        values[ROUGE] = rouge_l(prediction, check_many("long_answers", row["long_answers"], str))
     return values
 
 
-def gold(row: Mapping[str, Any]) -> list[str]:
+def gold(row: Row) -> list[str]:
     """Take the gold answers, blank ones left out; raises `InputError` where none is left."""
     given = row.get("answers")
     texts = isinstance(given, list | tuple) and all(isinstance(each, str) for each in given)
@@ -64,7 +70,7 @@ def gold(row: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def predicted(row: Mapping[str, Any]) -> str:
+def predicted(row: Row) -> str:
     """Take what was answered, `prediction` or else `answer`; an error row answered nothing."""
     given = row.get("prediction")
     given = row.get("answer") if given is None else given
@@ -75,7 +81,7 @@ def predicted(row: Mapping[str, Any]) -> str:
     return given
 
 
-def chosen(prediction: str, choices: Sequence[Mapping[str, Any]]) -> str | None:
+def chosen(prediction: str, choices: Sequence[Row]) -> str | None:
     """Give the text of the choice that a prediction names, None unless it is exactly one.
 
     A prediction begins with the choice's label (`B`, `(B)`, `B: ...`), or holds its text and that

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fitrag_integrations._checks import check_number
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 
 Floats: TypeAlias = NDArray[np.float64]
-Rows: TypeAlias = "Iterable[Mapping[str, Any]] | Outcomes"
+Rows: TypeAlias = "Iterable[Row] | Outcomes"
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +130,7 @@ class Curve:
         return int(allowed[0]) if len(allowed) else None
 
 
-def _score(row: Mapping[str, Any], at: int) -> float:
+def _score(row: Row, at: int) -> float:
     if not isinstance(row, Mapping):
         raise InputError.of(f"rows[{at}]", given=row, allowed="an object")
     value = row.get("p_known")
@@ -137,7 +138,7 @@ def _score(row: Mapping[str, Any], at: int) -> float:
     return check_number(f"rows[{at}].p_known", value, low=0.0, high=1.0)
 
 
-def _label(row: Mapping[str, Any], at: int, *names: str) -> float:
+def _label(row: Row, at: int, *names: str) -> float:
     value = next((row[name] for name in names if row.get(name) is not None), None)
     if value is None or isinstance(value, str) or value not in (0, 1):
         raise InputError.of(f"rows[{at}].{names[0]}", given=value, allowed="0 or 1")

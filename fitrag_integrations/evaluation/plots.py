@@ -1,6 +1,6 @@
-"""Draw a gate: the sweep, the histogram of its scores, and how much they mean what they say.
+"""Draw with Matplotlib: a gate's sweep and scores, rankings, and the `Plot`s of a `Result`.
 
-Every function draws on the axes it is given, or on a new figure, and returns the axes; save with
+A function that takes axes draws on those it is given, or on a new figure, and returns them; save by
 ``axes.figure.savefig``. Needs Matplotlib; no window is opened and no global state is touched.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fitrag_integrations._checks import check_whole
-from fitrag_integrations._extras import require_extra
+from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.outcomes import Outcomes, Rows
+from fitrag_integrations.evaluation.result import Plot
 from fitrag_integrations.evaluation.sweep import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fitrag_integrations.evaluation.ranking_figures import Figure
+    from fitrag_integrations.evaluation.figures.ranking import Figure
 
 LINES = {"never": ("no retrieval", "tab:red"), "always": ("always", "tab:orange")}
 
@@ -63,26 +63,6 @@ def plot_histogram(
     return _labelled(drawn, "p_known", "questions", title)
 
 
-def plot_reliability(
-    rows: Rows, *, bins: int = 10, axes: Axes | None = None, title: str = ""
-) -> Axes:
-    """Draw the share of known questions over the mean score of each bin, beside the diagonal.
-
-    The area of a point grows with its number of questions.
-    """
-    outcomes = Outcomes.of(rows)
-    number = check_whole("bins", bins, low=1)
-    place = np.minimum((outcomes.p_known * number).astype(int), number - 1)
-    counts = np.bincount(place, minlength=number)
-    filled = counts > 0
-    means = np.bincount(place, outcomes.p_known, number)[filled] / counts[filled]
-    known = np.bincount(place, outcomes.known, number)[filled] / counts[filled]
-    drawn = _axes(axes)
-    drawn.plot([0, 1], [0, 1], linestyle=":", color="grey", label="p_known = share")
-    drawn.scatter(means, known, s=20 + 300 * counts[filled] / len(outcomes), label="gate")
-    return _labelled(drawn, "mean p_known", "share of known questions", title)
-
-
 def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure] = ()) -> Any:
     """Draw R@k over k for each order of passages (FIT-RAG, Figures 7 to 9); gives the figure.
 
@@ -99,11 +79,36 @@ def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure
     parts[0].xaxis.get_major_locator().set_params(integer=True)
     _labelled(parts[0], "k", "R@k: an answer in the first k", "")
     if answers:
-        _bars(parts[1], answers)
+        _answer_bars(parts[1], answers)
     return drawing
 
 
-def _bars(axes: Axes, answers: Sequence[Figure]) -> None:
+def draw_plots(plots: Sequence[Plot]) -> Any:
+    """Draw them beside each other; gives the figure. Raises `InputError` where there is none."""
+    if not plots:
+        raise InputError.of("plots", given=0, allowed="at least one plot")
+    home: Any = require_extra("matplotlib.figure", extra="plots", feature="plots")
+    figure = home.Figure(figsize=(6 * len(plots), 4), layout="constrained")
+    for axes, plot in zip(figure.subplots(1, len(plots), squeeze=False)[0], plots, strict=True):
+        draw_plot(plot, axes)
+    return figure
+
+
+def draw_plot(plot: Plot, axes: Axes) -> Axes:
+    """Draw one plot on the axes, and give them back."""
+    draw = {"bar": _bars, "histogram": _histogram}.get(plot.kind, _lines)
+    draw(plot, axes)
+    for name, height in plot.levels.items():
+        axes.axhline(height, linestyle=":", color="grey", label=f"{name} ({height:.3f})")
+    axes.set_xlabel(plot.x)
+    axes.set_ylabel(plot.y)
+    axes.set_title(plot.name)
+    if plot.series or plot.levels:
+        axes.legend(frameon=False, fontsize="small")
+    return axes
+
+
+def _answer_bars(axes: Axes, answers: Sequence[Figure]) -> None:
     """Draw a group of bars for each number of passages read, a bar for each order."""
     depths = list(dict.fromkeys(figure.figure for figure in answers))
     orders = list(dict.fromkeys(figure.order for figure in answers))
@@ -147,3 +152,29 @@ def _labelled(axes: Axes, x: str, y: str, title: str) -> Axes:
     axes.set_title(title)
     axes.legend(frameon=False)
     return axes
+
+
+def _lines(plot: Plot, axes: Axes) -> None:
+    for name, points in plot.series.items():
+        x, y = [point[0] for point in points], [point[1] for point in points]
+        apart = plot.kind == "points" or len(points) < 2
+        axes.plot(x, y, label=name, marker="o" if apart else "", linestyle="" if apart else "-")
+
+
+def _bars(plot: Plot, axes: Axes) -> None:
+    heads = list(dict.fromkeys(str(x) for points in plot.series.values() for x, _ in points))
+    width = 0.8 / max(1, len(plot.series))
+    for i, (name, points) in enumerate(plot.series.items()):
+        left = (i - (len(plot.series) - 1) / 2) * width
+        places = [heads.index(str(x)) + left for x, _ in points]
+        axes.bar(places, [y for _, y in points], width, label=name)
+    axes.set_xticks(range(len(heads)), heads)
+
+
+def _histogram(plot: Plot, axes: Axes) -> None:
+    edges = sorted({float(x) for points in plot.series.values() for x, _ in points})
+    width = min((b - a for a, b in zip(edges, edges[1:], strict=False)), default=1.0)
+    for name, points in plot.series.items():
+        heights = [y for _, y in points]
+        places = [x for x, _ in points]
+        axes.bar(places, heights, width, align="edge", alpha=0.5, label=name)

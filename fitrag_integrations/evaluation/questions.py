@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fitrag_integrations._plain import plain
+from fitrag_integrations.core.record import Row, plain
 
 SHOWN = 16  # hexadecimal digits of an id; among a million questions two agree once in 4e7 times
 
@@ -23,7 +23,7 @@ def content_id(content: Any) -> str:
     return _digest(content)[:SHOWN]
 
 
-def data_hash(rows: Sequence[Mapping[str, Any]]) -> str:
+def data_hash(rows: Sequence[Row]) -> str:
     """Hash rows with all their fields, in their order: SHA-256 in hexadecimal digits."""
     return _digest(list(rows))
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fitrag_integrations._checks import check_whole
+from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.intervals import Places
+from fitrag_integrations.evaluation.figures.intervals import Places
 from fitrag_integrations.types import BiLabelScore
 
 RETRIEVER, HAS_ANSWER, LLM_PREFER, SUM = "retriever", "has_answer", "llm_prefer", "sum"
@@ -85,6 +85,15 @@ class Candidates:
 def recall_at(labels: Sequence[int], k: int) -> float:
     """Give R@k: 1.0 where one of the first `k` passages holds an answer, else 0.0."""
     return float(any(labels[: check_whole("k", k, low=1)]))
+
+
+def share_at(labels: Sequence[int], k: int) -> float:
+    """Give the share of the first `k` passages that hold an answer, in [0, 1].
+
+    This is what FIT-RAG means by R@k (section 5.1.3); `recall_at`, also called hit@k, is DPR's.
+    """
+    first = labels[: check_whole("k", k, low=1)]
+    return sum(map(bool, first)) / len(first) if first else 0.0
 
 
 def reciprocal_rank(labels: Sequence[int]) -> float:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from fitrag_integrations._checks import check_is, check_text
-from fitrag_integrations._plain import Record, check_mapping, plain
+from fitrag_integrations.core.checks import check_is, check_text
+from fitrag_integrations.core.record import Record, Row, check_mapping, plain
 from fitrag_integrations.errors import InputError
 
 SCHEMA = 1
@@ -136,5 +136,5 @@ def check_result_name(option: str, path: Path | None) -> None:
         raise InputError.of(option, given=str(path), allowed=f"a file in {', '.join(SUFFIXES)}")
 
 
-def _mappings(field: str, values: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+def _mappings(field: str, values: Sequence[Row]) -> tuple[dict[str, Any], ...]:
     return tuple(plain(check_mapping(f"{field}[{i}]", value)) for i, value in enumerate(values))

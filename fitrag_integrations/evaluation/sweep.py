@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fitrag_integrations._checks import check_number
-from fitrag_integrations._extras import require_extra
-from fitrag_integrations._plain import Record
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.record import Record
 from fitrag_integrations.evaluation.calibration import calibration_error
 from fitrag_integrations.evaluation.outcomes import Curve, Outcomes, Rows
 

@@ -7,56 +7,68 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fitrag_integrations._lazy import lazy_names
+from fitrag_integrations.core.extras import installed, lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.langchain.answer import Answer
     from fitrag_integrations.langchain.citing import cite_documents, numbered_documents
-    from fitrag_integrations.langchain.compressing_retriever import CompressingRetriever
-    from fitrag_integrations.langchain.corrective_retriever import CorrectiveRetriever
-    from fitrag_integrations.langchain.corrective_router import CorrectiveRouter
-    from fitrag_integrations.langchain.cross_encoder import BiLabelCrossEncoder
-    from fitrag_integrations.langchain.faiss_retriever import FaissRetriever
-    from fitrag_integrations.langchain.fitrag_retriever import FitRagRetriever
-    from fitrag_integrations.langchain.gate_middleware import RetrievalGateMiddleware
-    from fitrag_integrations.langchain.itrg_retriever import ITRGRetriever
-    from fitrag_integrations.langchain.knowledge_refiner import KnowledgeRefiner
-    from fitrag_integrations.langchain.knowledge_router import KnowledgeRouter
-    from fitrag_integrations.langchain.method_retriever import MethodRetriever
-    from fitrag_integrations.langchain.method_runnable import MethodRunnable
+    from fitrag_integrations.langchain.compressors.cross_encoder import BiLabelCrossEncoder
+    from fitrag_integrations.langchain.compressors.refiner import KnowledgeRefiner
+    from fitrag_integrations.langchain.compressors.reranker import BiLabelReranker
+    from fitrag_integrations.langchain.compressors.sub_documents import SubDocumentCompressor
+    from fitrag_integrations.langchain.embeddings import EncoderEmbeddings
     from fitrag_integrations.langchain.prompts import prompt
-    from fitrag_integrations.langchain.reranker import BiLabelReranker
-    from fitrag_integrations.langchain.retrieval_gate import RetrievalGate
-    from fitrag_integrations.langchain.retrieval_judge import RetrievalJudge
-    from fitrag_integrations.langchain.slimplm_retriever import SlimPLMRetriever
-    from fitrag_integrations.langchain.sub_documents import SubDocumentCompressor
-    from fitrag_integrations.langchain.web_search_retriever import WebSearchRetriever
+    from fitrag_integrations.langchain.retrievers.compressing import CompressingRetriever
+    from fitrag_integrations.langchain.retrievers.corrective import CorrectiveRetriever
+    from fitrag_integrations.langchain.retrievers.faiss import FaissRetriever
+    from fitrag_integrations.langchain.retrievers.fitrag import FitRagRetriever
+    from fitrag_integrations.langchain.retrievers.itrg import ITRGRetriever
+    from fitrag_integrations.langchain.retrievers.method import MethodRetriever
+    from fitrag_integrations.langchain.retrievers.slimplm import SlimPLMRetriever
+    from fitrag_integrations.langchain.retrievers.web_search import WebSearchRetriever
+    from fitrag_integrations.langchain.routers.corrective import CorrectiveRouter
+    from fitrag_integrations.langchain.routers.gate import RetrievalGate
+    from fitrag_integrations.langchain.routers.judge import RetrievalJudge
+    from fitrag_integrations.langchain.routers.knowledge import KnowledgeRouter
+    from fitrag_integrations.langchain.routers.middleware import RetrievalGateMiddleware
+    from fitrag_integrations.langchain.whole.answer import Answer
+    from fitrag_integrations.langchain.whole.method_runnable import MethodRunnable
 
 _MODULE_OF = {
-    "Answer": "answer",
-    "BiLabelCrossEncoder": "cross_encoder",
-    "BiLabelReranker": "reranker",
-    "CompressingRetriever": "compressing_retriever",
-    "CorrectiveRetriever": "corrective_retriever",
-    "CorrectiveRouter": "corrective_router",
-    "FaissRetriever": "faiss_retriever",
-    "FitRagRetriever": "fitrag_retriever",
-    "ITRGRetriever": "itrg_retriever",
-    "KnowledgeRefiner": "knowledge_refiner",
-    "KnowledgeRouter": "knowledge_router",
-    "MethodRetriever": "method_retriever",
-    "MethodRunnable": "method_runnable",
-    "RetrievalGate": "retrieval_gate",
-    "RetrievalGateMiddleware": "gate_middleware",
-    "RetrievalJudge": "retrieval_judge",
-    "SlimPLMRetriever": "slimplm_retriever",
-    "SubDocumentCompressor": "sub_documents",
-    "WebSearchRetriever": "web_search_retriever",
+    "Answer": "whole.answer",
+    "BiLabelCrossEncoder": "compressors.cross_encoder",
+    "BiLabelReranker": "compressors.reranker",
+    "CompressingRetriever": "retrievers.compressing",
+    "CorrectiveRetriever": "retrievers.corrective",
+    "CorrectiveRouter": "routers.corrective",
+    "EncoderEmbeddings": "embeddings",
+    "FaissRetriever": "retrievers.faiss",
+    "FitRagRetriever": "retrievers.fitrag",
+    "ITRGRetriever": "retrievers.itrg",
+    "KnowledgeRefiner": "compressors.refiner",
+    "KnowledgeRouter": "routers.knowledge",
+    "MethodRetriever": "retrievers.method",
+    "MethodRunnable": "whole.method_runnable",
+    "RetrievalGate": "routers.gate",
+    "RetrievalGateMiddleware": "routers.middleware",
+    "RetrievalJudge": "routers.judge",
+    "SlimPLMRetriever": "retrievers.slimplm",
+    "SubDocumentCompressor": "compressors.sub_documents",
+    "WebSearchRetriever": "retrievers.web_search",
     "cite_documents": "citing",
     "numbered_documents": "citing",
     "prompt": "prompts",
 }
-_SINCE_CORE_1_8 = {"KnowledgeDecision": "decision_models"}  # not promised: older ones lack the base
+_SINCE_CORE_1_8 = {  # older cores lack the base
+    "DecisionEvaluator": "routers.decision_model",
+    "DecisionGate": "routers.decision_model",
+    "KnowledgeDecision": "routers.decision_model",
+}
+_NEEDED = {
+    **dict.fromkeys(_MODULE_OF, "langchain_core"),
+    **dict.fromkeys(_SINCE_CORE_1_8, "langchain_core.decisions"),
+    "RetrievalGateMiddleware": "langchain.agents",
+}
+"""What has to be installed for a name; ``dir`` and ``help`` leave out what is not to be had."""
 
 __all__ = [
     "Answer",
@@ -65,6 +77,7 @@ __all__ = [
     "CompressingRetriever",
     "CorrectiveRetriever",
     "CorrectiveRouter",
+    "EncoderEmbeddings",
     "FaissRetriever",
     "FitRagRetriever",
     "ITRGRetriever",
@@ -83,6 +96,10 @@ __all__ = [
     "prompt",
 ]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, _names = lazy_names(
     __name__, _MODULE_OF | _SINCE_CORE_1_8, extra="langchain", needs="langchain_core"
 )
+
+
+def __dir__() -> list[str]:
+    return [name for name in _names() if name not in _NEEDED or installed(_NEEDED[name])]

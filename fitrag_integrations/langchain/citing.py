@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from langchain_core.documents import Document
 
-from fitrag_integrations.langchain._convert import to_passages
-from fitrag_integrations.methods.citations import Cited
+from fitrag_integrations.langchain.base.convert import to_passages
+from fitrag_integrations.methods.answer.citations import Cited
 from fitrag_integrations.methods.citing import cite, restored
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.types import Excerpt, Passage

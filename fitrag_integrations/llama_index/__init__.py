@@ -4,48 +4,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fitrag_integrations._lazy import lazy_names
+from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.llama_index.citing import cite_nodes, numbered_nodes
-    from fitrag_integrations.llama_index.compress import SubDocumentCompressor
-    from fitrag_integrations.llama_index.corrective import CorrectiveRetriever
-    from fitrag_integrations.llama_index.corrective_router import CorrectiveRouterQueryEngine
-    from fitrag_integrations.llama_index.events import (
+    from fitrag_integrations.llama_index.base.events import (
         CompressionEvent,
         RetrievalSkippedEvent,
         RouteDecisionEvent,
     )
-    from fitrag_integrations.llama_index.faiss import FaissRetriever
-    from fitrag_integrations.llama_index.itrg import ITRGRetriever
-    from fitrag_integrations.llama_index.knowledge_router import KnowledgeRouterQueryEngine
-    from fitrag_integrations.llama_index.knowledge_selector import KnowledgeSelector
+    from fitrag_integrations.llama_index.citing import cite_nodes, numbered_nodes
+    from fitrag_integrations.llama_index.embeddings import EncoderEmbedding
+    from fitrag_integrations.llama_index.postprocessors.refiner import KnowledgeRefiner
+    from fitrag_integrations.llama_index.postprocessors.reranker import BiLabelReranker
+    from fitrag_integrations.llama_index.postprocessors.sub_documents import SubDocumentCompressor
     from fitrag_integrations.llama_index.prompts import prompt
-    from fitrag_integrations.llama_index.query_engine import MethodQueryEngine
-    from fitrag_integrations.llama_index.refine import KnowledgeRefiner
-    from fitrag_integrations.llama_index.rerank import BiLabelReranker
-    from fitrag_integrations.llama_index.retrieve import FitRagRetriever, MethodRetriever
-    from fitrag_integrations.llama_index.slimplm import SlimPLMRetriever
-    from fitrag_integrations.llama_index.web_search import WebSearchRetriever
+    from fitrag_integrations.llama_index.retrievers.corrective import CorrectiveRetriever
+    from fitrag_integrations.llama_index.retrievers.faiss import FaissRetriever
+    from fitrag_integrations.llama_index.retrievers.fitrag import FitRagRetriever
+    from fitrag_integrations.llama_index.retrievers.itrg import ITRGRetriever
+    from fitrag_integrations.llama_index.retrievers.method import MethodRetriever
+    from fitrag_integrations.llama_index.retrievers.slimplm import SlimPLMRetriever
+    from fitrag_integrations.llama_index.retrievers.web_search import WebSearchRetriever
+    from fitrag_integrations.llama_index.routers.corrective import CorrectiveRouterQueryEngine
+    from fitrag_integrations.llama_index.routers.knowledge import KnowledgeRouterQueryEngine
+    from fitrag_integrations.llama_index.routers.selector import KnowledgeSelector
+    from fitrag_integrations.llama_index.whole.method_query_engine import MethodQueryEngine
 
 _MODULE_OF = {
-    "BiLabelReranker": "rerank",
-    "CompressionEvent": "events",
-    "CorrectiveRetriever": "corrective",
-    "CorrectiveRouterQueryEngine": "corrective_router",
-    "FaissRetriever": "faiss",
-    "FitRagRetriever": "retrieve",
-    "ITRGRetriever": "itrg",
-    "KnowledgeRefiner": "refine",
-    "KnowledgeRouterQueryEngine": "knowledge_router",
-    "KnowledgeSelector": "knowledge_selector",
-    "MethodQueryEngine": "query_engine",
-    "MethodRetriever": "retrieve",
-    "RetrievalSkippedEvent": "events",
-    "RouteDecisionEvent": "events",
-    "SlimPLMRetriever": "slimplm",
-    "SubDocumentCompressor": "compress",
-    "WebSearchRetriever": "web_search",
+    "BiLabelReranker": "postprocessors.reranker",
+    "CompressionEvent": "base.events",
+    "CorrectiveRetriever": "retrievers.corrective",
+    "CorrectiveRouterQueryEngine": "routers.corrective",
+    "EncoderEmbedding": "embeddings",
+    "FaissRetriever": "retrievers.faiss",
+    "FitRagRetriever": "retrievers.fitrag",
+    "ITRGRetriever": "retrievers.itrg",
+    "KnowledgeRefiner": "postprocessors.refiner",
+    "KnowledgeRouterQueryEngine": "routers.knowledge",
+    "KnowledgeSelector": "routers.selector",
+    "MethodQueryEngine": "whole.method_query_engine",
+    "MethodRetriever": "retrievers.method",
+    "RetrievalSkippedEvent": "base.events",
+    "RouteDecisionEvent": "base.events",
+    "SlimPLMRetriever": "retrievers.slimplm",
+    "SubDocumentCompressor": "postprocessors.sub_documents",
+    "WebSearchRetriever": "retrievers.web_search",
     "cite_nodes": "citing",
     "numbered_nodes": "citing",
     "prompt": "prompts",
@@ -56,6 +59,7 @@ __all__ = [
     "CompressionEvent",
     "CorrectiveRetriever",
     "CorrectiveRouterQueryEngine",
+    "EncoderEmbedding",
     "FaissRetriever",
     "FitRagRetriever",
     "ITRGRetriever",

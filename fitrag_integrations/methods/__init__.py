@@ -4,76 +4,76 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fitrag_integrations._lazy import lazy_names
+from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.methods.as_retriever import MethodPort
-    from fitrag_integrations.methods.asking import AskGate, PTrueGate
+    from fitrag_integrations.methods.answer.citations import Citation, Cited, Span
     from fitrag_integrations.methods.baselines.direct import Direct
-    from fitrag_integrations.methods.citations import Citation, Cited, Span
     from fitrag_integrations.methods.citing import cite, highlight, with_citations
-    from fitrag_integrations.methods.composing import Over, method_from, method_named
-    from fitrag_integrations.methods.compression import Compression, Weighed
-    from fitrag_integrations.methods.crag import ActionThresholds, Crag
-    from fitrag_integrations.methods.deciding import Decided, Decider
-    from fitrag_integrations.methods.explaining import explain_compression
-    from fitrag_integrations.methods.fitrag import FitRag, compress, rerank
-    from fitrag_integrations.methods.gates import EntropyGate, LikelihoodGate, MarginGate
-    from fitrag_integrations.methods.iknow import IKnow
-    from fitrag_integrations.methods.itrg import ITRG
-    from fitrag_integrations.methods.itrg_prompts import Demonstration
-    from fitrag_integrations.methods.prompts import PromptTemplate, prompt_named
-    from fitrag_integrations.methods.recognizer import SelfKnowledgeRecognizer
-    from fitrag_integrations.methods.recognizer_fit import fit_recognizer
-    from fitrag_integrations.methods.refining import Refined, Refiner
-    from fitrag_integrations.methods.sentences import split_sentences
-    from fitrag_integrations.methods.slimplm import SlimPLM
-    from fitrag_integrations.methods.tokens import (
-        approximate_tokens,
-        counter_for,
-        tiktoken_counter,
+    from fitrag_integrations.methods.compose.recipe import Over, method_from, method_named
+    from fitrag_integrations.methods.compose.stacked import MethodPort
+    from fitrag_integrations.methods.crag.method import ActionThresholds, Crag
+    from fitrag_integrations.methods.crag.refiner import Refined, Refiner
+    from fitrag_integrations.methods.explain.compression import Compression, Weighed
+    from fitrag_integrations.methods.explain.explaining import explain_compression
+    from fitrag_integrations.methods.fitrag.method import FitRag, compress, rerank
+    from fitrag_integrations.methods.fitrag.recognizer import SelfKnowledgeRecognizer
+    from fitrag_integrations.methods.fitrag.recognizer_fit import fit_recognizer
+    from fitrag_integrations.methods.ik.decider import Decided, Decider
+    from fitrag_integrations.methods.ik.draft_confidence import (
+        EntropyGate,
+        LikelihoodGate,
+        MarginGate,
     )
+    from fitrag_integrations.methods.ik.method import IKnow
+    from fitrag_integrations.methods.ik.self_evaluation import AskGate, PTrueGate
+    from fitrag_integrations.methods.itrg.method import ITRG
+    from fitrag_integrations.methods.itrg.prompts import Demonstration
+    from fitrag_integrations.methods.prompts import PromptTemplate, prompt_named
+    from fitrag_integrations.methods.slimplm.method import SlimPLM
+    from fitrag_integrations.text.sentences import split_sentences
+    from fitrag_integrations.text.tokens import approximate_tokens, counter_for, tiktoken_counter
 
 _MODULE_OF = {
-    "ActionThresholds": "crag",
-    "AskGate": "asking",
-    "Citation": "citations",
-    "Cited": "citations",
-    "Compression": "compression",
-    "Crag": "crag",
-    "Decided": "deciding",
-    "Decider": "deciding",
-    "Demonstration": "itrg_prompts",
+    "ActionThresholds": "crag.method",
+    "AskGate": "ik.self_evaluation",
+    "Citation": "answer.citations",
+    "Cited": "answer.citations",
+    "Compression": "explain.compression",
+    "Crag": "crag.method",
+    "Decided": "ik.decider",
+    "Decider": "ik.decider",
+    "Demonstration": "itrg.prompts",
     "Direct": "baselines.direct",
-    "EntropyGate": "gates",
-    "FitRag": "fitrag",
-    "ITRG": "itrg",
-    "IKnow": "iknow",
-    "LikelihoodGate": "gates",
-    "MarginGate": "gates",
-    "MethodPort": "as_retriever",
-    "Over": "composing",
-    "PTrueGate": "asking",
+    "EntropyGate": "ik.draft_confidence",
+    "FitRag": "fitrag.method",
+    "ITRG": "itrg.method",
+    "IKnow": "ik.method",
+    "LikelihoodGate": "ik.draft_confidence",
+    "MarginGate": "ik.draft_confidence",
+    "MethodPort": "compose.stacked",
+    "Over": "compose.recipe",
+    "PTrueGate": "ik.self_evaluation",
     "PromptTemplate": "prompts",
-    "Refined": "refining",
-    "Refiner": "refining",
-    "SelfKnowledgeRecognizer": "recognizer",
-    "SlimPLM": "slimplm",
-    "Span": "citations",
-    "Weighed": "compression",
-    "approximate_tokens": "tokens",
+    "Refined": "crag.refiner",
+    "Refiner": "crag.refiner",
+    "SelfKnowledgeRecognizer": "fitrag.recognizer",
+    "SlimPLM": "slimplm.method",
+    "Span": "answer.citations",
+    "Weighed": "explain.compression",
+    "approximate_tokens": ".text.tokens",
     "cite": "citing",
-    "compress": "fitrag",
-    "counter_for": "tokens",
-    "explain_compression": "explaining",
-    "fit_recognizer": "recognizer_fit",
+    "compress": "fitrag.method",
+    "counter_for": ".text.tokens",
+    "explain_compression": "explain.explaining",
+    "fit_recognizer": "fitrag.recognizer_fit",
     "highlight": "citing",
-    "method_from": "composing",
-    "method_named": "composing",
+    "method_from": "compose.recipe",
+    "method_named": "compose.recipe",
     "prompt_named": "prompts",
-    "rerank": "fitrag",
-    "split_sentences": "sentences",
-    "tiktoken_counter": "tokens",
+    "rerank": "fitrag.method",
+    "split_sentences": ".text.sentences",
+    "tiktoken_counter": ".text.tokens",
     "with_citations": "citing",
 }
 

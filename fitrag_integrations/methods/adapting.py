@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from fitrag_integrations._pages import first_text, made_id, pages_of
-from fitrag_integrations._plain import plain
+from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.defaults import EMBEDDED_GATE
+from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.prompts import template_named
-from fitrag_integrations.methods.tokens import CountTokens, counter_or_none
-from fitrag_integrations.ports import Method, TokenCounter
-from fitrag_integrations.types import Context, Template
+from fitrag_integrations.ports import Method
+from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_or_none
+from fitrag_integrations.types import Context, Excerpt, Template
+from fitrag_integrations.values.passage import origin_of
+from fitrag_integrations.values.search_results import first_text, made_id, pages_of
+from fitrag_integrations.values.thresholds import FittedThreshold
 
 __all__ = [
     "Named",
+    "check_judged",
     "check_method",
     "counter_of",
     "first_text",
     "made_id",
+    "marks",
     "name_of",
     "pages_of",
+    "relevance_of",
     "summary",
     "template_of",
 ]
@@ -27,6 +34,20 @@ __all__ = [
 SUMMED = ("decision", "action", "queries", "notes", "details")
 LIFTED = ("thresholds", "web_error")
 """Details so much asked for that they also stand beside the action."""
+GRADING = ("crag", "refine")
+"""Methods whose scores are an evaluator's grades, in [-1, 1]."""
+MARKS = (
+    "relevance_score",
+    "raw_score",
+    "has_answer",
+    "llm_prefer",
+    "retrieval_score",
+    "source_id",
+    "source_start",
+    "source_end",
+    "fitrag",
+)
+"""The metadata keys a drop-in writes: flat and plain, as every vector store takes them."""
 
 
 class Named:
@@ -73,3 +94,54 @@ def summary(context: Context) -> dict[str, Any]:
     told = {name: plain(getattr(context, name)) for name in SUMMED}
     told |= {name: plain(context.details[name]) for name in LIFTED if name in context.details}
     return {"method": context.method, **{name: value for name, value in told.items() if value}}
+
+
+def relevance_of(excerpt: Excerpt, method: str) -> float | None:
+    """Give how relevant an excerpt was found, in [0, 1]; None where nobody judged that.
+
+    Half of the two labels' weighted sum, or a grade brought from [-1, 1] to [0, 1]. What else a
+    method ranks by, such as reciprocal ranks, tells nothing of one excerpt by itself.
+    """
+    if excerpt.labels is not None:
+        return min(max(excerpt.score / 2, 0.0), 1.0)
+    return (excerpt.score + 1) / 2 if method in GRADING else None
+
+
+def marks(excerpt: Excerpt, method: str) -> dict[str, Any]:
+    """Say what an excerpt is, in flat plain values; what there is not is left out.
+
+    `raw_score` is what `method` ranked by. `source_start` and `source_end` count in the text of the
+    source that `source_id` names; of a piece of a piece, that is the one the first was cut from.
+    """
+    labels = excerpt.labels
+    source_id, begin = origin_of(excerpt.passage)
+    relevance = relevance_of(excerpt, method)
+    told = {
+        "relevance_score": relevance,
+        "raw_score": excerpt.score if relevance is not None or excerpt.score else None,
+        "has_answer": None if labels is None else labels.has_answer,
+        "llm_prefer": None if labels is None else labels.llm_prefer,
+        "source_id": source_id,
+        "source_start": begin + excerpt.start,
+        "source_end": begin + excerpt.end,
+        "fitrag": method,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def check_judged(decider: Decider, answers: str | None, kind: str | None = None) -> None:
+    """Refuse a decider whose threshold was fitted for another model than the one that `answers`.
+
+    Nothing is refused where that has no name, or where the caller gave a threshold. The embedded
+    gate knows one small model only, so that any language model without a name, of that `kind`, is
+    another one.
+    """
+    gate = EMBEDDED_GATE if decider.gate is None else decider.gate
+    answers = kind if answers is None and decider.gate is None else answers
+    if answers is None or decider.threshold is not None:
+        return
+    fitted = getattr(gate, "fitted", None)
+    if not isinstance(fitted, FittedThreshold):
+        return
+    allow = decider.allow_other_model or bool(getattr(gate, "allow_other_model", False))
+    fitted.check(answers, allow_other=allow)

@@ -12,20 +12,14 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fitrag_integrations._checks import check_many, check_text
-from fitrag_integrations._display import excerpts_html, named
-from fitrag_integrations._html import folded
-from fitrag_integrations._origin import origin_of
-from fitrag_integrations._prompting import (
-    ELLIPSIS,
-    RETRIEVAL,
-    PromptTemplate,
-    by_number,
-    merge_spans,
-)
-from fitrag_integrations.methods.citations import Citation, Cited
-from fitrag_integrations.methods.excerpts import merge
+from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.html import folded, merge_spans
+from fitrag_integrations.methods.answer.citations import Citation, Cited
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.excerpt import by_number, excerpts_html
+from fitrag_integrations.values.passage import named, origin_of
+from fitrag_integrations.values.prompt import ELLIPSIS, RETRIEVAL, PromptTemplate
+from fitrag_integrations.values.windows import merge
 
 CITE_RULE = (
     "After each statement, name the passages it rests on by their numbers in square brackets, such "
@@ -37,7 +31,7 @@ _NUMBER = r"\d{1,18}(?:\s{0,2}[-–—]\s{0,2}\d{1,18})?"
 _WORD = r"(?:(?:passages?|sources?|documents?|docs?|refs?|nos?\.?)\s{0,2})?[#^]?"
 _MARK = re.compile(
     rf"[\[【［]\s{{0,2}}{_WORD}({_NUMBER}(?:\s{{0,2}}(?:,|;|，|、|&|and)\s{{0,2}}{_NUMBER})*)"
-    r"\s{0,2}(?:†[^\]】］]*)?[\]】］]",
+    r"\s{0,2}(?:†[^\]】］]{0,200})?[\]】］]",
     re.IGNORECASE,
 )
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")

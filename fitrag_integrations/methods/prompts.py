@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from fitrag_integrations._prompting import (
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.citing import RETRIEVAL_CITED
+from fitrag_integrations.methods.itrg.prompts import ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH
+from fitrag_integrations.methods.slimplm.prompts import SLIMPLM
+from fitrag_integrations.values.prompt import (
     NO_RETRIEVAL,
     RETRIEVAL,
     PromptTemplate,
     default_template,
     render_excerpts,
 )
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.citing import RETRIEVAL_CITED
-from fitrag_integrations.methods.itrg_prompts import ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH
-from fitrag_integrations.methods.slimplm_prompts import SLIMPLM
 
 __all__ = [
     "COT",

@@ -6,34 +6,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fitrag_integrations.models.bilabel import BiLabelScorer
-    from fitrag_integrations.models.continuing import Continuer
+    from fitrag_integrations.models.causal.continuer import Continuer
+    from fitrag_integrations.models.causal.ensemble import ReplugGenerator
+    from fitrag_integrations.models.causal.generator import LocalGenerator
     from fitrag_integrations.models.eligibility import EligibilityDetector
-    from fitrag_integrations.models.evaluator import RetrievalEvaluator
-    from fitrag_integrations.models.generator import LocalGenerator
-    from fitrag_integrations.models.ik import IKClassifier
-    from fitrag_integrations.models.necessity import NecessityJudge
-    from fitrag_integrations.models.onepass import OnePassScorer
+    from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator
+    from fitrag_integrations.models.gate.ik import IKClassifier
+    from fitrag_integrations.models.gate.necessity import NecessityJudge
+    from fitrag_integrations.models.gate.rewriter import QueryRewriter
     from fitrag_integrations.models.reader import Answer, ExtractiveReader
-    from fitrag_integrations.models.remote import RemoteGenerator, RemoteIK
-    from fitrag_integrations.models.replug import ReplugGenerator
-    from fitrag_integrations.models.rewriter import QueryRewriter
+    from fitrag_integrations.models.remote.ik import RemoteGenerator, RemoteIK
+    from fitrag_integrations.models.remote.scorer import RemoteScorer
+    from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
+    from fitrag_integrations.models.scorer.one_pass import OnePassScorer
 
 _MODULE_OF = {
     "Answer": "reader",
-    "BiLabelScorer": "bilabel",
-    "Continuer": "continuing",
+    "BiLabelScorer": "scorer.bilabel",
+    "Continuer": "causal.continuer",
     "EligibilityDetector": "eligibility",
     "ExtractiveReader": "reader",
-    "IKClassifier": "ik",
-    "LocalGenerator": "generator",
-    "NecessityJudge": "necessity",
-    "OnePassScorer": "onepass",
-    "QueryRewriter": "rewriter",
-    "RemoteGenerator": "remote_generator",
-    "RemoteIK": "remote",
-    "ReplugGenerator": "replug",
-    "RetrievalEvaluator": "evaluator",
+    "IKClassifier": "gate.ik",
+    "LocalGenerator": "causal.generator",
+    "NecessityJudge": "gate.necessity",
+    "OnePassScorer": "scorer.one_pass",
+    "QueryRewriter": "gate.rewriter",
+    "RemoteGenerator": "remote.generator",
+    "RemoteIK": "remote.ik",
+    "RemoteScorer": "remote.scorer",
+    "ReplugGenerator": "causal.ensemble",
+    "RetrievalEvaluator": "evaluator.evaluator",
 }
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "QueryRewriter",
     "RemoteGenerator",
     "RemoteIK",
+    "RemoteScorer",
     "ReplugGenerator",
     "RetrievalEvaluator",
 ]

@@ -11,27 +11,29 @@ those of the combination, padded likewise.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
 
-from fitrag_integrations._checks import check_many, check_number, check_whole
-from fitrag_integrations._fitted import FittedThreshold
-from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.models.folder import (
+from fitrag_integrations.core.checks import check_many, check_whole
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.runtime.folder import (
     load_head,
+    positive,
     read_manifest,
     read_tensors,
+    reading,
     write_manifest,
     write_tensors,
 )
-from fitrag_integrations.models.sources import model_folder
-from fitrag_integrations.models.worker import Worker
+from fitrag_integrations.models.runtime.saved import SavedModel, remembered
+from fitrag_integrations.models.runtime.sources import model_folder
+from fitrag_integrations.models.runtime.worker import Worker
 from fitrag_integrations.types import BiLabelScore
+from fitrag_integrations.values.thresholds import FittedThreshold
 
 MAX_PAIRS = 10
 HIDDEN = 64
@@ -53,7 +55,7 @@ class EligibilityNetwork(nn.Sequential):
         super().__init__(*layers, nn.Linear(hidden, 1))
 
 
-class EligibilityDetector:
+class EligibilityDetector(SavedModel):
     """Tell how likely each combination of excerpts is enough to answer: a detector for reducers.
 
     Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train
@@ -67,25 +69,25 @@ class EligibilityDetector:
     def __init__(
         self, network: EligibilityNetwork, *, manifest: Mapping[str, Any] | None = None
     ) -> None:
-        self.manifest = dict(manifest or {})
+        super().__init__(manifest)
         self.max_pairs = check_whole("max_pairs", self.manifest.get("max_pairs", MAX_PAIRS), low=1)
         self.sees_rest = bool(self.manifest.get("sees_rest", False))
-        self._temperature = check_number("temperature", self.manifest.get("temperature", 1.0))
+        self._temperature = positive(self.manifest, "temperature")
         fitted = self.manifest.get("threshold")
         self.fitted = None if fitted is None else FittedThreshold.from_dict(fitted)
         self._network = network.double().eval()  # so that no batch changes what is rounded off
-        self._worker = Worker("eligibility detector")
-        self._origin: tuple[str, dict[str, Any]] | None = None
+        self._queue = Worker("eligibility detector")
         self._any_scorer = False
 
     @classmethod
+    @remembered
     def from_pretrained(
         cls,
         name_or_dir: str | Path,
         *,
         for_scorer: str | None = None,
         allow_other_scorer: bool = False,
-    ) -> EligibilityDetector:
+    ) -> Self:
         """Load a detector from a folder of `save_pretrained` or `fitrag train`, or by hub name.
 
         `for_scorer` is the `name` of the scorer whose scores it will get. Raises
@@ -95,21 +97,19 @@ class EligibilityDetector:
         folder = model_folder(name_or_dir)
         needs = ("max_pairs", "weights", "fitted_for")
         manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
-        entry = manifest["weights"]
-        inputs = 2 * manifest["max_pairs"] * (1 + bool(manifest.get("sees_rest")))
-        network = EligibilityNetwork(inputs, hidden=entry["hidden"])
-        load_head(network, folder / entry["file"], read_tensors(folder, entry))
-        made = cls(network, manifest=manifest)
+        with reading(folder):
+            entry = manifest["weights"]
+            pairs = check_whole("max_pairs", manifest["max_pairs"], low=1)
+            inputs = 2 * pairs * (1 + bool(manifest.get("sees_rest")))
+            hidden = check_whole("hidden", entry["hidden"], low=1)
+            tensors = read_tensors(folder, entry)
+            path = folder / entry["file"]
+            network = load_head(lambda: EligibilityNetwork(inputs, hidden=hidden), path, tensors)
+            made = cls(network, manifest=manifest)
+            _ = made.name, made.threshold
         made._any_scorer = allow_other_scorer
         made.check_scorer(for_scorer)
-        made._origin = str(folder), {"allow_other_scorer": allow_other_scorer}
         return made
-
-    @classmethod
-    def embedded(cls, **options: Any) -> EligibilityDetector:
-        """Load the detector that ships with the package, for the embedded scorer."""
-        folder = resources.files("fitrag_integrations") / "embedded" / cls.kind
-        return cls.from_pretrained(str(folder), **options)
 
     @property
     def name(self) -> str:
@@ -159,11 +159,11 @@ class EligibilityDetector:
 
         Those matter only to a detector that was trained with them (`sees_rest`).
         """
-        return self._open().call(self._judge, self._rows(pairs))
+        return self._call(self._judge, self._rows(pairs))
 
     async def aeligible_among(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[float]:
         """Do what `eligible_among` does with its `pairs`, in [0, 1]; the event loop stays free."""
-        return await self._open().acall(self._judge, self._rows(pairs))
+        return await self._acall(self._judge, self._rows(pairs))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save network, calibration and threshold to a folder that `from_pretrained` reads."""
@@ -181,18 +181,12 @@ class EligibilityDetector:
         }
         write_manifest(Path(folder), "model.json", kind=self.kind, fields=fields)
 
-    def unload(self) -> None:
-        """Give the memory back; a later call raises `ModelLoadError`."""
-        self._worker.close()
+    def _own_worker(self) -> Worker:
+        return self._queue
 
     @property
     def _hidden(self) -> int:
         return int(self._network[0].weight.shape[0])  # type: ignore[index]
-
-    def _open(self) -> Worker:
-        if self._worker.closed:
-            raise ModelLoadError(f"{self!r} was unloaded: load it again to use it")
-        return self._worker
 
     def _rows(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[list[float]]:
         rows = []
@@ -210,15 +204,8 @@ class EligibilityDetector:
             found += (logits.squeeze(1) / self._temperature).sigmoid().tolist()
         return found
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the folder; the weights stay where they are."""
-        if self._origin is None:
-            raise TypeError(f"{type(self).__name__}: save_pretrained it before pickling it")
-        return _reload, self._origin
-
-    def __repr__(self) -> str:
-        origin = Path(self._origin[0]).name if self._origin else "in memory"
-        return f"{type(self).__name__}({origin!r}, threshold={self.threshold:.3g})"
+    def _details(self) -> list[str]:
+        return [f"threshold={self.threshold:.3g}"]
 
 
 def score_row(
@@ -243,7 +230,3 @@ def _padded(scores: Sequence[BiLabelScore], max_pairs: int) -> list[float]:
 def _pair(score: BiLabelScore) -> tuple[float, float]:
     prefer = score.llm_prefer
     return score.has_answer, score.has_answer if prefer is None else prefer
-
-
-def _reload(folder: str, options: dict[str, Any]) -> EligibilityDetector:
-    return EligibilityDetector.from_pretrained(folder, **options)

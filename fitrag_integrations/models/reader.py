@@ -15,17 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fitrag_integrations._plain import Record
-from fitrag_integrations.models.engine import Engine
-from fitrag_integrations.models.folder import (
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans
+from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
+from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair
+from fitrag_integrations.models.runtime.folder import (
     load_head,
     read_tensors,
     write_manifest,
     write_tensors,
 )
-from fitrag_integrations.models.heads import ReaderHead, best_spans
-from fitrag_integrations.models.pair_model import PairModel
-from fitrag_integrations.models.pairs import EncodedPair, Pair
+from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.types import Passage
 
 
@@ -50,7 +52,7 @@ class _Found:
     end: int
 
 
-class ExtractiveReader(PairModel[Answer]):
+class ExtractiveReader(PairModel):
     """Find the answer to a question in a passage.
 
     Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train reader`.
@@ -65,7 +67,8 @@ class ExtractiveReader(PairModel[Answer]):
     def __init__(self, engine: Engine, head: ReaderHead, *, manifest: dict[str, Any]) -> None:
         super().__init__(engine, manifest=manifest)
         self._head = head.to(engine.device).float().eval()
-        self.abstain_below: float | None = manifest.get("thresholds", {}).get("abstain_below")
+        below = manifest.get("thresholds", {}).get("abstain_below")
+        self.abstain_below = None if below is None else check_number("abstain_below", below)
 
     def read(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[Answer]:
         """Give the best answer of each pair, in the order given; `show_progress` draws a bar.
@@ -73,11 +76,11 @@ class ExtractiveReader(PairModel[Answer]):
         Answers are at most 24 tokens long; the text of one is never empty. Raises `InputError`
         naming the first pair that is not a question and a passage with text.
         """
-        return self._shown(self._read, pairs, show_progress)
+        return self._shown(self._read, checked_pairs(pairs), show_progress)
 
     async def aread(self, pairs: Sequence[Pair]) -> list[Answer]:
         """Do what `read` does without blocking the event loop."""
-        return await self._acall(self._read, pairs)
+        return await self._acall(self._read, checked_pairs(pairs))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, threshold and encoder to a folder that `from_pretrained` reads."""
@@ -89,13 +92,13 @@ class ExtractiveReader(PairModel[Answer]):
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> ExtractiveReader:
-        head = ReaderHead(engine.trunk.width)
-        entry = manifest["head"]
-        load_head(head, folder / entry["file"], read_tensors(folder, entry))
+        entry, width = manifest["head"], engine.trunk.width
+        tensors = read_tensors(folder, entry)
+        head = load_head(lambda: ReaderHead(width), folder / entry["file"], tensors)
         return cls(engine, head, manifest=manifest)
 
-    def _read(self, pairs: Sequence[Pair]) -> list[Answer]:
-        found = self._engine.run(pairs, self._spans)
+    def _read(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:
+        found = yield from self._engine.run(pairs, self._spans)
         return [_answer(pair[1], chunks) for pair, chunks in zip(pairs, found, strict=True)]
 
     def _spans(self, states: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[_Found]:
@@ -105,10 +108,11 @@ class ExtractiveReader(PairModel[Answer]):
             inside = [place is not None for place in chunk.offsets]
             allowed[row, : len(chunk)] = torch.tensor(inside)
         best, first, last = best_spans(span.float(), allowed.to(span.device))
-        rows = zip(
-            chunks, select.tolist(), best.tolist(), first.tolist(), last.tolist(), strict=True
-        )
-        return [_found(*row) for row in rows]
+        told = torch.stack([select.float(), best, first.float(), last.float()], dim=1).tolist()
+        return [
+            _found(chunk, select, span, int(first), int(last))
+            for chunk, (select, span, first, last) in zip(chunks, told, strict=True)
+        ]
 
 
 def _found(chunk: EncodedPair, select: float, span: float, first: int, last: int) -> _Found:

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fitrag_integrations._lazy import lazy_names
+from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.retrieval._vectors import TextEncoder, passage_text
     from fitrag_integrations.retrieval.documents import read_corpus
     from fitrag_integrations.retrieval.encoder import Encoder
-    from fitrag_integrations.retrieval.index import FaissIndex
+    from fitrag_integrations.retrieval.index import FaissIndex, IndexRetriever
     from fitrag_integrations.retrieval.question_bank import QuestionBank
-    from fitrag_integrations.retrieval.retriever import IndexRetriever
 
 _MODULE_OF = {
     "Encoder": "encoder",
     "FaissIndex": "index",
-    "IndexRetriever": "retriever",
+    "IndexRetriever": "index",
     "QuestionBank": "question_bank",
     "TextEncoder": "_vectors",
     "passage_text": "_vectors",

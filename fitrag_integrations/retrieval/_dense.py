@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
-from fitrag_integrations.models.encoders import load_base
-from fitrag_integrations.models.engine import Options
-from fitrag_integrations.models.sources import weights_source
-from fitrag_integrations.models.trunk import Trunk
-from fitrag_integrations.models.worker import in_batches
+from fitrag_integrations.models.encoder.encoders import load_base
+from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.placing import place
+from fitrag_integrations.models.runtime.sources import weights_source
+from fitrag_integrations.models.runtime.worker import Budget, Steps, in_batches
 from fitrag_integrations.retrieval._recipe import Recipe, recipe_of
 
 
@@ -29,7 +30,7 @@ class Dense:
         self._trunk = trunk
         self.recipe = recipe
         self._device = device
-        self._budget = budget
+        self._budget = Budget(budget)
         self._pad_id: int = tokenizer.pad_token_id or 0
 
     @property
@@ -37,7 +38,7 @@ class Dense:
         """Count the numbers of a vector."""
         return self._trunk.width
 
-    def encode(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    def encode(self, texts: Sequence[str]) -> Steps[list[NDArray[np.float32]]]:
         """Give one vector per text, of shape (width,), in order."""
         encoded = self._tokenizer(
             [_encodable(text) for text in texts],
@@ -78,7 +79,7 @@ def load(name: str, options: dict[str, Any], given: dict[str, Any]) -> Dense:
         trunk, tokenizer = load_base(name)
         recipe = recipe_of(name, weights_source(name), **given)
         trunk.pooling = recipe.pooling
-        trunk.to(device, dtype).eval().requires_grad_(False)
+        place(trunk, device, dtype).eval().requires_grad_(False)
     except FitRagError:
         raise
     except Exception as error:

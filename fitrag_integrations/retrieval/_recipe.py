@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.models.sources import MINILM
+from fitrag_integrations.models.runtime.sources import MINILM
 
 POOLINGS = ("mean", "first")
 _FLAGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first"}

@@ -10,17 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from fitrag_integrations._extras import require_extra
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.lock import only_writer
 from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.models.sources import verify
+from fitrag_integrations.models.runtime.sources import verify
 from fitrag_integrations.types import Passage
 
 FORMAT = 1
+# How FAISS writes a flat index of inner products: its name, width and count, then other fields, and
+# before the numbers how many there are.
+_FLAT = b"IxFI"
+_HEAD, _COUNT = struct.Struct("<4siq"), struct.Struct("<Q")
+_BEFORE = _HEAD.size + 8 + 8 + 1 + 4
 MANIFEST = "manifest.json"
 _NAMES = {
     "index": ("index.faiss", "index.2.faiss"),
@@ -28,14 +35,40 @@ _NAMES = {
 }
 
 
-def write(folder: Path, flat: Any, passages: Sequence[Passage], encoder: dict[str, Any]) -> None:
-    """Write an index; it takes the place of an older one in one step.
+def write(
+    folder: Path,
+    flat: Any,
+    passages: Sequence[Passage],
+    encoder: dict[str, Any],
+    *,
+    read_as: str = "",
+) -> str:
+    """Write an index; it takes the place of an older one in one step. Gives its `version`.
 
-    `encoder` has name, width and settings.
+    `encoder` has name, width and settings. `read_as` is the version of the index in this folder
+    that the passages came from: where another has taken its place since, or another process is
+    writing, nothing is written and `InputError` raised, for what the other added would be lost.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError.of("folder", given=str(folder), allowed="a folder, or a path not in use")
     folder.mkdir(parents=True, exist_ok=True)
+    with only_writer(folder):
+        if read_as and version(folder) not in ("", read_as):
+            allowed = "the index as it was read; load it anew, then add to it"
+            raise InputError.of("folder", given=f"{folder}, changed since", allowed=allowed)
+        _write(folder, flat, passages, encoder)
+        return version(folder)
+
+
+def version(folder: Path) -> str:
+    """Tell the index of a folder from any other that was saved there; empty without one."""
+    try:
+        return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _write(folder: Path, flat: Any, passages: Sequence[Passage], encoder: dict[str, Any]) -> None:
     used = _used(folder)
     names = {part: next(n for n in _NAMES[part] if n not in used) for part in _NAMES}
     faiss = require_extra("faiss", extra="faiss", feature="FaissIndex")
@@ -71,14 +104,32 @@ def read(folder: Path) -> tuple[Any, list[Passage], dict[str, Any]]:
         verify(path, manifest["files"][part]["sha256"])
     faiss = require_extra("faiss", extra="faiss", feature="FaissIndex")
     try:
+        _check_flat(paths["index"], manifest)
         flat = faiss.read_index(str(paths["index"]))
         passages = _read_lines(paths["passages"])
         sizes = {flat.ntotal, len(passages), manifest["count"]}
         if len(sizes) > 1 or flat.d != manifest["encoder"]["width"]:
             raise ValueError(f"sizes {sorted(sizes)} and width {flat.d} do not agree with it")
-    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+    except (RuntimeError, ValueError, TypeError, KeyError, struct.error) as error:
         raise ModelLoadError(f"{folder / MANIFEST}: its files cannot be read: {error}") from error
     return flat, passages, manifest["encoder"]
+
+
+def _check_flat(path: Path, manifest: dict[str, Any]) -> None:
+    """Require the one kind of index that is written here, of the very size that it must have.
+
+    FAISS takes any kind, trusts the sizes a file states, and ends the process over some of them.
+    """
+    count, width = manifest["count"], manifest["encoder"]["width"]
+    with path.open("rb") as file:
+        kind, stated, rows = _HEAD.unpack(file.read(_HEAD.size))
+        file.seek(_BEFORE)
+        (numbers,) = _COUNT.unpack(file.read(_COUNT.size))
+    size = _BEFORE + _COUNT.size + 4 * count * width
+    if kind != _FLAT or (stated, rows, numbers) != (width, count, count * width):
+        raise ValueError(f"{path.name} is no flat index of {count} vectors of {width} numbers")
+    if path.stat().st_size != size:
+        raise ValueError(f"{path.name} has {path.stat().st_size} bytes, not {size}")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

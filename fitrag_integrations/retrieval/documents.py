@@ -7,15 +7,14 @@ encoder's input. Rows of JSON Lines are passages already and stay whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations._checks import check_callable, check_whole
-from fitrag_integrations._sentences import split_sentences
+from fitrag_integrations.core.checks import check_callable, check_text, check_whole
+from fitrag_integrations.core.jsonl import parse, read_lines
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.ports import SentenceSplitter
-from fitrag_integrations.retrieval._rows import read_rows
+from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.types import Passage
 
 TEXTS = (".md", ".txt")
@@ -23,7 +22,7 @@ ROWS = (".jsonl", ".jsonl.gz")
 ON_BAD = ("raise", "yield")
 CHARACTERS_A_WORD = 8  # so that a text without blanks is split too
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
-_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*?)(?:[ \t]+#+)?[ \t]*\r?$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
 
 
 def read_corpus(
@@ -71,7 +70,7 @@ def _read(
 ) -> Iterator[Passage | InputError]:
     for file in files:
         if file.name.lower().endswith(ROWS):
-            yield from read_rows(file)
+            yield from _read_rows(file)
         else:
             name = file.name if file == root else file.relative_to(root).as_posix()
             yield from _passages(file, name, split or split_sentences, max_words)
@@ -95,7 +94,13 @@ def _title(text: str, file: Path) -> str:
     heading = None
     if file.suffix.lower() == ".md":
         heading = _HEADING.search(_FENCED.sub("", text))  # a comment in code is no heading
-    return heading.group(1) if heading else file.stem
+    return _without_closing(heading[1].rstrip()) if heading else file.stem
+
+
+def _without_closing(heading: str) -> str:
+    """Take the closing signs from `A heading ##`; those of `C#` belong to the word."""
+    words = heading.rstrip("#")
+    return words.rstrip() if words[-1:].isspace() else heading
 
 
 def _spans(
@@ -119,3 +124,33 @@ def _raising(found: Iterator[Passage | InputError]) -> Iterator[Passage]:
         if isinstance(item, InputError):
             raise item
         yield item
+
+
+def _read_rows(file: Path) -> Iterator[Passage | InputError]:
+    """Read one passage a line; a line that holds none gives its error, blank lines nothing."""
+    number = 0
+    try:
+        for number, line in enumerate(read_lines(str(file)), start=1):
+            if line.strip():
+                yield _parsed(file, number, line)
+    except (OSError, InputError) as error:  # a broken archive has no next line
+        yield InputError(f"{file}, line {number + 1}: cannot be read: {error}")
+
+
+def _parsed(file: Path, number: int, line: bytes) -> Passage | InputError:
+    try:
+        return _passage(parse(line, first=number == 1), file.name, number)
+    except (ValueError, RecursionError) as error:
+        return InputError(f"{file}, line {number}: {error}")
+
+
+def _passage(row: dict[str, Any], name: str, number: int) -> Passage:
+    text = check_text("text", row.pop("text", None), blank=False)
+    given = row.pop("id", None)
+    if isinstance(given, int) and not isinstance(given, bool):
+        given = str(given)
+    identity = f"{name}#{number}" if given is None else check_text("id", given, blank=False)
+    title = check_text("title", row.pop("title", None) or "")
+    source = row.pop("source") if isinstance(row.get("source"), str) else name
+    nested = row.pop("metadata") if isinstance(row.get("metadata"), Mapping) else {}
+    return Passage(identity, text, title, source, {**nested, **row})

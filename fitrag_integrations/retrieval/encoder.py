@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from fitrag_integrations._checks import check_is, check_many, check_text, check_whole
+from fitrag_integrations.core.checks import check_is, check_many, check_text, check_whole
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.sources import MINILM
-from fitrag_integrations.models.worker import Worker
+from fitrag_integrations.models.runtime.sources import MINILM
+from fitrag_integrations.models.runtime.worker import Steps, Worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +43,7 @@ class Encoder:
     `name_or_dir` is a hub name or a folder; MiniLM also comes with the extra `offline`.
     Weights load at the first use. A text longer than the encoder's input is cut: split long
     documents first, as `read_corpus` does. Pickles as its name and options, without weights.
+    A checkpoint published as a pickle only is refused until it is converted to safetensors.
 
     `device` is "cuda" where there is one, else "cpu"; `dtype` bfloat16 on CUDA, else float32.
     `pooling` ("mean" or "first"), `normalize` and `max_tokens` are read from the checkpoint where
@@ -142,7 +143,7 @@ class _Lazy:
         self._what = name, options, given
         self._loaded: Dense | None = None
 
-    def encode(self, texts: Sequence[str]) -> Sequence[Any]:
+    def encode(self, texts: Sequence[str]) -> Steps[list[Any]]:
         return self._load().encode(texts)
 
     def facts(self, items: Sequence[Any]) -> list[dict[str, Any]]:

@@ -7,24 +7,44 @@ answers in milliseconds and needs no training.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fitrag_integrations._checks import check_many, check_text, check_whole
-from fitrag_integrations._progress import tracked
+from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.retrieval import _storage
-from fitrag_integrations.retrieval._admission import admit
-from fitrag_integrations.retrieval._origin import Origin
-from fitrag_integrations.retrieval._store import Store
+from fitrag_integrations.retrieval._same_encoder import Origin
+from fitrag_integrations.retrieval._store import Store, admit
 from fitrag_integrations.retrieval._vectors import TextEncoder, Vectors, checked_vectors
 from fitrag_integrations.retrieval._vectors import passage_text as written
 from fitrag_integrations.retrieval.encoder import Encoder
-from fitrag_integrations.retrieval.retriever import IndexRetriever
 from fitrag_integrations.types import Passage
+
+
+@dataclass(frozen=True)
+class IndexRetriever:
+    """Find the best k passages of one index for each query; equal for equal index and k."""
+
+    index: FaissIndex
+    k: int = 10
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", check_whole("k", self.k, low=1))
+
+    def retrieve(self, queries: Sequence[str], /) -> list[list[Passage]]:
+        """Search for all queries at once, best first."""
+        return self.index.search(queries, self.k)
+
+    async def aretrieve(self, queries: Sequence[str], /) -> list[list[Passage]]:
+        """Search for all queries at once; the event loop stays free."""
+        return await self.index.asearch(queries, self.k)
+
 
 BLOCK = 128
 """Passages encoded in one call: a search that comes meanwhile waits for one block at most."""
@@ -36,6 +56,8 @@ class FaissIndex:
     `encoder` is an `Encoder` or any object with `name`, `width` and `encode`; the embedded one
     where none is given. Searches may come from any thread, while others add.
     """
+
+    _read: tuple[str, str]  # the folder it was loaded from, and the version there
 
     def __init__(self, encoder: TextEncoder | None = None) -> None:
         origin = Origin.of(Encoder() if encoder is None else encoder)
@@ -63,10 +85,12 @@ class FaissIndex:
         that gives the stored passages other vectors raises `InputError`; a missing or damaged
         file raises `ModelLoadError` or `ChecksumError` naming it.
         """
+        read_as = _storage.version(Path(folder))
         flat, passages, described = _storage.read(Path(folder))
         origin = Origin.read(described, encoder)
         index = cls.__new__(cls)
         index._hold(Store(flat, passages), origin)
+        index._read = (os.path.realpath(folder), read_as)
         if encoder is not None:
             origin.prove(index._store)
         return index
@@ -75,10 +99,21 @@ class FaissIndex:
         """Write the index into a folder, in the place of an older one.
 
         Metadata comes back as plain JSON values. A save that is stopped leaves the older index.
+        Raises `InputError` where another process is writing there, and where the index was loaded
+        from this folder and another one has been saved into it since.
         """
         with self._adding:
-            store = self._store
-            _storage.write(Path(folder), store.flat, store.passages, self._origin.describe())
+            store, place = self._store, os.path.realpath(folder)
+            read_as = self._read[1] if place == self._read[0] else ""
+            saved = _storage.write(
+                Path(folder),
+                store.flat,
+                store.passages,
+                self._origin.describe(),
+                read_as=read_as,
+            )
+            if read_as:
+                self._read = (place, saved)
 
     def add(
         self, passages: Iterable[Any], *, on_bad: str = "raise", show_progress: bool = False
@@ -154,6 +189,7 @@ class FaissIndex:
         self.skipped = skipped
         self._retrievers: dict[int, IndexRetriever] = {}
         self._adding = threading.Lock()  # one writer at a time
+        self._read = ("", "")
 
     def _encode(self, passages: Sequence[Passage]) -> Vectors:
         return self._vectors(self.encoder.encode([written(p) for p in passages]), len(passages))

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations._checks import check_many, check_text, check_whole
-from fitrag_integrations._extras import require_extra
+from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.models.sources import verify
-from fitrag_integrations.retrieval._origin import Origin
+from fitrag_integrations.models.runtime.sources import verify
+from fitrag_integrations.retrieval._same_encoder import Origin
 from fitrag_integrations.retrieval._store import Store
 from fitrag_integrations.retrieval._vectors import TextEncoder, Vectors, checked_vectors
 from fitrag_integrations.retrieval.encoder import Encoder

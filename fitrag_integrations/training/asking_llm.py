@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fitrag_integrations._checks import check_number, check_text, check_whole
-from fitrag_integrations._extras import require_extra
+from fitrag_integrations.core.checks import check_number, check_text, check_whole
+from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.models.openai_client import finish
+from fitrag_integrations.models.remote.client import finish
 from fitrag_integrations.ports import Reader
 from fitrag_integrations.training.collecting import Failed, Told
-from fitrag_integrations.training.llm_calls import SHOWN, Answer, caller
+from fitrag_integrations.training.labels.llm_calls import SHOWN, Answer, caller
 from fitrag_integrations.types import Passage
 
 __all__ = ["PROMPT", "REFUSAL", "AskLLM", "AskReader", "Asker"]

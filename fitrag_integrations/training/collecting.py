@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fitrag_integrations.evaluation.answers import contains_answer, matches_pattern
-from fitrag_integrations.training.labels import is_correct
+from fitrag_integrations.evaluation.answers import contains_answer, exact_match, matches_pattern
 from fitrag_integrations.types import Passage
 
 __all__ = ["Failed", "LabelCounts", "Question", "Told", "count_labels", "passage_labels"]
@@ -69,6 +68,11 @@ class Question:
         """Say whether a gold answer is in the answer given."""
         found = matches_pattern if self.patterns else is_correct
         return found(answer, self.answers)
+
+
+def is_correct(answer: str, gold: Sequence[str]) -> bool:
+    """Say whether an answer holds or equals a gold answer, articles left out."""
+    return contains_answer(answer, gold) or exact_match(answer, gold)
 
 
 def passage_labels(

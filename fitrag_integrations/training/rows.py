@@ -1,14 +1,15 @@
 """The training rows: a question, a passage that holds the answer, and passages that do not."""
 
-import gzip
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fitrag_integrations.core.jsonl import read_jsonl as read_jsonl
+from fitrag_integrations.core.jsonl import write_jsonl as write_jsonl
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.types import Passage
+
+LABELS = ("has_answer", "llm_prefer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +40,6 @@ class Labelled:
     has_answer: tuple[int, ...]
     llm_prefer: tuple[int | None, ...]
     reader_scores: tuple[float, ...] = ()
-
-
-def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSON Lines file, gzipped when it ends in .gz."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
-
-
-def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write objects as JSON Lines, gzipped when the path ends in .gz."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "wt", encoding="utf-8") as out:
-        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def reading_row(row: dict[str, Any]) -> ReadingRow:
@@ -117,6 +103,15 @@ def labelled_json(row: Labelled) -> dict[str, Any]:
             for passage, has, prefer, score in labels
         ],
     }
+
+
+def single_passages(rows: Iterable[Labelled]) -> list[Labelled]:
+    """Take labelled questions apart: a row of its own for each passage."""
+    return [
+        replace(row, passages=(p,), has_answer=(has,), llm_prefer=(prefer,), reader_scores=())
+        for row in rows
+        for p, has, prefer in zip(row.passages, row.has_answer, row.llm_prefer, strict=True)
+    ]
 
 
 def passage_row(row: dict[str, Any]) -> Passage:

@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Protocol, TypeVar
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.training.rows import Labelled
 
 
-def split(
-    rows: Sequence[Labelled], share: float, seed: int
-) -> tuple[list[Labelled], list[Labelled]]:
+class Asked(Protocol):
+    """A row about a question."""
+
+    @property
+    def question(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=Asked)
+ENOUGH = "enough questions to hold some out"
+
+
+def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
     """Hold out a share of the questions; equal questions stay on one side."""
     questions = sorted({row.question for row in rows})
     random.Random(seed).shuffle(questions)
-    held = set(questions[: round(share * len(questions))])
+    return _parted(rows, set(questions[: round(share * len(questions))]))
+
+
+def split_by_hash(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
+    """Hold out a share of the questions, each by its own text, whatever other rows there are."""
+    return _parted(rows, {row.question for row in rows if _place(row.question, seed) < share})
+
+
+def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list[Row]]:
     train = [row for row in rows if row.question not in held]
     if not train or not held:
-        raise InputError.of("rows", given=len(rows), allowed="enough questions to hold some out")
+        raise InputError.of("rows", given=len(rows), allowed=ENOUGH)
     return train, [row for row in rows if row.question in held]
 
 
-def refuse_shared(train: Sequence[Labelled], held: Sequence[Labelled]) -> None:
+def _place(question: str, seed: int) -> float:
+    digest = hashlib.sha256(f"{seed}:{question.strip().casefold()}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def refuse_shared(train: Sequence[Asked], held: Sequence[Asked]) -> None:
     """Raise `InputError` naming the questions that stand among both; case and blanks aside."""
     known = {_plain(row.question) for row in train}
     shared = sorted({row.question for row in held if _plain(row.question) in known})

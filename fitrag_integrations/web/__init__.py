@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fitrag_integrations._lazy import lazy_names
+from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.web._page import Page
-    from fitrag_integrations.web.cache import PageCache
-    from fitrag_integrations.web.cleaning import clean_text
-    from fitrag_integrations.web.google import GoogleSearch
-    from fitrag_integrations.web.guard import NetworkGuard
-    from fitrag_integrations.web.pages import PageReader
-    from fitrag_integrations.web.providers import SearchProvider
-    from fitrag_integrations.web.results import SearchHit
-    from fitrag_integrations.web.search import WebSearch
-    from fitrag_integrations.web.searxng import SearxngSearch
+    from fitrag_integrations.text.cleaning import clean_text
+    from fitrag_integrations.web.pages._page import Page
+    from fitrag_integrations.web.pages.cache import PageCache
+    from fitrag_integrations.web.pages.guard import NetworkGuard
+    from fitrag_integrations.web.pages.reader import PageReader
+    from fitrag_integrations.web.search.google import GoogleSearch
+    from fitrag_integrations.web.search.providers import SearchProvider
+    from fitrag_integrations.web.search.results import SearchHit
+    from fitrag_integrations.web.search.search import WebSearch
+    from fitrag_integrations.web.search.searxng import SearxngSearch
 
 _MODULE_OF = {
-    "GoogleSearch": "google",
-    "NetworkGuard": "guard",
-    "Page": "_page",
-    "PageCache": "cache",
-    "PageReader": "pages",
-    "SearchHit": "results",
-    "SearchProvider": "providers",
-    "SearxngSearch": "searxng",
-    "WebSearch": "search",
-    "clean_text": "cleaning",
+    "GoogleSearch": "search.google",
+    "NetworkGuard": "pages.guard",
+    "Page": "pages._page",
+    "PageCache": "pages.cache",
+    "PageReader": "pages.reader",
+    "SearchHit": "search.results",
+    "SearchProvider": "search.providers",
+    "SearxngSearch": "search.searxng",
+    "WebSearch": "search.search",
+    "clean_text": ".text.cleaning",
 }
 
 __all__ = [

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations._sentences import split_sentences
 from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.text.sentences import split_sentences
 from scripts.closed_book.world import COUNTS
 
 EMBEDDED = Path(__file__).parents[2] / "fitrag_integrations" / "embedded"

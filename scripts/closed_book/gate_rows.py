@@ -18,12 +18,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations.commands.batch import CHUNK, chunks
-from fitrag_integrations.commands.label_known import label_ik
+from fitrag_integrations.commands.engine.batch import CHUNK, chunks
+from fitrag_integrations.commands.engine.options import RunOptions
+from fitrag_integrations.commands.label.known import LabelIK
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import Direct, FitRag
-from fitrag_integrations.methods.answering import Answering
+from fitrag_integrations.methods.answer.answering import Answering
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.retrieval import FaissIndex, read_corpus
@@ -63,7 +64,8 @@ def label(split: str, out: Path) -> list[Row]:
     asked, labelled = out / f"{split}.questions.jsonl", out / f"{split}.jsonl"
     every = read_rows(HOME / "questions.jsonl")
     write_rows(asked, [row for row in every if row["split"] == split])
-    label_ik(str(asked), str(labelled), teacher="match", overwrite=True, quiet=True)
+    how = RunOptions(overwrite=True, quiet=True)
+    LabelIK(str(asked), str(labelled), how=how).run()
     rows = read_rows(labelled)
     return [{**row, "right_without": int(row["known"])} for row in rows]
 

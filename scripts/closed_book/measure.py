@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.models.causal.loading import load_causal
 from scripts.closed_book.demo_facts import EMBEDDED, read_rows
 from scripts.closed_book.showings import PROMPT
 
@@ -99,8 +99,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=HOME)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    tokenizer = AutoTokenizer.from_pretrained(args.folder)
-    model = AutoModelForCausalLM.from_pretrained(args.folder, dtype=torch.float32).eval()
+    model, tokenizer = load_causal(str(args.folder))
     test = [row for row in read_rows(HOME / "questions.jsonl") if row["split"] == "test"]
     shown = {row["id"]: row["shown"] for row in read_rows(HOME / "demo_shown.jsonl")}
     demo = [

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models import ExtractiveReader
+from fitrag_integrations.models.causal.loading import load_causal
 from fitrag_integrations.retrieval import FaissIndex, read_corpus
 from scripts.closed_book.demo_facts import read_rows
 from scripts.closed_book.measure import HOME, drafts
@@ -34,8 +34,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = [row for row in read_rows(HOME / "questions.jsonl") if row["split"] == "test"]
     rows = rows[: args.questions]
-    tokenizer = AutoTokenizer.from_pretrained(HOME)
-    model = AutoModelForCausalLM.from_pretrained(HOME, dtype=torch.float32).eval()
+    model, tokenizer = load_causal(str(HOME))
     said = drafts(model, tokenizer, [row["question"] for row in rows])
     alone = matched(rows, [each.text for each in said])
     read = matched(rows, retrieved(rows))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from fitrag_integrations.training.loop import Loop, LoopSettings
+from fitrag_integrations.training.loop.loop import Loop, LoopSettings
 from scripts.closed_book.demo_facts import DemoFact, demo_facts
 from scripts.closed_book.showings import Row, rows
 from scripts.closed_book.tokens import train_tokenizer

@@ -201,10 +201,10 @@ def test_pieces_have_ids_of_their_own_places_and_sources(kind):
     assert given == before
     assert len({document.id for document in found}) == len(found)
     for document in found:
-        cut, source = document.metadata["fitrag"], document.metadata["source_id"]
+        told, source = document.metadata, document.metadata["source_id"]
         assert document.id not in TEXTS
-        assert TEXTS[source][cut["start"] : cut["end"]] == document.page_content
-        assert document.metadata["start_index"] == cut["start"]
+        assert TEXTS[source][told["source_start"] : told["source_end"]] == document.page_content
+        assert told["start_index"] == told["source_start"]
         assert type(document.metadata["relevance_score"]) is float
     for piece in made(llama_index, kind).postprocess_nodes(nodes(), query_str=QUESTION):
         assert piece.node.node_id not in TEXTS

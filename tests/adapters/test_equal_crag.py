@@ -10,9 +10,9 @@ from llama_fakes import NodeRetriever, ScriptedLLM, node
 from test_equal_frameworks import document, documents, of_documents, of_nodes, steps
 
 from fitrag_integrations import langchain, llama_index
-from fitrag_integrations._actions import ActionThresholds
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.methods import Crag
+from fitrag_integrations.methods.crag.actions import ActionThresholds
 
 ASKED = (*QUESTIONS, "Who wrote the many films of Milan?", "Which ferry sails to Corran Head?")
 QUOTA = SearchError("the quota is spent", kind="quota")
@@ -71,7 +71,8 @@ def test_failures_are_told_alike():
     one, other = pair(failing)
     kept, found = one.invoke(ASKED[-1]), other.retrieve(ASKED[-1])
     assert of_documents(kept) == of_nodes(found)
-    assert kept[0].metadata["fitrag"]["web_error"]["kind"] == "quota"
+    assert kept.context.details["web_error"]["kind"] == "quota"
+    assert other.last_run.value.details["web_error"]["kind"] == "quota"
     one, other = pair(failing, on_web_error="raise")
     with pytest.raises(SearchError):
         one.invoke(ASKED[-1])

@@ -41,7 +41,8 @@ def documents(question):
 
 def told(metadata, text, start):
     """Give what both frameworks must agree on, of one excerpt."""
-    names = ("relevance_score", "has_answer", "llm_prefer", "retrieval_score", "source_id")
+    names = ("relevance_score", "raw_score", "has_answer", "llm_prefer", "retrieval_score")
+    names += ("source_id", "source_start", "source_end")
     return (text, start, *(metadata.get(name) for name in names), metadata["fitrag"])
 
 

@@ -101,7 +101,7 @@ def test_streams_are_equal():
         SETTINGS[0],
     )
     streaming = llama_index.KnowledgeRouterQueryEngine(
-        WordGate(), retrieve=other._retrieve, llm=ScriptedLLM(), streaming=True
+        WordGate(), retrieve=other._answering.retrieve, llm=ScriptedLLM(), streaming=True
     )
     response = streaming.query(QUESTIONS[0])
     assert "".join(response.response_gen) == "".join(one.stream(QUESTIONS[0]))
@@ -149,7 +149,7 @@ def test_the_frameworks_models_write_equal_drafts():
 
 
 def test_both_refuse_a_threshold_of_another_model():
-    from fitrag_integrations._fitted import FittedThreshold
+    from fitrag_integrations.values.thresholds import FittedThreshold
 
     gate = WordGate(draft_tokens=32)
     gate.fitted = FittedThreshold(0.6, "another")

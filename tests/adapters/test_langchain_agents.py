@@ -236,7 +236,7 @@ def test_bad_arguments_are_told_at_once(arguments):
 
 
 def test_without_langchain_the_extra_is_named(monkeypatch):
-    module = "fitrag_integrations.langchain.gate_middleware"
+    module = "fitrag_integrations.langchain.routers.middleware"
     monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "langchain.agents", None)
     with pytest.raises(MissingExtraError, match=r'pip install "fitrag-integrations\[agents\]"'):
@@ -245,6 +245,7 @@ def test_without_langchain_the_extra_is_named(monkeypatch):
 
 # --- the gate as a decision model, which langchain-core has from 1.8 on
 
+OURS = "fitrag_integrations.langchain.routers.decision_model"
 DECISIONS = "langchain_core.decisions"
 HERE = importlib.util.find_spec(DECISIONS) is not None
 
@@ -291,11 +292,11 @@ def stand_in():
 @pytest.fixture
 def decisions(monkeypatch):
     """Give the module of decision models, langchain-core's own where it has one."""
-    monkeypatch.delitem(sys.modules, "fitrag_integrations.langchain.decision_models", raising=False)
+    monkeypatch.delitem(sys.modules, OURS, raising=False)
     if not HERE:
         monkeypatch.setitem(sys.modules, DECISIONS, stand_in())
     yield importlib.import_module(DECISIONS)
-    sys.modules.pop("fitrag_integrations.langchain.decision_models", None)
+    sys.modules.pop(OURS, None)
 
 
 @pytest.mark.parametrize(
@@ -349,7 +350,7 @@ async def test_what_a_gate_cannot_tell_is_refused(decisions):
 def test_an_older_core_is_named(monkeypatch):
     import fitrag_integrations.langchain as adapter
 
-    monkeypatch.delitem(sys.modules, "fitrag_integrations.langchain.decision_models", raising=False)
+    monkeypatch.delitem(sys.modules, OURS, raising=False)
     monkeypatch.setitem(sys.modules, DECISIONS, None)
     with pytest.raises(MissingExtraError, match=r"langchain-core 1\.8 or newer .* installed is 1"):
         _ = adapter.KnowledgeDecision

@@ -27,9 +27,9 @@ from fitrag_integrations.langchain import (
     BiLabelReranker,
     SubDocumentCompressor,
 )
-from fitrag_integrations.langchain._convert import to_passages
-from fitrag_integrations.methods.fitrag import compress, rerank
-from fitrag_integrations.methods.reducer import score_port
+from fitrag_integrations.langchain.base.convert import Documents, to_passages
+from fitrag_integrations.methods.fitrag.method import compress, rerank
+from fitrag_integrations.methods.fitrag.reducer import score_port
 
 QUESTION = QUESTIONS[0]
 COMPRESSORS = (BiLabelReranker, SubDocumentCompressor)
@@ -42,17 +42,14 @@ def test_the_reranker_keeps_the_best_by_both_labels():
     scores = {p.id: labels(QUESTION, p).combine() for p in PASSAGES}
     best = sorted(scores, key=scores.get, reverse=True)[:2]
     assert [document.id for document in found] == best
+    assert [document.metadata["raw_score"] for document in found] == [scores[name] for name in best]
     assert [document.metadata["relevance_score"] for document in found] == [
-        scores[name] for name in best
+        scores[name] / 2 for name in best
     ]
     told = found[0].metadata
-    assert told["fitrag"] == {
-        "method": "rerank",
-        "weight": 0.5,
-        "top_n": 2,
-        "start": 0,
-        "end": len(PASSAGES[0].text),
-    }
+    place = (told["source_start"], told["source_end"])
+    assert (told["fitrag"], *place) == ("rerank", 0, len(PASSAGES[0].text))
+    assert found.context.details == {"weight": 0.5, "top_n": 2}
     assert (told["source_id"], told["retrieval_score"]) == ("amarcord", 0.75)
 
 
@@ -66,7 +63,7 @@ def test_the_compressor_gives_true_places_within_the_budget():
         text = sources[document.metadata["source_id"]].page_content
         assert text[start : start + len(document.page_content)] == document.page_content
     assert len(found) < len(sources)
-    assert "left out by max_tokens=60" in found[0].metadata["fitrag"]["notes"][0]
+    assert "left out by max_tokens=60" in found.context.notes[0]
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
@@ -82,7 +79,7 @@ def test_they_give_what_the_flows_give(weight):
         found = compressor.compress_documents(documents(), QUESTION)
         expected = run(flow).value
         assert [d.page_content for d in found] == [e.text for e in expected]
-        assert [d.metadata["relevance_score"] for d in found] == [e.score for e in expected]
+        assert [d.metadata["raw_score"] for d in found] == [e.score for e in expected]
 
 
 @pytest.mark.parametrize("make", COMPRESSORS)
@@ -143,7 +140,7 @@ async def test_one_bad_input_of_a_batch_fails_alone():
         runnable.batch(inputs, return_exceptions=True),
         await runnable.abatch(inputs, return_exceptions=True),
     ):
-        kinds = [list, RuntimeError, list, InputError]
+        kinds = [Documents, RuntimeError, Documents, InputError]
         assert [type(each) for each in found] == kinds
     with pytest.raises(RuntimeError, match="broken"):
         runnable.batch(inputs)
@@ -164,7 +161,7 @@ def test_bad_documents_are_told(bad):
 
 @pytest.mark.parametrize("bad", [{}, {"query": "q"}, "text", 3])
 def test_a_bad_runnable_input_is_told(bad):
-    with pytest.raises(InputError, match="'documents' and 'query'"):
+    with pytest.raises(InputError, match="'documents' and 'question'|a question"):
         BiLabelReranker(scorer=OverlapScorer()).as_runnable().invoke(bad)
 
 
@@ -212,9 +209,9 @@ def test_a_piece_of_a_piece_leads_to_the_first_source():
     for found in (pieces, reranked, fine.compress_documents(reranked, QUESTION)):
         assert len(found) == len(sources)
         for document in found:
-            place, text = document.metadata["fitrag"], sources[document.metadata["source_id"]]
-            assert text[place["start"] : place["end"]] == document.page_content
-            assert document.metadata["start_index"] == place["start"]
+            told, text = document.metadata, sources[document.metadata["source_id"]]
+            assert text[told["source_start"] : told["source_end"]] == document.page_content
+            assert told["start_index"] == told["source_start"]
 
 
 def test_a_piece_that_was_changed_is_a_source_of_its_own():
@@ -224,7 +221,7 @@ def test_a_piece_that_was_changed_is_a_source_of_its_own():
     changed = Document(page_content="Another text.", id="new", metadata=piece.metadata)
     (found,) = SubDocumentCompressor(scorer=OverlapScorer()).compress_documents([changed], QUESTION)
     assert found.metadata["source_id"] == "new"
-    assert found.metadata["fitrag"]["start"] == 0
+    assert found.metadata["source_start"] == 0
 
 
 def test_a_detector_stops_early_and_a_tokenizers_name_counts():
@@ -232,9 +229,8 @@ def test_a_detector_stops_early_and_a_tokenizers_name_counts():
         scorer=OverlapScorer(), detector=EnoughOf(2), count_tokens=lambda text: len(text.split())
     )
     assert len(compressor.compress_documents(documents(), QUESTION)) == 2
-    named = SubDocumentCompressor(scorer=OverlapScorer(), count_tokens="no such encoding")
-    with pytest.raises(InputError, match="encoding"):
-        named.compress_documents(documents(), QUESTION)
+    with pytest.raises(ValidationError, match="encoding"):
+        SubDocumentCompressor(scorer=OverlapScorer(), count_tokens="no such encoding")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +255,7 @@ def test_bad_reranker_arguments_are_told_at_once(arguments):
     [
         {"max_tokens": 0},
         {"window": 0},
-        {"stride": 4},
+        {"window": 3, "stride": 4},
         {"weight": -1},
         {"count_tokens": 3},
         {"scorer": object()},
@@ -302,7 +298,7 @@ async def test_the_cross_encoder_scores_pairs():
     pairs = [(question, passage.text) for question in QUESTIONS for passage in PASSAGES]
     scores = encoder.score(pairs)
     bare = to_passages([Document(page_content=passage.text) for passage in PASSAGES])
-    expected = [labels(question, each).combine(0.25) for question in QUESTIONS for each in bare]
+    expected = [labels(question, each).combine(0.25) / 2 for question in QUESTIONS for each in bare]
     assert scores == expected
     assert all(type(score) is float for score in scores)
     assert await encoder.ascore(pairs) == expected

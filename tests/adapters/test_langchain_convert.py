@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_fakes import documents
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.langchain._convert import (
+from fitrag_integrations.langchain.base.convert import (
     passage_document,
     to_document,
     to_documents,
@@ -35,7 +35,7 @@ def test_a_document_keeps_id_text_and_metadata(text, identity, title):
     given_ = Document(page_content=text, id=identity, metadata={"title": title, "n": [1]})
     before = copy.deepcopy(given_)
     passage = to_passage(given_)
-    back = to_document(Excerpt.whole(passage), {})
+    back = to_document(Excerpt.whole(passage), "rerank")
     assert (back.id, back.page_content) == (given_.id, text)
     assert {name: back.metadata[name] for name in given_.metadata} == given_.metadata
     assert passage.title == title
@@ -45,7 +45,7 @@ def test_a_document_keeps_id_text_and_metadata(text, identity, title):
 def test_a_document_without_an_id_gets_one_from_its_text_only_inside():
     passage = to_passage(Document(page_content="a text"))
     assert passage.id.startswith("text-")
-    document = to_document(Excerpt.whole(passage), {})
+    document = to_document(Excerpt.whole(passage), "rerank")
     assert document.id is None
     assert document.metadata["source_id"] == passage.id
 
@@ -54,8 +54,8 @@ def test_scores_are_plain_floats_and_absent_ones_left_out():
     metadata = {"score": np.float32(0.25)}
     passage = to_passage(Document(page_content="abcdef", id="d", metadata=metadata))
     labels = BiLabelScore(np.float64(0.5))
-    out = to_document(Excerpt(passage, 2, 4, np.float32(1.5), labels), {}).metadata
-    assert out["relevance_score"] == 1.5
+    out = to_document(Excerpt(passage, 2, 4, np.float32(1.5), labels), "").metadata
+    assert (out["relevance_score"], out["raw_score"]) == (0.75, 1.5)
     assert out["has_answer"] == 0.5
     assert out["retrieval_score"] == 0.25
     assert "llm_prefer" not in out
@@ -65,45 +65,45 @@ def test_scores_are_plain_floats_and_absent_ones_left_out():
 
 def test_places_count_from_what_the_source_was_cut_from():
     passage = to_passage(Document(page_content="abcdef", id="d", metadata={"start_index": 100}))
-    out = to_document(Excerpt(passage, 2, 4), {"method": "m"})
+    out = to_document(Excerpt(passage, 2, 4), "m")
     assert out.page_content == "cd"
     assert out.metadata["start_index"] == 102
-    assert out.metadata["fitrag"] == {"method": "m", "start": 2, "end": 4}
-    again = to_document(Excerpt(to_passage(out), 1, 2), {})
+    assert {"fitrag": "m", "source_start": 2, "source_end": 4}.items() <= out.metadata.items()
+    again = to_document(Excerpt(to_passage(out), 1, 2), "")
     assert again.metadata["start_index"] == 103
 
 
 def test_the_score_of_a_step_of_ours_is_no_retrieval_score():
     passage = to_passage(Document(page_content="a", metadata={"relevance_score": 0.5}))
-    first = to_document(Excerpt.whole(passage, score=2.0), {})
+    first = to_document(Excerpt.whole(passage, score=1.0), "crag")
     assert first.metadata["retrieval_score"] == 0.5
     bare = to_passage(Document(page_content="a"))
-    once = to_document(Excerpt.whole(bare, score=2.0), {})
-    twice = to_document(Excerpt.whole(to_passage(once), score=1.0), {})
+    once = to_document(Excerpt.whole(bare, score=1.0), "crag")
+    twice = to_document(Excerpt.whole(to_passage(once), score=0.5), "crag")
     assert "retrieval_score" not in twice.metadata
 
 
-def test_a_context_tells_its_decision_in_plain_values():
+def test_what_a_run_decided_stays_off_the_documents():
     decision = RetrievalDecision(True, 0.25, 0.5, "unknown")
     excerpt = Excerpt.whole(Passage("p", "text"))
     context = Context("q", (excerpt,), (), decision, Action.CORRECT, method="m", details={"n": 1})
     (document,) = to_documents(context)
-    assert document.metadata["fitrag"] == {
-        "method": "m",
-        "action": "correct",
-        "decision": {"retrieve": True, "p_known": 0.25, "threshold": 0.5, "why": "unknown"},
-        "details": {"n": 1},
-        "start": 0,
-        "end": 4,
+    assert document.metadata == {
+        "source_id": "p",
+        "source_start": 0,
+        "source_end": 4,
+        "start_index": 0,
+        "fitrag": "m",
     }
-    assert type(document.metadata["fitrag"]["action"]) is str
 
 
 def test_documents_of_one_context_share_nothing():
-    excerpts = tuple(Excerpt.whole(Passage(name, "text")) for name in "ab")
+    passage = Passage("p", "text text")
+    excerpts = (Excerpt(passage, 0, 4), Excerpt(passage, 5, 9))
     first, second = to_documents(Context("q", excerpts, method="m", details={"n": 1}))
-    first.metadata["fitrag"]["details"]["n"] = 2
-    assert second.metadata["fitrag"]["details"] == {"n": 1}
+    first.metadata["source_id"] = "another"
+    assert second.metadata["source_id"] == "p"
+    assert first.id != second.id
 
 
 def test_an_index_passage_becomes_a_document():

@@ -24,7 +24,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from pydantic import ValidationError
 
-from fitrag_integrations._actions import ActionThresholds
 from fitrag_integrations.errors import InputError, SearchError, ThresholdMismatchError
 from fitrag_integrations.langchain import (
     CorrectiveRetriever,
@@ -34,8 +33,9 @@ from fitrag_integrations.langchain import (
     RetrievalJudge,
     WebSearchRetriever,
 )
-from fitrag_integrations.langchain._ports import Offer
+from fitrag_integrations.langchain.base.ports import Offer
 from fitrag_integrations.methods import Crag
+from fitrag_integrations.methods.crag.actions import ActionThresholds
 from fitrag_integrations.types import Passage
 
 CORRECT, AMBIGUOUS, INCORRECT = (
@@ -51,23 +51,25 @@ def retriever(**fields):
     return CorrectiveRetriever(**{**given, **fields})
 
 
-def about(document):
-    return document.metadata["fitrag"]
+def about(found):
+    """Tell what was decided on the run that found these documents."""
+    return found.context.to_dict()
 
 
 async def test_what_is_correct_is_refined_without_the_web():
     search = PageSearch()
     found = retriever(search=search).invoke(CORRECT)
     assert search.queries == []
-    assert {about(each)["action"] for each in found} == {"correct"}
-    assert found[0].id == "amarcord"
+    assert about(found)["action"] == "correct"
+    assert found[0].metadata["source_id"] == "amarcord"
+    assert len({each.id for each in found}) == len(found)
     for each in found:
         source = next(passage for passage in PASSAGES if passage.id == each.metadata["source_id"])
         start = each.metadata["start_index"]
         assert source.text[start : start + len(each.page_content)] == each.page_content
         assert type(each.metadata["relevance_score"]) is float
-    assert about(found[0])["thresholds"] == ACTIONS.to_dict()
-    assert about(found[0])["method"] == "crag"
+    assert about(found)["details"]["thresholds"] == ACTIONS.to_dict()
+    assert about(found)["method"] == "crag"
     assert await retriever().ainvoke(CORRECT) == found
 
 
@@ -75,16 +77,16 @@ async def test_what_is_incorrect_comes_from_the_web():
     found = await retriever().ainvoke(INCORRECT)
     assert [each.page_content for each in found] == [PAGE]
     (metadata,) = [each.metadata for each in found]
-    assert metadata["fitrag"]["action"] == "incorrect"
+    assert about(found)["action"] == "incorrect"
     assert metadata["url"] == "https://ferries.example/"
     assert (metadata["web"], metadata["trust"]) == (True, "untrusted")
-    assert metadata["fitrag"]["queries"] == ["ferry sails, Corran Head"]
+    assert about(found)["queries"] == ["ferry sails, Corran Head"]
     assert retriever().invoke(INCORRECT) == found
 
 
 def test_what_is_ambiguous_comes_from_both():
     found = retriever(strip_threshold=-1.0).invoke(AMBIGUOUS)
-    assert {about(each)["action"] for each in found} == {"ambiguous"}
+    assert about(found)["action"] == "ambiguous"
     web = [each.metadata.get("web", False) for each in found]
     assert web == sorted(web)
     assert True in web and False in web
@@ -93,8 +95,11 @@ def test_what_is_ambiguous_comes_from_both():
 async def test_a_failed_search_is_told_or_raised():
     error = SearchError("the quota is spent", kind="quota")
     found = retriever(search=PageSearch(error=error)).invoke(INCORRECT)
-    assert about(found[0])["web_error"] == {"kind": "quota", "message": "the quota is spent"}
-    assert any("the web search failed (quota)" in note for note in about(found[0])["notes"])
+    assert about(found)["details"]["web_error"] == {
+        "kind": "quota",
+        "message": "the quota is spent",
+    }
+    assert any("the web search failed (quota)" in note for note in about(found)["notes"])
     strict = retriever(search=PageSearch(error=error), on_web_error="raise")
     with pytest.raises(SearchError):
         strict.invoke(INCORRECT)
@@ -105,7 +110,7 @@ async def test_a_failed_search_is_told_or_raised():
 def test_without_a_search_what_is_bad_is_kept_with_a_note():
     found = retriever(search=None).invoke(INCORRECT)
     assert found
-    assert "no search port was given: the web was not searched" in about(found[0])["notes"]
+    assert "no search port was given: the web was not searched" in about(found)["notes"]
 
 
 @tool
@@ -145,10 +150,8 @@ def test_a_model_writes_the_keywords():
     llm = FakeListChatModel(responses=["ferry, Corran, timetable"])
     found = retriever(search=search, llm=llm).invoke(INCORRECT)
     assert search.queries == ["ferry, Corran, timetable"]
-    assert about(found[0])["details"]["rewrite"] == "llm"
-    assert retriever(rewrite=False).invoke(INCORRECT)[0].metadata["fitrag"]["queries"] == [
-        INCORRECT
-    ]
+    assert about(found)["details"]["rewrite"] == "llm"
+    assert about(retriever(rewrite=False).invoke(INCORRECT))["queries"] == [INCORRECT]
 
 
 async def test_a_batch_makes_joined_calls():
@@ -246,28 +249,33 @@ def test_thresholds_of_another_evaluator_are_refused():
     with pytest.raises(ValidationError, match="thresholds"):
         retriever(evaluator=OverlapEvaluator(thresholds=None))
     loose = ActionThresholds(0.9, -0.9)
-    assert {about(each)["action"] for each in retriever(thresholds=loose).invoke(CORRECT)} == {
-        "ambiguous"
-    }
+    assert about(retriever(thresholds=loose).invoke(CORRECT))["action"] == "ambiguous"
     assert retriever(thresholds="popqa", allow_other_model=True).invoke(CORRECT)
 
 
 def test_the_ablations_are_options():
     found = retriever(without=["correct"]).invoke(CORRECT)
-    assert {about(each)["action"] for each in found} == {"ambiguous"}
+    assert about(found)["action"] == "ambiguous"
     whole = retriever(refine=False).invoke(CORRECT)
     assert whole[0].page_content == PASSAGES[0].text
 
 
-@pytest.mark.parametrize("question", ["", " ", None, 3])
-def test_a_blank_question_is_told(question):
+@pytest.mark.parametrize("question", [None, 3])
+def test_a_wrong_question_is_told(question):
     with pytest.raises(InputError, match="question|query"):
         retriever().invoke(question)
 
 
+@pytest.mark.parametrize("question", ["", " "])
+def test_a_blank_question_finds_nothing_and_says_so(question):
+    found = retriever().invoke(question)
+    assert found == []
+    assert about(found)["notes"] == ["the query is blank: nothing was retrieved"]
+
+
 def test_pickle_and_repr():
     assert repr(retriever(max_tokens=90)) == (
-        "CorrectiveRetriever(base=OverlapBase, evaluator=OverlapEvaluator, search=PageSearch, "
+        "CorrectiveRetriever(base=OverlapBase, search=PageSearch, evaluator=OverlapEvaluator, "
         "max_tokens=90)"
     )
     twin = pickle.loads(pickle.dumps(retriever()))
@@ -291,15 +299,16 @@ async def test_strips_come_back_in_document_order():
         for each in found
     ]
     assert places == sorted(places)
-    assert about(found[0])["method"] == "refine"
-    assert about(found[0])["strip_threshold"] == -1.0
+    assert about(found)["method"] == "refine"
+    assert about(found)["details"]["strip_threshold"] == -1.0
     assert given == documents()[::-1]
     again = await refiner(top_n=3, threshold=-1.0).acompress_documents(given, CORRECT)
     assert again == found
 
 
 def test_the_best_strip_stays_where_none_passes():
-    (found,) = refiner(threshold=1.0).compress_documents(documents(), INCORRECT)
+    found = refiner(threshold=1.0).compress_documents(documents(), INCORRECT)
+    assert len(found) == 1
     assert "none of" in about(found)["notes"][-1]
 
 
@@ -471,14 +480,15 @@ def test_the_router_tells_of_bad_arguments():
 
 
 async def test_web_documents_say_where_they_are_from():
-    (found,) = WebSearchRetriever(search=PageSearch()).invoke(INCORRECT)
-    assert found.page_content.startswith(PAGE)
-    assert found.metadata["url"] == found.metadata["source"] == "https://ferries.example/"
-    assert (found.metadata["web"], found.metadata["trust"]) == (True, "untrusted")
+    found = WebSearchRetriever(search=PageSearch()).invoke(INCORRECT)
+    (one,) = found
+    assert one.page_content.startswith(PAGE)
+    assert one.metadata["url"] == one.metadata["source"] == "https://ferries.example/"
+    assert (one.metadata["web"], one.metadata["trust"]) == (True, "untrusted")
     assert about(found)["queries"] == [INCORRECT]
-    assert await WebSearchRetriever(search=PageSearch()).ainvoke(INCORRECT) == [found]
+    assert await WebSearchRetriever(search=PageSearch()).ainvoke(INCORRECT) == [one]
     keywords = WebSearchRetriever(search=PageSearch(), rewrite=True)
-    assert about(keywords.invoke(INCORRECT)[0])["queries"] == ["ferry sails, Corran Head"]
+    assert about(keywords.invoke(INCORRECT))["queries"] == ["ferry sails, Corran Head"]
 
 
 async def test_a_web_search_that_fails_is_heard_of():

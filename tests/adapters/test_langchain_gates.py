@@ -21,10 +21,10 @@ from langchain_core.runnables import (
 from langchain_fakes import Recorder
 from pydantic import ValidationError
 
-from fitrag_integrations._fitted import FittedThreshold
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.langchain import KnowledgeRouter, RetrievalGate
 from fitrag_integrations.types import Draft, RetrievalDecision
+from fitrag_integrations.values.thresholds import FittedThreshold
 
 KNOWN, UNKNOWN = QUESTIONS[0], QUESTIONS[1]
 WHY = "the model seems to know it"

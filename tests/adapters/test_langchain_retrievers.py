@@ -32,6 +32,7 @@ from fitrag_integrations.langchain import (
     MethodRetriever,
     SubDocumentCompressor,
 )
+from fitrag_integrations.langchain.base.convert import Documents
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.types import Context, Excerpt
 
@@ -55,11 +56,12 @@ def test_it_gives_what_the_method_keeps():
     found = fitrag().invoke(QUESTION)
     assert found[0].page_content == "Nino Rota wrote the score of the film."
     told = found[0].metadata
-    assert (found[0].id, told["source_id"], told["start_index"]) == ("amarcord", "amarcord", 65)
+    assert (told["source_id"], told["start_index"]) == ("amarcord", 65)
+    assert found[0].id not in {each.id for each in documents()}
     assert told["year"] == 1973
-    assert told["fitrag"]["method"] == "fitrag"
-    assert told["fitrag"]["details"]["max_tokens"] == 60
-    assert told["fitrag"]["details"]["tokens_out"] <= 60
+    assert told["fitrag"] == "fitrag"
+    assert found.context.details["max_tokens"] == 60
+    assert found.context.details["tokens_out"] <= 60
 
 
 @pytest.mark.parametrize("scorer", [OverlapScorer, SyncOverlapScorer])
@@ -94,7 +96,7 @@ async def test_one_question_that_fails_leaves_the_others():
             retriever.batch(questions, return_exceptions=True),
             await retriever.abatch(questions, return_exceptions=True),
         ):
-            assert [type(each) for each in found] == [list, error, list]
+            assert [type(each) for each in found] == [Documents, error, Documents]
             assert found[0] == good
         with pytest.raises(error):
             retriever.batch(questions)
@@ -149,14 +151,22 @@ def test_fields_are_configurable_at_call_time():
     assert len(changed.invoke(QUESTION)) == 1
 
 
-@pytest.mark.parametrize("question", ["", "  ", None, 3])
+@pytest.mark.parametrize("question", ["", "  "])
+async def test_a_blank_question_finds_nothing_and_says_so(question):
+    for found in (fitrag().invoke(question), await fitrag().ainvoke(question)):
+        assert found == []
+        assert found.context.notes == ("the query is blank: nothing was retrieved",)
+    assert [*map(len, fitrag().batch([question, QUESTION]))][0] == 0
+
+
+@pytest.mark.parametrize("question", [None, 3])
 async def test_a_bad_question_is_told(question):
     with pytest.raises(InputError, match="question"):
         fitrag().invoke(question)
     with pytest.raises(InputError, match="question"):
         await fitrag().ainvoke(question)
     found = fitrag().batch([question, QUESTION], return_exceptions=True)
-    assert [type(each) for each in found] == [InputError, list]
+    assert [type(each) for each in found] == [InputError, Documents]
 
 
 @pytest.mark.parametrize("answer", ["text", None, ["text"], {"a": 1}])
@@ -202,7 +212,7 @@ def test_inputs_are_unchanged_and_reprs_short():
     retriever.invoke(QUESTION)
     assert given == before
     assert repr(fitrag(max_tokens=800)) == (
-        "FitRagRetriever(base=OverlapBase, max_tokens=800, window=1, scorer=OverlapScorer)"
+        "FitRagRetriever(base=OverlapBase, scorer=OverlapScorer, window=1, max_tokens=800)"
     )
 
 
@@ -268,7 +278,7 @@ async def async_search(query):
 
 class Provider:
     def search(self, queries):
-        from fitrag_integrations.langchain._convert import to_pages
+        from fitrag_integrations.langchain.base.convert import to_pages
 
         return [to_pages(search_tool.invoke(query)) for query in queries]
 
@@ -286,7 +296,7 @@ async def test_a_method_may_search_and_write(search):
     found = await retriever.ainvoke(QUESTION)
     assert len(found) == 2
     assert found[1].page_content in {"about keywords", "keywords"}
-    assert found[0].metadata["fitrag"]["queries"] == ["keywords"]
+    assert found.context.queries == ("keywords",)
     assert len(await retriever.abatch(list(QUESTIONS))) == 3
 
 
@@ -300,7 +310,7 @@ def test_a_failed_search_reaches_its_own_question_only():
         base=OverlapBase(), method=searching, search=search, llm=RunnableLambda(lambda _: "words")
     )
     found = retriever.batch(list(QUESTIONS), return_exceptions=True)
-    assert [type(each) for each in found] == [list, TimeoutError, list]
+    assert [type(each) for each in found] == [Documents, TimeoutError, Documents]
 
 
 def test_the_method_retriever_equals_its_own_class():

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Traced, run
 from fitrag_integrations.langchain import Answer, MethodRunnable
-from fitrag_integrations.langchain._ports import Offer
+from fitrag_integrations.langchain.base.ports import Offer
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.types import Context
 

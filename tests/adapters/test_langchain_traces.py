@@ -12,6 +12,7 @@ from fitrag_integrations.langchain import (
     MethodRunnable,
     SubDocumentCompressor,
 )
+from fitrag_integrations.langchain.base.convert import Documents
 from fitrag_integrations.methods import FitRag
 
 QUESTION = QUESTIONS[0]
@@ -39,7 +40,7 @@ async def test_the_base_is_a_child_of_the_retriever(how):
         assert {"mine", "call"} <= set(run["tags"])
         assert run["metadata"]["team"] == "a"
         assert run["input"] == QUESTION
-        assert run["end"][0].id == "amarcord"
+        assert run["end"][0].metadata["source_id"] == "amarcord"
     assert {recorder.parent_of(run) for run in inner} == {"FitRagRetriever"}
     assert len({run["parent"] for run in inner}) == len(inner)
 
@@ -86,7 +87,7 @@ async def test_a_failure_is_seen():
     retriever = FitRagRetriever(base=OverlapBase(), scorer=FailingScorer(QUESTIONS[1]))
     retriever.batch(list(QUESTIONS), {"callbacks": [recorder]}, return_exceptions=True)
     ends = [run["end"] for run in recorder.named("FitRagRetriever")]
-    assert [type(end) for end in ends] == [list, RuntimeError, list]
+    assert [type(end) for end in ends] == [Documents, RuntimeError, Documents]
     assert type(recorder.named("BiLabelReranker")[0]["end"]) is RuntimeError
 
 

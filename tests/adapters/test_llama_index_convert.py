@@ -23,16 +23,16 @@ from llama_index.core.schema import (
 )
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.llama_index._convert import (
+from fitrag_integrations.llama_index.base.convert import (
     BOOKKEEPING,
     context_nodes,
     node_of,
     passages_of,
     piece_node,
     stored_passage,
-    summary,
     whole_node,
 )
+from fitrag_integrations.methods.adapting import summary
 from fitrag_integrations.types import (
     BiLabelScore,
     Context,
@@ -65,7 +65,7 @@ def test_a_passage_is_json_and_pickles_with_its_node():
 
 def test_a_piece_counts_in_its_own_node_where_that_has_no_place():
     found = node(PASSAGES[0])
-    piece = piece_node(excerpt_of(found, 10, 20), {}).node
+    piece = piece_node(excerpt_of(found, 10, 20), "rerank").node
     assert found.node.text[piece.start_char_idx : piece.end_char_idx] == piece.text
     assert piece.source_node.node_id == found.node.node_id
     assert piece.node_id != found.node.node_id
@@ -76,7 +76,7 @@ def test_a_piece_counts_in_the_document_where_the_node_knows_its_place():
     chunks = SentenceSplitter(chunk_size=60, chunk_overlap=0).get_nodes_from_documents([document])
     assert len(chunks) > 2
     for chunk in chunks:
-        piece = piece_node(excerpt_of(NodeWithScore(node=chunk), 5, 25), {}).node
+        piece = piece_node(excerpt_of(NodeWithScore(node=chunk), 5, 25), "rerank").node
         assert piece.text == chunk.text[5:25]
         assert document.text[piece.start_char_idx : piece.end_char_idx] == piece.text
         assert piece.source_node.node_id == document.node_id
@@ -85,7 +85,7 @@ def test_a_piece_counts_in_the_document_where_the_node_knows_its_place():
 
 def test_offsets_that_do_not_span_the_text_are_not_believed():
     stale = node(PASSAGES[0], start_char_idx=1000, end_char_idx=1001)
-    piece = piece_node(excerpt_of(stale, 3, 9), {}).node
+    piece = piece_node(excerpt_of(stale, 3, 9), "rerank").node
     assert (piece.start_char_idx, piece.end_char_idx) == (3, 9)
     assert piece.source_node.node_id == stale.node.node_id
 
@@ -95,13 +95,13 @@ def test_any_text_is_sliced_truly(text, data):
     found = NodeWithScore(node=TextNode(text=text))
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
-    piece = piece_node(excerpt_of(found, start, end), {}).node
+    piece = piece_node(excerpt_of(found, start, end), "rerank").node
     assert piece.text == text[start:end] == text[piece.start_char_idx : piece.end_char_idx]
 
 
 def test_metadata_is_kept_and_scores_are_added_as_plain_floats():
     labels = BiLabelScore(0.75, 0.25)
-    made = piece_node(excerpt_of(node(PASSAGES[0]), 0, 9, score=1.0, labels=labels), {"a": 1})
+    made = piece_node(excerpt_of(node(PASSAGES[0]), 0, 9, score=1.0, labels=labels), "rerank")
     metadata = made.node.metadata
     assert {
         "year": 1973,
@@ -109,24 +109,29 @@ def test_metadata_is_kept_and_scores_are_added_as_plain_floats():
         "title": "Amarcord",
     }.items() <= metadata.items()
     assert (metadata["has_answer"], metadata["llm_prefer"]) == (0.75, 0.25)
-    assert metadata["relevance_score"] == made.score == 1.0
+    assert metadata["relevance_score"] == made.score == 0.5
+    assert metadata["raw_score"] == 1.0
     assert metadata["retrieval_score"] == 0.5
     assert metadata["source_id"] == "amarcord"
-    assert metadata["fitrag"] == {"a": 1, "start": 0, "end": 9}
+    assert (metadata["source_start"], metadata["source_end"], metadata["fitrag"]) == (
+        0,
+        9,
+        "rerank",
+    )
     assert type(made.score) is float
     json.loads(made.to_json())
 
 
 def test_labels_of_an_earlier_step_do_not_stay():
-    once = whole_node(excerpt_of(node(PASSAGES[0]), labels=BiLabelScore(0.75, 0.25)), {})
-    twice = whole_node(excerpt_of(once, labels=BiLabelScore(0.5)), {}).node.metadata
+    once = whole_node(excerpt_of(node(PASSAGES[0]), labels=BiLabelScore(0.75, 0.25)), "rerank")
+    twice = whole_node(excerpt_of(once, labels=BiLabelScore(0.5)), "rerank").node.metadata
     assert twice["has_answer"] == 0.5
     assert "llm_prefer" not in twice
     assert twice["retrieval_score"] == 0.5
 
 
 def test_what_nobody_gave_is_left_out():
-    metadata = piece_node(excerpt_of(node(PASSAGES[0], None)), {}).node.metadata
+    metadata = piece_node(excerpt_of(node(PASSAGES[0], None)), "rerank").node.metadata
     assert not {"retrieval_score", "has_answer", "llm_prefer"} & metadata.keys()
 
 
@@ -136,7 +141,7 @@ def test_readers_of_a_node_do_not_see_the_bookkeeping(make, mode):
     found = node(PASSAGES[0])
     found.node.excluded_llm_metadata_keys = found.node.excluded_embed_metadata_keys = ["year"]
     labels = BiLabelScore(0.75, 0.25)
-    shown = make(excerpt_of(found, labels=labels), {}).node.get_content(metadata_mode=mode)
+    shown = make(excerpt_of(found, labels=labels), "rerank").node.get_content(metadata_mode=mode)
     assert not [key for key in (*BOOKKEEPING, "year") if f"{key}:" in shown]
     assert "title: Amarcord" in shown
 
@@ -145,7 +150,7 @@ def test_readers_of_a_node_do_not_see_the_bookkeeping(make, mode):
 def test_the_node_given_is_never_written_to(make):
     found = node(PASSAGES[0])
     before = copy.deepcopy(found)
-    made = make(excerpt_of(found, labels=BiLabelScore(0.5)), {})
+    made = make(excerpt_of(found, labels=BiLabelScore(0.5)), "rerank")
     made.node.metadata["new"] = 1
     made.node.relationships.clear()
     made.node.excluded_llm_metadata_keys.clear()
@@ -155,7 +160,7 @@ def test_the_node_given_is_never_written_to(make):
 def test_a_whole_node_keeps_id_class_and_relationships():
     image = ImageNode(id_="i", text="A cat.", image_path="cat.png")
     image.relationships[NodeRelationship.SOURCE] = TextNode(id_="d").as_related_node_info()
-    copied = whole_node(excerpt_of(NodeWithScore(node=image)), {}).node
+    copied = whole_node(excerpt_of(NodeWithScore(node=image)), "rerank").node
     assert isinstance(copied, ImageNode)
     assert (copied.node_id, copied.image_path) == ("i", "cat.png")
     assert copied.relationships == image.relationships
@@ -165,7 +170,7 @@ def test_equal_pieces_have_equal_ids_and_others_do_not():
     found, other = node(PASSAGES[0]), NodeWithScore(node=TextNode(id_="amarcord", text="x" * 99))
 
     def name(of, *span):
-        return piece_node(excerpt_of(of, *span), {}).node.node_id
+        return piece_node(excerpt_of(of, *span), "rerank").node.node_id
 
     assert name(found, 0, 9) == name(copy.deepcopy(found), 0, 9)
     assert len({name(found, 0, 9), name(found, 1, 9), name(other, 0, 9)}) == 3

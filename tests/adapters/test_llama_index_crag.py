@@ -23,7 +23,6 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
 
-from fitrag_integrations._actions import ActionThresholds
 from fitrag_integrations.errors import InputError, SearchError, ThresholdMismatchError
 from fitrag_integrations.llama_index import (
     CompressionEvent,
@@ -36,6 +35,7 @@ from fitrag_integrations.llama_index import (
     WebSearchRetriever,
 )
 from fitrag_integrations.methods.adapting import made_id
+from fitrag_integrations.methods.crag.actions import ActionThresholds
 from fitrag_integrations.types import Passage
 
 CORRECT = QUESTIONS[0]
@@ -60,8 +60,9 @@ def told(found):
     return [(n.text, n.node.start_char_idx, n.score, n.node.metadata) for n in found]
 
 
-def action(found):
-    return found[0].metadata["fitrag"]["action"]
+def action(made):
+    """Tell the action of the last run of a retriever."""
+    return str(made.last_run.value.action)
 
 
 @pytest.mark.parametrize("question", THREE)
@@ -75,8 +76,9 @@ async def test_every_way_of_asking_gives_the_same(question):
 
 def test_correct_stays_inside():
     search = PageSearch()
-    found = retriever(search).retrieve(CORRECT)
-    assert (action(found), search.batches) == ("correct", [])
+    made = retriever(search)
+    found = made.retrieve(CORRECT)
+    assert (action(made), search.batches) == ("correct", [])
     assert all("web" not in n.metadata for n in found)
     for n in found:
         source = next(p for p in PASSAGES if p.id == n.metadata["source_id"])
@@ -88,8 +90,9 @@ def test_correct_stays_inside():
 
 def test_incorrect_is_the_webs():
     search = PageSearch()
-    found = retriever(search).retrieve(INCORRECT)
-    assert action(found) == "incorrect"
+    made = retriever(search)
+    found = made.retrieve(INCORRECT)
+    assert action(made) == "incorrect"
     assert search.queries == ["ferry, Corran Head, leave"]
     assert found[0].text == "The ferry to Corran Head leaves at noon."
     for n in found:
@@ -106,8 +109,9 @@ def test_incorrect_is_the_webs():
 
 
 def test_ambiguous_has_both():
-    found = retriever(top_n=2, strip_threshold=-1.0).retrieve(AMBIGUOUS)
-    assert action(found) == "ambiguous"
+    made = retriever(top_n=2, strip_threshold=-1.0)
+    found = made.retrieve(AMBIGUOUS)
+    assert action(made) == "ambiguous"
     assert [n.metadata.get("web") for n in found] == [None, None, True, True]
 
 
@@ -172,9 +176,10 @@ def test_numbers_of_a_search_come_out_plain():
 async def test_a_failed_search_degrades_in_the_open():
     broken = PageSearch(error=SearchError("the quota is spent", kind="quota"))
     with Events() as events:
-        found = retriever(broken).retrieve(INCORRECT)
+        made = retriever(broken)
+        found = made.retrieve(INCORRECT)
     assert told(await retriever(broken).aretrieve(INCORRECT)) == told(found)
-    fitrag = found[0].metadata["fitrag"]
+    fitrag = made.last_run.value.to_dict()
     assert fitrag["details"]["web_error"] == {"kind": "quota", "message": "the quota is spent"}
     assert any("the web search failed (quota)" in note for note in fitrag["notes"])
     (event,) = events.of(RouteDecisionEvent)
@@ -303,8 +308,9 @@ def test_strips_come_in_document_order():
         assert n.node_id != "amarcord"
         assert n.metadata["relevance_score"] == n.score
         assert json.loads(n.to_json())["score"] == n.score
-    fitrag = kept[0].metadata["fitrag"]
-    assert (fitrag["method"], fitrag["strips"], fitrag["kept"]) == ("refine", 15, 3)
+    assert kept[0].metadata["fitrag"] == "refine"
+    fitrag = made.last_run.value.details
+    assert (fitrag["strips"], fitrag["kept"]) == (15, 3)
     assert fitrag["strip_threshold"] == -1.0
     assert len(refiner(sentences=1).postprocess_nodes(nodes(), query_str=CORRECT)) == 2
 
@@ -322,8 +328,9 @@ async def test_refining_async_equals_sync_and_changes_nothing():
 
 
 def test_the_best_stays_where_none_passes():
-    (kept,) = refiner(threshold=1.0).postprocess_nodes(nodes(), query_str=CORRECT)
-    assert "the best, graded" in kept.metadata["fitrag"]["notes"][0]
+    made = refiner(threshold=1.0)
+    assert len(made.postprocess_nodes(nodes(), query_str=CORRECT)) == 1
+    assert "the best, graded" in made.last_run.value.notes[0]
     assert refiner(max_tokens=1).postprocess_nodes(nodes(), query_str=CORRECT) == []
     assert refiner().postprocess_nodes([], query_str=CORRECT) == []
 
@@ -446,7 +453,8 @@ def test_what_was_retrieved_is_handed_on(ask):
     (given,) = readers["correct"].given
     best = OverlapRetriever().best(CORRECT)
     assert [n.node_id for n in given] == [passage.id for passage in best]
-    assert given[0].metadata["relevance_score"] == given[0].score == 2 * 5 / 6 - 1
+    assert given[0].metadata["relevance_score"] == given[0].score == 5 / 6
+    assert given[0].metadata["raw_score"] == 2 * 5 / 6 - 1
     assert given[0].metadata["retrieval_score"] == 0.5
     assert len(readers["ambiguous"].given[0]) == 4
     assert readers["incorrect"].given == []
@@ -552,14 +560,10 @@ async def test_the_web_as_a_retriever():
     assert search.queries == [INCORRECT]
     assert found.metadata["title"] == "Ferries"
     assert found.metadata["trust"] == "untrusted"
-    assert found.metadata["fitrag"] == {
-        "method": "web_search",
-        "queries": [INCORRECT],
-        "rewrite": "question",
-        "web_results": 1,
-        "page_errors": {},
-        "notes": [],
-    }
+    assert found.metadata["fitrag"] == "web_search"
+    assert made.last_run.value.queries == (INCORRECT,)
+    details = {"rewrite": "question", "web_results": 1, "page_errors": {}}
+    assert made.last_run.value.details == details
     assert await made.aretrieve(INCORRECT) == [found]
     many = [made.retrieve_many(MANY), await made.aretrieve_many(MANY)]
     assert [len(found) for found in many] == [32, 32] and search.batches[2:] == [32, 32]
@@ -590,6 +594,7 @@ def test_nodes_of_a_search_are_not_written_to():
     assert given == before
     assert (found.node_id, found.score) == (given.node_id, 0.25)
     blank = {"url": URL, "snippet": " "}
-    (found,) = WebSearchRetriever(lambda query: [blank, "A text."]).retrieve(INCORRECT)
+    made = WebSearchRetriever(lambda query: [blank, "A text."])
+    (found,) = made.retrieve(INCORRECT)
     assert (found.node_id, found.metadata["url"]) == (made_id("A text."), "")
-    assert found.metadata["fitrag"]["notes"] == ["1 of 2 web results left out: no text"]
+    assert made.last_run.value.notes == ("1 of 2 web results left out: no text",)

@@ -29,7 +29,6 @@ from llama_index.core.retrievers import RouterRetriever
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 
-from fitrag_integrations._fitted import FittedThreshold
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
 from fitrag_integrations.llama_index import (
     KnowledgeRouterQueryEngine,
@@ -39,9 +38,10 @@ from fitrag_integrations.llama_index import (
     RouteDecisionEvent,
 )
 from fitrag_integrations.methods import FitRag, PromptTemplate
-from fitrag_integrations.methods.deciding import DRAFT_PROMPT
+from fitrag_integrations.methods.ik.decider import DRAFT_PROMPT
 from fitrag_integrations.methods.prompts import NO_RETRIEVAL
 from fitrag_integrations.types import Context
+from fitrag_integrations.values.thresholds import FittedThreshold
 
 KNOWN, UNKNOWN, _ = QUESTIONS
 MANY = [f"{'Amarcord' if at % 3 else 'Danube'} number {at}?" for at in range(32)]
@@ -372,7 +372,7 @@ def test_a_wrong_argument_is_told_at_once(make, settings, name):
     [
         ({"retrieve": NodeRetriever()}, "retrieve"),
         ({"llm": 3}, "llm"),
-        ({"template": "{question}"}, "template"),
+        ({"template": "{nothing}"}, "template"),
         ({"streaming": "yes"}, "streaming"),
     ],
 )

@@ -59,11 +59,12 @@ class SearchMethod:
 
 
 def test_the_best_windows_come_back():
-    found = retriever(top_n=2, window=1).retrieve(QUESTION)
+    made = retriever(top_n=2, window=1)
+    found = made.retrieve(QUESTION)
     assert found[0].text == "Nino Rota wrote the score of the film."
     assert found[0].metadata["source_id"] == "amarcord"
     assert found[0].metadata["retrieval_score"] == 0.5
-    assert found[0].metadata["fitrag"]["details"]["scored"] == 4
+    assert made.last_run.value.details["scored"] == 4
     assert len(found) == 2
 
 

@@ -81,11 +81,12 @@ def test_llms_take_every_role():
     retriever = slimplm(
         proxy=ScriptedLLM(), judge=Fixed(text="Known (False)"), rewriter=Fixed(text=CLAIMS)
     )
-    told = retriever.retrieve(KNOWN)[0].metadata["fitrag"]
-    assert told["queries"] == [LEFT_OPEN, "length of the river"]
+    assert retriever.retrieve(KNOWN)
+    assert retriever.last_run.value.queries == (LEFT_OPEN, "length of the river")
     assert slimplm(rewriter=None, llm=Fixed(text=CLAIMS)).retrieve(OPEN)
-    written = itrg(llm=Fixed(text="A document."), rounds=2).retrieve(OPEN)
-    assert written[0].metadata["fitrag"]["details"]["document"] == "A document."
+    written = itrg(llm=Fixed(text="A document."), rounds=2)
+    assert written.retrieve(OPEN)
+    assert written.last_run.value.details["document"] == "A document."
 
 
 @pytest.mark.parametrize("retriever", [slimplm(), itrg()], ids=["slimplm", "itrg"])

@@ -4,7 +4,7 @@ import pytest
 from command_fakes import FirstWord, Words, passages
 
 from fitrag_integrations.cli import main
-from fitrag_integrations.commands import models
+from fitrag_integrations.commands.engine import models
 
 
 @pytest.fixture

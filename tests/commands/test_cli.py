@@ -4,14 +4,17 @@ import json
 import subprocess
 import sys
 import tomllib
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 import typer
 
 import fitrag_integrations
-from fitrag_integrations import cli
-from fitrag_integrations.commands import machine
+from fitrag_integrations.commands.doctor import environment as machine
+from fitrag_integrations.commands.engine import verbs
+from fitrag_integrations.core.option import Argument, Option
 
 HEAVY = {"torch", "transformers", "peft", "langchain_core", "llama_index", "faiss", "numpy"}
 
@@ -74,23 +77,59 @@ def test_doctor_outlives_a_broken_package(fitrag, monkeypatch):
     assert json.loads(out)["devices"] == {"problem": "OSError: libcudart.so.12 is missing"}
 
 
-def test_a_command_from_elsewhere_loads_when_called(monkeypatch, capsys):
+@dataclass(frozen=True)
+class Group:
+    """Two options that plans share."""
+
+    steps: Annotated[int, Option("Steps to take.", min=1)] = 3
+    wanted: Annotated[bool, Option("Say yes.")] = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Do one thing."""
+
+    given: Annotated[str, Argument("What to do it to.")]
+    sizes: Annotated[tuple[int, ...], Option("A size; several times.", name="--size")] = ()
+    group: Group = Group(steps=4)
+
+    def run(self):
+        seen.append(self)
+
+
+seen = []
+
+
+@pytest.fixture
+def one(monkeypatch):
+    """A command line whose verb `one` is a plan of a module that nobody has imported."""
+    seen.clear()
+    module = type("Module", (), {"Plan": Plan})
+    monkeypatch.setattr(verbs.importlib, "import_module", lambda name: module)
     group = typer.Typer()
-    cli.later(group, "one", "somewhere.training:one", "Do one thing.")
-    cli.later(group, "two", "somewhere.training:two", "Do another.")
-    seen = []
+    verbs.register(group, "one", verbs.Home("somewhere:Plan", "Do one thing."))
+    verbs.register(group, "two", verbs.Home("elsewhere:Missing", "Do another."))
+    return group
 
-    def one(given: str, steps: int = 3):
-        seen.append((given, steps))
 
-    def load(name):
-        return type("Module", (), {"one": staticmethod(one)})
+def test_a_plan_is_what_the_command_line_says(one):
+    words = ["one", "rows", "--steps", "5", "--size", "1", "--size", "2", "--wanted"]
+    one(words, standalone_mode=False)
+    assert seen == [Plan("rows", (1, 2), Group(5, True))]
+    assert asdict(seen[0])["group"] == {"steps": 5, "wanted": True}
 
-    monkeypatch.setattr(cli.importlib, "import_module", load)
-    group(["one", "rows", "--steps", "5"], standalone_mode=False)
-    assert seen == [("rows", 5)]
-    group(["one", "--help"], standalone_mode=False)
-    assert "--steps" in capsys.readouterr().out
+
+def test_a_plan_may_set_the_defaults_of_its_group(one):
+    one(["one", "rows"], standalone_mode=False)
+    assert seen == [Plan("rows", (), Group(4, False))]
+
+
+def test_the_help_of_a_verb_is_its_plans(one, capsys):
+    one(["one", "--help"], standalone_mode=False)
+    shown = capsys.readouterr().out
+    for word in ("Do one thing.", "What to do it to.", "--size", "Steps to take.", "--wanted"):
+        assert word in shown
+    assert "--no-wanted" not in shown
 
 
 def test_a_wrong_option_is_a_usage_error(fitrag):
@@ -102,3 +141,24 @@ def test_a_chat_model_needs_provider_and_model(tmp_path, scorer, fitrag):
     (tmp_path / "in.jsonl").write_text("")
     code, _, err = fitrag("answer", tmp_path / "in.jsonl", tmp_path / "out.jsonl", "--llm", "gpt")
     assert code == 2 and "PROVIDER:MODEL" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("together:some", "langchain-together"), ("nobody:some", "nobody")]
+)
+def test_a_provider_that_is_not_there_is_told_plainly(tmp_path, scorer, fitrag, name, said):
+    (tmp_path / "in.jsonl").write_text("")
+    code, _, err = fitrag("answer", tmp_path / "in.jsonl", tmp_path / "out.jsonl", "--llm", name)
+    assert code == 2 and said in err and err.startswith("fitrag: ")
+
+
+def test_a_method_that_is_misspelt_is_asked_after(tmp_path, scorer, fitrag):
+    (tmp_path / "in.jsonl").write_text("")
+    files = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    code, _, err = fitrag("answer", *files, "--method", "cragg")
+    assert code == 2 and "did you mean crag?" in err
+
+
+def test_nothing_given_is_told_without_a_type(scorer, fitrag):
+    code, _, err = fitrag("answer", "who wrote it")
+    assert code == 2 and "--index: given None, allowed" in err

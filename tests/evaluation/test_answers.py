@@ -8,6 +8,7 @@ from fitrag_integrations.evaluation.answers import (
     contains_answer,
     exact_match,
     normalize,
+    rouge_l,
     token_f1,
     tokens,
 )
@@ -80,3 +81,30 @@ def test_f1_is_in_range_and_symmetric(a, b):
 @given(st.text(max_size=20), st.text(max_size=20), st.text(max_size=20))
 def test_a_text_holds_its_own_tokens(left, answer, right):
     assert contains_answer(f"{left} {answer} {right}", [answer]) == bool(tokens(answer))
+
+
+@pytest.mark.parametrize(
+    ("prediction", "references", "value"),
+    [
+        ("police killed the gunman", ["police kill the gunman"], 0.75),
+        ("the gunman kill police", ["police kill the gunman"], 0.5),
+        ("The cat!", ["a dog", "the CAT"], 1.0),
+        ("", ["words"], 0.0),
+        ("words", [], 0.0),
+    ],
+)
+def test_rouge_l_by_hand(prediction, references, value):
+    assert rouge_l(prediction, references) == value
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12))
+def test_the_common_subsequence_is_the_longest(one, other):
+    table = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
+    for i, x in enumerate(one):
+        for j, y in enumerate(other):
+            table[i + 1][j + 1] = (
+                table[i][j] + 1 if x == y else max(table[i][j + 1], table[i + 1][j])
+            )
+    common = table[-1][-1]
+    expected = 2 * common / (len(one) + len(other)) if common else 0.0
+    assert rouge_l(" ".join(one), [" ".join(other)]) == pytest.approx(expected)

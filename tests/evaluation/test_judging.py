@@ -67,3 +67,11 @@ def test_what_was_answered():
     for wrong in (None, [], [" "], "a", [1]):
         with pytest.raises(InputError, match="answers"):
             gold({"answers": wrong})
+
+
+def test_long_answers_are_measured_by_their_common_words():
+    row = {"answers": ["Ulm"], "long_answers": ["It ends at Ulm.", "The Iller meets the Danube."]}
+    assert judged("It ends at the Danube.", row)["ROUGE-L"] == pytest.approx(2 * 3 / (5 + 4))
+    assert "ROUGE-L" not in judged("Ulm", {"answers": ["Ulm"]})
+    with pytest.raises(InputError, match="long_answers"):
+        judged("Ulm", {"answers": ["Ulm"], "long_answers": "one text"})

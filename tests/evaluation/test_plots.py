@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gate_rows import calibrated, draw, rows_of
 
-from fitrag_integrations.evaluation.plots import plot_histogram, plot_reliability, plot_sweep
+from fitrag_integrations.evaluation.plots import plot_histogram, plot_sweep
 from fitrag_integrations.evaluation.sweep import Sweep
 
 pytest.importorskip("matplotlib")
@@ -42,12 +42,6 @@ def test_the_histogram_counts_every_question(outcomes):
     assert [bar.get_height() for bar in axes.patches[-2:]] == [1, 2]
 
 
-def test_reliability_by_hand():
-    rows = [{"p_known": p, "known": k} for p, k in [(0.1, 0), (0.3, 1), (0.8, 1), (1.0, 1)]]
-    points = plot_reliability(rows, bins=2).collections[0].get_offsets()
-    assert np.allclose(points, [(0.2, 0.5), (0.9, 1.0)])
-
-
 def test_rows_will_do(outcomes):
     rows = rows_of(outcomes)
-    assert plot_histogram(rows).get_xlabel() == plot_reliability(rows).get_xlabel()[5:]
+    assert plot_histogram(rows).get_xlabel() == "p_known"

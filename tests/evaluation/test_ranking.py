@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fitrag_integrations import BiLabelScore, InputError
-from fitrag_integrations.evaluation.intervals import mcnemar, paired_interval
+from fitrag_integrations.evaluation.figures.intervals import mcnemar, paired_interval
+from fitrag_integrations.evaluation.figures.ranking import Ranking
 from fitrag_integrations.evaluation.ranking import (
     ORDERS,
     Area,
@@ -14,8 +15,8 @@ from fitrag_integrations.evaluation.ranking import (
     ndcg,
     recall_at,
     reciprocal_rank,
+    share_at,
 )
-from fitrag_integrations.evaluation.ranking_figures import Ranking
 
 
 def question(labels, has, prefer=None, **others):
@@ -258,3 +259,10 @@ def test_the_drawing_holds_what_was_measured():
     assert heights == pytest.approx(wanted)
     (alone,) = plot_ranking(ranking.curves()).axes
     assert alone.get_xlabel() == "k"
+
+
+def test_the_share_of_the_first_k_is_the_papers_recall():
+    assert share_at([1, 0, 0, 1], 2) == 0.5
+    assert share_at([1, 0, 0, 1], 4) == 0.5
+    assert share_at([0, 1], 5) == 0.5  # of those that are there
+    assert share_at([], 3) == 0.0

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.plots_of import draw_plots
+from fitrag_integrations.evaluation.plots import draw_plots
 from fitrag_integrations.evaluation.questions import content_id, data_hash, numbered, question_id
 from fitrag_integrations.evaluation.result import Plot, Result
 

@@ -34,7 +34,7 @@ def wordpiece():
     """Open the tokenizer of the embedded models' encoder."""
     from transformers import AutoTokenizer
 
-    from fitrag_integrations.models.sources import offline_minilm
+    from fitrag_integrations.models.runtime.sources import offline_minilm
 
     return AutoTokenizer.from_pretrained(offline_minilm())
 

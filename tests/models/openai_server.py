@@ -15,8 +15,10 @@ import sys
 import threading
 from collections import Counter
 from functools import cache
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 WORDS = ["[PAD]", "[UNK]", "[EOS]", "Yes", " Yes", "No", " No", "who", "what", "old", "river"]
 WORDS += ["king", "rome", "bridge", "question", "answer"]
@@ -119,6 +121,8 @@ class Handler(BaseHTTPRequestHandler):
         if name in REFUSALS:
             told = {"error": f"refused {self.headers.get('authorization')}"}
             return self.reply(told, status=REFUSALS[name])
+        if name.startswith("echo-"):
+            return self.echo_key(name.removeprefix("echo-"), self.headers["authorization"][7:])
         if name == "busy" and count == 1:
             return self.reply({"error": "busy"}, status=429, more={"Retry-After": "0"})
         if name == "later":
@@ -136,6 +140,31 @@ class Handler(BaseHTTPRequestHandler):
         with self.server.computing:
             told = self.chat(body) if "messages" in body else self.completion(body)
         return self.reply(told)
+
+    def echo_key(self, way, key):
+        """Repeat the key in one of the ways in which servers, proxies and models do."""
+        spelled = {
+            "url": quote(key, safe=""),
+            "json": "".join(f"\\u{ord(letter):04x}" for letter in key),
+            "html": escape(key),
+            "cut": key[:20],
+            "long": "x" * 165 + key,
+        }.get(way, key)
+        if way in ("answer", "json-answer"):
+            written = json.dumps(f"It is {key}.").replace(key[0], f"\\u{ord(key[0]):04x}")
+            text = written if way == "json-answer" else json.dumps(f"It is {key}.")
+            return self.send(200, f'{{"choices": [{{"text": {text}}}]}}')
+        if way == "garbage":
+            return self.send(200, "no gzip", more={"Content-Encoding": "gzip", "X-Key": key})
+        reason = f"refused {key}" if way == "reason" else None
+        return self.send(401, f"the key {spelled} is refused", reason, more={"X-Key": key})
+
+    def send(self, status, text, reason=None, *, more=None):
+        self.send_response(status, reason)
+        for name, value in {"Content-Length": str(len(text)), **(more or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text.encode())
 
     def completion(self, body):
         text, top = body["prompt"], body.get("logprobs") or 0

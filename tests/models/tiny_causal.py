@@ -4,12 +4,12 @@ import json
 
 import torch
 
-from fitrag_integrations._fitted import FittedThreshold
-from fitrag_integrations.models import causal_adapters
-from fitrag_integrations.models.causal_loading import base_of, shared_causal
-from fitrag_integrations.models.causal_states import KnownHead, default_layers, feature_count
-from fitrag_integrations.models.engine import Options
-from fitrag_integrations.models.folder import write_manifest, write_tensors
+from fitrag_integrations.models.causal import adapters as causal_adapters
+from fitrag_integrations.models.causal.loading import base_of, shared_causal
+from fitrag_integrations.models.causal.states import KnownHead, default_layers, feature_count
+from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
+from fitrag_integrations.values.thresholds import FittedThreshold
 
 CPU = Options(device="cpu")
 WORDS = ["Yes", "No", " Yes", " No", "True", "False", "Known", "Question", ":", "Answer"]
@@ -72,6 +72,35 @@ def write_llama(folder, *, seed=0, positions=512, **tokenizer):
     return str(folder)
 
 
+def write_rotary(folder, kind, *, seed=0, positions=4096):
+    """Write a "llama", "qwen2" or "mistral" of real depth of positions; gives the folder."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    size = write_tokenizer(folder)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    ids = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": None}
+    rope = {"rope_type": "default", "rope_theta": 500_000.0}
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=size,
+        max_position_embeddings=positions,
+        rope_parameters=rope,
+        attention_dropout=0.1,
+        initializer_range=0.15,
+        **sizes,
+        **heads,
+        **ids,
+    )
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config)
+    for name, weight in model.named_parameters():
+        if "q_proj.weight" in name or "k_proj.weight" in name:
+            weight.data *= 3**0.5  # sharp attention, which a wrong angle moves elsewhere
+    model.save_pretrained(folder)
+    return str(folder)
+
+
 def write_gpt2(folder, *, seed=0, positions=512, **tokenizer):
     """Write a GPT-2 of 2 layers and width 32: tied weights, positions learnt, no pad token."""
     from transformers import GPT2Config, GPT2LMHeadModel
@@ -122,7 +151,7 @@ def write_judge(folder, base, *, seed=2, **fields):
 
 
 def _write_adapter(engine, folder, base):
-    config = causal_adapters.lora_config(engine.model, rank=4, alpha=8, dropout=0.0)
+    config = causal_adapters.lora_config(engine.model, rank=4, alpha=8, dropout=0.3)
     name = engine.attach(config, {})
     for key, parameter in engine.model.named_parameters():
         if "lora_B" in key and name in key:

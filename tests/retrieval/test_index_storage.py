@@ -1,11 +1,13 @@
 """An index on disk: what comes back, what is refused, and what a kill leaves."""
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from retrieval_fakes import WordEncoder, passages, write_bert
 
@@ -225,3 +227,77 @@ def test_a_kill_at_any_step_leaves_a_whole_index(tmp_path):
     assert not done.returncode, done.stderr
     steps, files = map(int, done.stdout.split())
     assert steps > 8 and files == 3
+
+
+def test_two_who_loaded_the_same_index_lose_nothing_of_each_other(saved, words):
+    one, other = (FaissIndex.load(saved, encoder=words) for _ in "12")
+    one.add([Passage("one", "ocean one")])
+    other.add([Passage("other", "ocean other")])
+    one.save(saved)
+    with pytest.raises(InputError, match="changed since.*load it anew"):
+        other.save(saved)
+    assert len(FaissIndex.load(saved, encoder=words)) == 5
+    one.add([Passage("more", "ocean more")])
+    one.save(saved)
+    other.save(saved.parent / "elsewhere")
+    assert len(FaissIndex.load(saved, encoder=words)) == 6
+
+
+def test_a_folder_that_another_process_writes_to_is_refused(saved, words):
+    script = (
+        "import sys, pathlib; from fitrag_integrations.core.lock import only_writer\n"
+        "with only_writer(pathlib.Path(sys.argv[1])):\n"
+        "    print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(saved)]
+    root = Path(fitrag_integrations.__file__).parents[1]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=root) as holder:
+        assert holder.stdout.readline() == "held\n"
+        index = FaissIndex.load(saved, encoder=words)
+        with pytest.raises(InputError, match="no other run is writing"):
+            index.save(saved)
+        holder.kill()
+        holder.wait()
+    index.save(saved)
+
+
+def resaved(folder, **parts):
+    """Put other bytes under the manifest's digests, as an attacker would."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for part, data in parts.items():
+        (folder / manifest["files"][part]["name"]).write_bytes(data)
+        manifest["files"][part]["sha256"] = hashlib.sha256(data).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("kind", ["Flat", "IDMap,Flat", "IVF1,Flat", "HNSW4", "PQ8", "SQ8"])
+def test_only_the_kind_of_index_that_is_written_here_is_read(saved, words, kind):
+    faiss = pytest.importorskip("faiss")
+    metric = faiss.METRIC_L2 if kind == "Flat" else faiss.METRIC_INNER_PRODUCT
+    index = faiss.index_factory(64, kind, metric)
+    rng = np.random.default_rng(0)
+    index.train(rng.random((300, 64), np.float32))
+    vectors = rng.random((4, 64), np.float32)
+    if "IDMap" in kind:
+        index.add_with_ids(vectors, np.arange(4))
+    else:
+        index.add(vectors)
+    resaved(saved, index=faiss.serialize_index(index).tobytes())
+    with pytest.raises(ModelLoadError, match="no flat index|has .* bytes"):
+        FaissIndex.load(saved, encoder=words)
+
+
+def test_no_flipped_bit_of_its_head_is_believed(saved, words):
+    path = saved / "index.faiss"
+    data = path.read_bytes()
+    for at in range(16 * 8):  # its kind, width and count
+        flipped = bytearray(data)
+        flipped[at // 8] ^= 1 << at % 8
+        resaved(saved, index=bytes(flipped))
+        with pytest.raises(ModelLoadError):
+            FaissIndex.load(saved, encoder=words)
+    for cut in (0, 10, 40, len(data) - 1):
+        resaved(saved, index=data[:cut])
+        with pytest.raises(ModelLoadError):
+            FaissIndex.load(saved, encoder=words)

@@ -7,7 +7,7 @@ import pytest
 from retrieval_fakes import WordEncoder
 
 from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
-from fitrag_integrations.methods.recognizer import Bank
+from fitrag_integrations.methods.fitrag.recognizer import Bank
 from fitrag_integrations.retrieval import QuestionBank
 
 

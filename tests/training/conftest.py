@@ -1,11 +1,6 @@
 """Tiny checkpoints, and rows written for the tests."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "models"))  # where `tiny` is
 from tiny import write_bert, write_t5  # noqa: E402
 
 

@@ -14,14 +14,15 @@ import torch
 from safetensors.torch import save_file
 from training_rows import labelled_rows
 
-from fitrag_integrations.models.evidence import Evidence
-from fitrag_integrations.models.heads import BiLabelHead
-from fitrag_integrations.training.bilabel import BiLabelModule, targets
-from fitrag_integrations.training.fitting import _data, _start
-from fitrag_integrations.training.imbalance import Imbalance, Weigher
-from fitrag_integrations.training.parallel import join, leave
-from fitrag_integrations.training.plans import BilabelPlan, Running
-from fitrag_integrations.training.through import fit_through
+from fitrag_integrations.models.encoder.heads import BiLabelHead
+from fitrag_integrations.models.evidence.evidence import Evidence
+from fitrag_integrations.training.bilabel.encoder_run import fit_through
+from fitrag_integrations.training.bilabel.fit import _data, _start
+from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher
+from fitrag_integrations.training.bilabel.module import BiLabelModule, targets
+from fitrag_integrations.training.bilabel.plan import BilabelPlan
+from fitrag_integrations.training.loop.parallel import join, leave
+from fitrag_integrations.training.loop.running import Running
 
 LEARN = Imbalance("corrected", alpha=5.0, pairs=2)
 PLAN = BilabelPlan("", "lora", 5, 2, 1e-2, 0, False, 0.3, 13, False, LEARN, evaluate_every=2)

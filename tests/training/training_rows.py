@@ -1,6 +1,7 @@
 """Ten questions with their passages, written for the tests."""
 
 from fitrag_integrations import Passage
+from fitrag_integrations.training.evaluator.rows import Judged
 from fitrag_integrations.training.rows import Labelled, ReadingRow
 
 KINGS = ["otto", "karl", "hugo", "emma", "anna", "rolf", "olga", "ivan", "paul", "nina"]
@@ -38,3 +39,14 @@ def labelled_rows():
         )
         for n, name in enumerate(KINGS)
     ]
+
+
+def judged_rows():
+    answers = {row.question: row.answers for row in reading_rows()}
+    return [
+        Judged(row.question, answers[row.question], row.passages, row.has_answer)
+        for row in labelled_rows()
+    ]
+
+
+JUDGED_PAIRS = [(row.question, passage) for row in judged_rows() for passage in row.passages]

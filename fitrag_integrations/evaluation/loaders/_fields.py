@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fitrag_integrations._checks import check_text
+from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
 
 Row = Mapping[str, Any]

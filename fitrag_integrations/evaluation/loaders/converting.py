@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from fitrag_integrations._checks import check_text
+from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.loaders import multihop, runs, single
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations._extras import require_extra
+from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.loaders.converting import Loaded, convert
 from fitrag_integrations.evaluation.loaders.runs import selfrag_lists

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fitrag_integrations._checks import check_text
+from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.loaders._fields import (
     Row,

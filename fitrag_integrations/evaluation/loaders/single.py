@@ -61,18 +61,29 @@ def _trivia_passages(row: Row) -> Iterator[dict[str, Any]]:
 
 
 def popqa(row: Row) -> dict[str, Any]:
-    """Read PopQA: `possible_answers` is the JSON of a list."""
-    answers = decoded("possible_answers", row.get("possible_answers"))
-    return question_row(row, text(row, "question"), texts("possible_answers", answers))
+    """Read PopQA: `possible_answers` is the JSON of a list; `title` that of the subject's page.
+
+    CRAG labels passages by it (section 4.2).
+    """
+    answers = texts("possible_answers", decoded("possible_answers", row.get("possible_answers")))
+    return question_row(row, text(row, "question"), answers, title=row.get("s_wiki_title"))
 
 
 def asqa(row: Row) -> dict[str, Any]:
-    """Read ASQA: each reading of the ambiguous question is a group of answers."""
+    """Read ASQA: each reading of the ambiguous question is a group of answers.
+
+    The long answers of its annotators, where they are there, are `long_answers`.
+    """
     name = "ambiguous_question" if "ambiguous_question" in row else "question"
     groups = answer_groups(row)
     answers = list(dict.fromkeys(itertools.chain(*groups)))
     ids = ("sample_id", "id")
-    return question_row(row, text(row, name), answers, ids=ids, answer_groups=groups)
+    written = [
+        each.get("long_answer") for each in records("annotations", row.get("annotations") or [])
+    ]
+    long = [each.strip() for each in written if isinstance(each, str) and each.strip()]
+    more = {"answer_groups": groups, "long_answers": list(dict.fromkeys(long))}
+    return question_row(row, text(row, name), answers, ids=ids, **more)
 
 
 def answer_groups(row: Row) -> list[list[str]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.report.words import number
 
 AROUND = 240  # characters shown on either side of what was kept
@@ -40,7 +41,7 @@ def excerpts(given: Iterable[Any], room: int) -> tuple[list[Kept], int, int]:
     return kept, used, count - len(kept)
 
 
-def _of(excerpt: Mapping[str, Any]) -> Kept | None:
+def _of(excerpt: Row) -> Kept | None:
     passage, start, end = (excerpt.get(name) for name in ("passage", "start", "end"))
     if not isinstance(passage, Mapping) or not isinstance(start, int) or not isinstance(end, int):
         return None

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.report import charts, spread
-from fitrag_integrations.evaluation.report.charts import Bar, Label
-from fitrag_integrations.evaluation.report.shown import Shown
-from fitrag_integrations.evaluation.report.svg import Drawing, swatch
+from fitrag_integrations.evaluation.report.charts import spread, upright
+from fitrag_integrations.evaluation.report.charts.svg import Drawing, swatch
+from fitrag_integrations.evaluation.report.charts.upright import Bar, Label
 from fitrag_integrations.evaluation.report.system_figures import system_drawings
 from fitrag_integrations.evaluation.report.systems import difference_bounds, systems, value_bounds
-from fitrag_integrations.evaluation.report.tables import Cell, Table
+from fitrag_integrations.evaluation.report.tables import Cell, Shown, Table
 from fitrag_integrations.evaluation.report.words import counted, interval, number
 from fitrag_integrations.evaluation.result import Plot, Result
 
@@ -77,7 +76,7 @@ def _plotted(plot: Plot, name: str) -> Shown:
     legend = [(swatch(at, sign), each) for at, each in enumerate(series)]
     title, about = KNOWN.get(plot.name, (plot.name, ""))
     drawing = _draw(plot.kind, label, series, levels).markup()
-    return Shown(title, drawing, _told(plot, series), legend, about)
+    return Shown(title, drawing, _numbers_of(plot, series), legend, about)
 
 
 def _draw(
@@ -89,12 +88,12 @@ def _draw(
             name: [Bar(f"{name}, {x}", float(y), x=groups.index(str(x))) for x, y in points]
             for name, points in series.items()
         }
-        return charts.columns(label, groups, bars)
+        return upright.columns(label, groups, bars)
     if kind == "histogram":
-        return charts.histogram(label, series)
+        return upright.histogram(label, series)
     if kind == "points":
         return spread.points(label, [Bar(n, y, x=x) for n, ps in series.items() for x, y in ps])
-    return charts.lines(label, series, levels)
+    return upright.lines(label, series, levels)
 
 
 def _numbers(plot: Plot, points: Sequence[Sequence[Any]]) -> list[Any]:
@@ -111,7 +110,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _told(plot: Plot, series: Mapping[str, Sequence[tuple[Any, Any]]]) -> Table:
+def _numbers_of(plot: Plot, series: Mapping[str, Sequence[tuple[Any, Any]]]) -> Table:
     """Tell the numbers of a plot, x down and the series across."""
     xs = list(dict.fromkeys(x for points in series.values() for x, _ in points))
     found = {(name, x): y for name, points in series.items() for x, y in points}
@@ -148,7 +147,7 @@ def _right_by_depth(result: Result, name: str) -> Iterator[Shown]:
         numbers = Table(f"Numbers of: {title}", ["passages read", *series], table)
         legend = [(swatch(at, "area"), each) for at, each in enumerate(series)]
         about = "Whiskers bound the difference to the first order (FIT-RAG, Figure 10)."
-        drawing = charts.columns(label, depths, series).markup()
+        drawing = upright.columns(label, depths, series).markup()
         yield Shown(title, drawing, numbers, legend, about)
 
 

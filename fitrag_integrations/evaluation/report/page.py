@@ -8,16 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from fitrag_integrations._extras import require_extra
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.report.figures import drawings
 from fitrag_integrations.evaluation.report.findings import findings
 from fitrag_integrations.evaluation.report.questions import Question, questions
-from fitrag_integrations.evaluation.report.shown import Shown
-from fitrag_integrations.evaluation.report.tables import Table, tables
+from fitrag_integrations.evaluation.report.tables import Shown, Table, tables
 from fitrag_integrations.evaluation.report.words import counted, number, visible
 from fitrag_integrations.evaluation.result import Result
 
@@ -151,7 +150,7 @@ def _day(made: str) -> str:
     return f"{found.day} {found:%B %Y}"
 
 
-def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def _flat(settings: Row, above: str = "") -> Iterator[tuple[str, str]]:
     """Give nested settings as lines of a name and a value, without those that were left unset."""
     for key, value in settings.items():
         name = f"{above}, {key}" if above and above != "options" else str(key)

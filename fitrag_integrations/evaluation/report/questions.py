@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.report.excerpts import Kept, excerpts, many
 from fitrag_integrations.evaluation.report.systems import JUDGED, right_of, system_of
 from fitrag_integrations.evaluation.report.words import counted, cut, number
@@ -63,7 +64,7 @@ class Question:
 
 def questions(results: Sequence[Result]) -> list[Question]:
     """Group the rows of all results by question, in the order of their first appearance."""
-    groups: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    groups: dict[str, list[tuple[str, Row]]] = {}
     asked = [(at, result) for at, result in enumerate(results, start=1) if result.per_question]
     for at, result in asked:
         before = f"{at}. " if len(asked) > 1 else ""
@@ -75,7 +76,7 @@ def questions(results: Sequence[Result]) -> list[Question]:
     return [_question(at, rows, room) for at, rows in enumerate(groups.values(), start=1)]
 
 
-def _rows(result: Result) -> Iterator[Mapping[str, Any]]:
+def _rows(result: Result) -> Iterator[Row]:
     """Give the rows; one of a comparison stands for two, one of either run."""
     for row in result.per_question:
         said, values = row.get("predictions"), row.get("values")
@@ -88,9 +89,9 @@ def _rows(result: Result) -> Iterator[Mapping[str, Any]]:
             yield {**row, "system": name, "prediction": prediction, "values": own}
 
 
-def _question(place: int, rows: Sequence[tuple[str, Mapping[str, Any]]], room: int) -> Question:
+def _question(place: int, rows: Sequence[tuple[str, Row]], room: int) -> Question:
     first = rows[0][1]
-    told = [_told(name, row, room) for name, row in rows]
+    told = [_done_by(name, row, room) for name, row in rows]
     return Question(
         place,
         str(first.get("question") or "(a question whose text was not kept)"),
@@ -111,7 +112,7 @@ def _marks(told: Sequence[Told]) -> Iterator[str]:
         yield "noted"
 
 
-def _told(name: str, row: Mapping[str, Any], room: int) -> Told:
+def _done_by(name: str, row: Row, room: int) -> Told:
     kept, used, missing = excerpts(many(row.get("excerpts")), room // 2)
     explained = row.get("explained") or ""
     trace = explained if isinstance(explained, str) else "\n".join(map(str, many(explained)))
@@ -146,7 +147,7 @@ def _values(values: Any) -> Iterator[tuple[str, str]]:
             yield NAMES.get(name, str(name)), number(int(value) if whole else value)
 
 
-def _decision(row: Mapping[str, Any]) -> str:
+def _decision(row: Row) -> str:
     """Say what was decided and why."""
     parts = [f"action: {row['action']}"] if row.get("action") else []
     if isinstance(decision := row.get("decision"), Mapping):

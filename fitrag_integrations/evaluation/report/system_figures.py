@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.report import spread
-from fitrag_integrations.evaluation.report.charts import Bar, Label
-from fitrag_integrations.evaluation.report.shown import Shown
-from fitrag_integrations.evaluation.report.svg import swatch
+from fitrag_integrations.evaluation.report.charts import spread
+from fitrag_integrations.evaluation.report.charts.svg import swatch
+from fitrag_integrations.evaluation.report.charts.upright import Bar, Label
 from fitrag_integrations.evaluation.report.systems import Line
-from fitrag_integrations.evaluation.report.tables import Cell, Table
+from fitrag_integrations.evaluation.report.tables import Cell, Shown, Table
 from fitrag_integrations.evaluation.report.words import clipped, counted, interval, number, signed
 
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.intervals import mean_interval
+from fitrag_integrations.evaluation.figures.intervals import mean_interval
+from fitrag_integrations.evaluation.figures.summaries import ALL
 from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.evaluation.summaries import ALL
 
 ACCURACY = "accuracy"
 JUDGED = (
@@ -63,7 +64,7 @@ def systems(result: Result) -> list[Line]:
     return _of_answers(result) if result.kind == "answers" else []
 
 
-def _of_method(result: Result, row: Mapping[str, Any]) -> Line:
+def _of_method(result: Result, row: Row) -> Line:
     name = str(row.get("method", ""))
     return Line(
         name,
@@ -80,7 +81,7 @@ def _of_method(result: Result, row: Mapping[str, Any]) -> Line:
 
 
 def _of_answers(result: Result) -> list[Line]:
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    found: dict[str, dict[str, Row]] = {}
     for row in result.figures:
         if row.get("set", ALL) == ALL and _number(row.get("value")):
             found.setdefault(str(row.get("system", "")), {})[str(row.get("figure"))] = row
@@ -101,11 +102,11 @@ def _of_answers(result: Result) -> list[Line]:
     ]
 
 
-def _value(rows: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
+def _value(rows: Mapping[str, Row], name: str) -> float | None:
     return float(rows[name]["value"]) if name in rows else None
 
 
-def difference_bounds(row: Mapping[str, Any]) -> Bounds | None:
+def difference_bounds(row: Row) -> Bounds | None:
     """Give the bounds of a figure's difference; `low` and `high` hold them where nothing else does.
 
     The lines of methods and of rankings have no interval of the figure itself.
@@ -115,21 +116,21 @@ def difference_bounds(row: Mapping[str, Any]) -> Bounds | None:
     return _pair(row, "low", "high") if row.get("difference") is not None else None
 
 
-def value_bounds(row: Mapping[str, Any]) -> Bounds | None:
+def value_bounds(row: Row) -> Bounds | None:
     """Give the bounds of a figure itself, None where its row has those of a difference only."""
     if "difference_low" in row or row.get("difference") is None:
         return _pair(row, "low", "high")
     return None
 
 
-def right_of(row: Mapping[str, Any]) -> float | None:
+def right_of(row: Row) -> float | None:
     """Give how right a question came out, in [0, 1], None where nobody judged it."""
     values = row.get("values")
     found = [_float(values.get(name)) for name in JUDGED] if isinstance(values, Mapping) else []
     return next((value for value in found if value is not None), None)
 
 
-def system_of(row: Mapping[str, Any]) -> str:
+def system_of(row: Row) -> str:
     """Name the system of a row of a question."""
     return str(row.get("system") or row.get("method") or "")
 
@@ -152,7 +153,7 @@ def _asked(result: Result, name: str) -> list[dict[str, Any]]:
     return [row for row in result.per_question if system_of(row) == name]
 
 
-def _pair(row: Mapping[str, Any], low: str, high: str) -> Bounds | None:
+def _pair(row: Row, low: str, high: str) -> Bounds | None:
     one, other = _float(row.get(low)), _float(row.get(high))
     return None if one is None or other is None else (one, other)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.report.svg import Drawing, Scale
+from fitrag_integrations.evaluation.figures.summaries import ALL
+from fitrag_integrations.evaluation.report.charts.svg import Drawing, Scale
 from fitrag_integrations.evaluation.report.systems import (
     Bounds,
     Line,
@@ -17,7 +19,6 @@ from fitrag_integrations.evaluation.report.systems import (
 )
 from fitrag_integrations.evaluation.report.words import chance, interval, number, signed
 from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.evaluation.summaries import ALL
 
 OF = ("system", "order", "method")
 AVERAGES = {
@@ -50,6 +51,17 @@ class Table:
     head: Sequence[str]
     rows: list[list[Cell]] = field(default_factory=list)
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Hold a drawing with what stands around it; `legend` are signs and names."""
+
+    title: str
+    drawing: str
+    numbers: Table
+    legend: list[tuple[str, str]] = field(default_factory=list)
+    about: str = ""
 
 
 def tables(result: Result, prices: Prices | None) -> list[Table]:
@@ -108,7 +120,7 @@ def strip(value: float, bounds: Bounds | None) -> str:
     return drawing.markup()
 
 
-def _pivot(caption: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+def _pivot(caption: str, rows: Sequence[Row]) -> Table:
     """Set figures in rows and what they are of in columns."""
     columns = list(dict.fromkeys(map(_who, rows)))
     found = {(row.get("figure"), _who(row)): row for row in rows}
@@ -122,17 +134,17 @@ def _pivot(caption: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(caption, ["figure", *(column or "value" for column in columns)], made)
 
 
-def _plain(row: Mapping[str, Any]) -> list[Cell]:
+def _plain(row: Row) -> list[Cell]:
     """Write a figure that is of nothing in particular."""
     cells = [str(row.get("figure")), number(row.get("value")), interval(value_bounds(row))]
     return [Cell(text) for text in cells]
 
 
-def _who(row: Mapping[str, Any]) -> str:
+def _who(row: Row) -> str:
     return ", ".join(str(row[name]) for name in OF if row.get(name))
 
 
-def _figure(row: Mapping[str, Any] | None) -> Cell:
+def _figure(row: Row | None) -> Cell:
     """Write a value with its interval and, under it, its difference with that one's."""
     if row is None:
         return Cell(number(None))
@@ -143,7 +155,7 @@ def _figure(row: Mapping[str, Any] | None) -> Cell:
     return Cell(number(row.get("value")), below)
 
 
-def _compared(rows: Sequence[Mapping[str, Any]]) -> Table:
+def _compared(rows: Sequence[Row]) -> Table:
     """Set two results side by side, with their difference."""
     named = [", ".join(filter(None, (str(row.get("figure")), _who(row)))) for row in rows]
     made = [
@@ -159,7 +171,7 @@ def _compared(rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table("Two runs over the same questions", head, made)
 
 
-def _confusion(rows: Sequence[Mapping[str, Any]]) -> Table:
+def _confusion(rows: Sequence[Row]) -> Table:
     """Count questions by action, in rows, and by what was there, in columns."""
     truths = list(dict.fromkeys(str(row.get("truth")) for row in rows))
     actions = list(dict.fromkeys(str(row.get("action")) for row in rows))

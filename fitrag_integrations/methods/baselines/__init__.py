@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fitrag_integrations._lazy import lazy_names
+from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations._continuation import Continuation
     from fitrag_integrations.methods.baselines._continuing import Continuer
     from fitrag_integrations.methods.baselines._reflections import Reflection, Reflector
     from fitrag_integrations.methods.baselines.cot import CoT
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.baselines.self_rag import SelfRag
     from fitrag_integrations.methods.baselines.skr_knn import SkrKnn
     from fitrag_integrations.methods.baselines.vanilla import Vanilla
+    from fitrag_integrations.values.continuation import Continuation
 
 _MODULE_OF = {
     "CoT": "cot",

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from fitrag_integrations._checks import check_is
-from fitrag_integrations._continuation import Continuation
+from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Port
+from fitrag_integrations.values.continuation import Continuation
 
 
 @runtime_checkable

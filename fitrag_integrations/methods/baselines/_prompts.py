@@ -7,7 +7,7 @@ and places, so that no model gains by having read them.
 
 from __future__ import annotations
 
-from fitrag_integrations._prompting import PromptTemplate
+from fitrag_integrations.values.prompt import PromptTemplate
 
 _THINKING = (
     "Question: Which of the towns Arlow and Besk was founded first?\n"

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from fitrag_integrations._checks import check_number, check_text
-from fitrag_integrations._plain import Record, check_mapping
+from fitrag_integrations.core.checks import check_number, check_text
+from fitrag_integrations.core.record import Record, check_mapping
 from fitrag_integrations.flow import Port
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.types import Passage

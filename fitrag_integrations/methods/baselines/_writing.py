@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
-from fitrag_integrations._checks import check_text, check_whole
+from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.fitrag import usable
-from fitrag_integrations.methods.itrg_writing import read_document, told
-from fitrag_integrations.methods.tokens import CountTokens, counter_for, counter_or_none
-from fitrag_integrations.ports import Ports, TokenCounter
+from fitrag_integrations.methods.itrg.writer import read_document, told
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for, counter_or_none
 from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.values.windows import usable
 
 OnError = Literal["degrade", "raise"]
 _FINAL = re.compile(r"\banswer\s+is\b[:\s]*(?=\S)", re.IGNORECASE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 
-from fitrag_integrations._checks import check_text
+from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import STEPS
 from fitrag_integrations.methods.baselines._writing import Generating, check_template, reasoned

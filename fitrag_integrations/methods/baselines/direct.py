@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fitrag_integrations._checks import check_text, check_whole
+from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.fitrag import usable
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt
+from fitrag_integrations.values.windows import usable
 
 
 @dataclass(frozen=True)

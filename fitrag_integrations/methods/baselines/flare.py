@@ -13,17 +13,17 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from fitrag_integrations._checks import check_number, check_text, check_whole
-from fitrag_integrations._continuation import Continuation
+from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._continuing import continue_port, measured
-from fitrag_integrations.methods.baselines._embedded import EMBEDDED_MODEL
 from fitrag_integrations.methods.baselines._prompts import PLAIN, SENTENCES
 from fitrag_integrations.methods.baselines._writing import Generating
-from fitrag_integrations.methods.itrg_writing import told
-from fitrag_integrations.methods.sentences import split_sentences
+from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
+from fitrag_integrations.methods.itrg.writer import told
 from fitrag_integrations.ports import Ports
+from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.continuation import Continuation
 
 Tokens = list[tuple[str, float]]
 

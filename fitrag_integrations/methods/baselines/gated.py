@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.baselines._embedded import EMBEDDED_MODEL
-from fitrag_integrations.methods.deciding import OnError
-from fitrag_integrations.methods.gates import EntropyGate, LikelihoodGate, MarginGate
-from fitrag_integrations.methods.iknow import IKnow
+from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
+from fitrag_integrations.methods.ik.decider import OnError
+from fitrag_integrations.methods.ik.draft_confidence import EntropyGate, LikelihoodGate, MarginGate
+from fitrag_integrations.methods.ik.method import IKnow
 from fitrag_integrations.ports import Gate, Method, Ports
 from fitrag_integrations.types import Context
 

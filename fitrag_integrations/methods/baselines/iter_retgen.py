@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from fitrag_integrations._checks import check_is, check_text, check_whole
+from fitrag_integrations.core.checks import check_is, check_text, check_whole
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import READ_STEPS, STEPS
 from fitrag_integrations.methods.baselines._writing import Generating, reasoned
-from fitrag_integrations.methods.fitrag import usable
-from fitrag_integrations.methods.itrg_rounds import expanded_query, update
+from fitrag_integrations.methods.itrg.rounds import expanded_query, update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.windows import usable
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,16 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from fitrag_integrations._checks import check_text, check_whole
+from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._continuing import continue_port, measured
 from fitrag_integrations.methods.baselines._prompts import PLAIN, READ, REFINE
 from fitrag_integrations.methods.baselines._writing import Generating, Reply
-from fitrag_integrations.methods.fitrag import usable
-from fitrag_integrations.methods.itrg_rounds import expanded_query
-from fitrag_integrations.methods.itrg_writing import told
+from fitrag_integrations.methods.itrg.rounds import expanded_query
+from fitrag_integrations.methods.itrg.writer import told
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.windows import usable
 
 
 @dataclass(frozen=True)

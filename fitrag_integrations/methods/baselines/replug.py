@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from fitrag_integrations._checks import check_number, check_text, check_whole
+from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.baselines._embedded import EMBEDDED_MODEL
 from fitrag_integrations.methods.baselines._prompts import PLAIN, READ
 from fitrag_integrations.methods.baselines._writing import Generating, check_template
-from fitrag_integrations.methods.fitrag import usable
-from fitrag_integrations.methods.itrg_writing import told
+from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
+from fitrag_integrations.methods.itrg.writer import told
 from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
+from fitrag_integrations.values.windows import usable
 
 SCORE = "retrieval_score"
 UNSCORED = "not all passages have a retrieval score: all weigh the same"

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from fitrag_integrations._checks import check_text, check_whole
+from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import READ, READ_BRIEFLY, SELF_ASK
 from fitrag_integrations.methods.baselines._writing import Generating, final_answer
-from fitrag_integrations.methods.fitrag import usable
-from fitrag_integrations.methods.itrg_rounds import update
+from fitrag_integrations.methods.itrg.rounds import update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.windows import usable
 
 _FOLLOW_UP = re.compile(r"follow[ -]?up(?: question)?:[ \t]*(\S[^\n]*)", re.IGNORECASE)
 _INVENTED = re.compile(r"intermediate answer:", re.IGNORECASE)

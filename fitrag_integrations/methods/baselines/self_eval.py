@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from fitrag_integrations._checks import check_callable, check_is, check_number, check_text
+from fitrag_integrations.core.checks import check_callable, check_is, check_number, check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.asking import AskGate, PTrueGate
 from fitrag_integrations.methods.baselines.direct import Direct
-from fitrag_integrations.methods.deciding import OnError, decide
+from fitrag_integrations.methods.ik.decider import OnError, decide
+from fitrag_integrations.methods.ik.self_evaluation import AskGate, PTrueGate
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context, RetrievalDecision
 
@@ -78,4 +78,10 @@ class SelfEval:
 
     def _gate(self, model: Any) -> AskGate | PTrueGate:
         kind = PTrueGate if callable(getattr(model, "p_yes", None)) else AskGate
-        return kind(model, draft_tokens=32 if self.draft else 0)
+        if not self.draft:
+            return kind(model, draft_tokens=0)
+        gate = kind(model, drafter=model if kind is AskGate else None)
+        if gate.drafter is None:
+            allowed = "False, or a model that also writes, with 'draft' or 'generate'"
+            raise InputError.of("draft", given=True, allowed=allowed)
+        return gate

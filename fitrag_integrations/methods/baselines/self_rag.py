@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from fitrag_integrations._checks import check_is, check_number, check_text, check_whole
-from fitrag_integrations._explain import shortened
+from fitrag_integrations.core.checks import check_is, check_number, check_text, check_whole
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.flow.explain import shortened
 from fitrag_integrations.methods.baselines._reflections import (
     Item,
     Reflection,
@@ -27,11 +27,10 @@ from fitrag_integrations.methods.baselines._reflections import (
     utility,
 )
 from fitrag_integrations.methods.baselines._writing import Generating
-from fitrag_integrations.methods.excerpts import by_score
-from fitrag_integrations.methods.fitrag import usable
-from fitrag_integrations.methods.itrg_writing import told
+from fitrag_integrations.methods.itrg.writer import told
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
+from fitrag_integrations.values.windows import by_score, usable
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
-from fitrag_integrations._checks import check_number, check_whole
+from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.deciding import OnError
-from fitrag_integrations.methods.iknow import IKnow
-from fitrag_integrations.methods.recognizer import Bank
+from fitrag_integrations.methods.fitrag.recognizer import Bank
+from fitrag_integrations.methods.ik.decider import OnError
+from fitrag_integrations.methods.ik.method import IKnow
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context
 

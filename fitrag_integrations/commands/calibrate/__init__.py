@@ -1,0 +1,1 @@
+"""``fitrag calibrate``: a threshold, stored with the model it was fitted for."""

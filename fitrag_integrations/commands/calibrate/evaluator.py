@@ -1,0 +1,108 @@
+"""`fitrag calibrate evaluator`: fit the thresholds of the actions and of the strips."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.evaluation.thresholds.actions import GradedStrip, fit_actions, fit_strip
+from fitrag_integrations.methods.crag.actions import SENTENCES, ActionThresholds
+from fitrag_integrations.methods.crag.refiner import TOP_N
+from fitrag_integrations.methods.crag.strips import strips
+from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator, store_fields
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.evaluator.rows import Judged, judged_row
+from fitrag_integrations.training.rows import read_jsonl
+
+AT_ONCE = 512
+
+
+def calibrate_evaluator(
+    rows: Annotated[list[Path], typer.Argument(help="Judged rows: .jsonl or .jsonl.gz.")],
+    model: Annotated[Path, typer.Option(help="The evaluator's folder, changed in place.")],
+    correct: Annotated[
+        float, typer.Option(min=0, max=1, help="Of Correct, the share that has to be.")
+    ] = 0.85,
+    incorrect: Annotated[
+        float, typer.Option(min=0, max=1, help="Of Incorrect, the share that has to be.")
+    ] = 0.8,
+    survival: Annotated[
+        float, typer.Option(min=0, max=1, help="How often strips must keep the answer.")
+    ] = 0.96,
+    sentences: Annotated[int, typer.Option(min=1, help="Sentences in a strip.")] = SENTENCES,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    batch_tokens: options.BatchTokens = None,
+) -> None:
+    """Fit upper, lower and strip threshold, and store them with the evaluator.
+
+    Reads rows of `fitrag label evaluator` that were not trained on. `upper` is the lowest threshold
+    at which --correct of the questions called Correct have a passage with the answer, `lower` the
+    highest at which --incorrect of those called Incorrect have none. `strip` is the highest at
+    which the answer survives in --survival of the passages that hold it, in rows with answers.
+    """
+    chosen = options.ModelOptions(str(model), device, dtype, batch_tokens)
+    evaluator = models.load_evaluator(chosen)
+    assert isinstance(evaluator, RetrievalEvaluator)
+    given = [judged_row(row) for path in rows for row in read_jsonl(path)]
+    best = best_grades(evaluator, given)
+    holds = [any(row.holds) for row in given]
+    upper, lower = fit_actions(best, holds, correct=correct, incorrect=incorrect)
+    strip, survived, kept = fit_strip(
+        graded_strips(evaluator, given, sentences), survival=survival, top_n=TOP_N
+    )
+    thresholds = ActionThresholds(upper, lower, strip, evaluator.name, sentences)
+    store_fields(model, name=evaluator.name, thresholds=thresholds)
+    typer.echo(_told(thresholds, best, holds), err=True)
+    told = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
+    typer.echo(told, err=True)
+
+
+def best_grades(evaluator: RetrievalEvaluator, rows: Sequence[Judged]) -> list[float]:
+    """Give the best grade of each row's passages."""
+    pairs = [(row.question, passage) for row in rows for passage in row.passages]
+    grades = iter(_evaluated(evaluator, pairs))
+    return [max(next(grades) for _ in row.passages) for row in rows]
+
+
+def graded_strips(
+    evaluator: RetrievalEvaluator, rows: Sequence[Judged], sentences: int
+) -> list[list[GradedStrip]]:
+    """Grade the strips of the first passage of each row that holds the answer."""
+    cut = []
+    for row in rows:
+        right = next((p for p, holds in zip(row.passages, row.holds, strict=True) if holds), None)
+        if row.answers and right is not None:
+            cut += [(row, strips(right, sentences=sentences))]
+    pairs = [(row.question, strip.as_passage()) for row, several in cut for strip in several]
+    grades = iter(_evaluated(evaluator, pairs))
+    return [
+        [
+            GradedStrip(
+                next(grades),
+                approximate_tokens(strip.text),
+                contains_answer(strip.text, row.answers),
+            )
+            for strip in several
+        ]
+        for row, several in cut
+    ]
+
+
+def _evaluated(evaluator: RetrievalEvaluator, pairs: Sequence[Any]) -> list[float]:
+    parts = [evaluator.evaluate(pairs[at : at + AT_ONCE]) for at in range(0, len(pairs), AT_ONCE)]
+    return [grade for part in parts for grade in part]
+
+
+def _told(thresholds: ActionThresholds, best: Sequence[float], holds: Sequence[bool]) -> str:
+    actions = [thresholds.action([grade]).value for grade in best]
+    parts = []
+    for name in ("correct", "ambiguous", "incorrect"):
+        truths = [truth for action, truth in zip(actions, holds, strict=True) if action == name]
+        parts.append(f"{name} {len(truths)}, {sum(truths)} of them with the answer")
+    return f"upper {thresholds.upper:.3f}, lower {thresholds.lower:.3f}: {'; '.join(parts)}"

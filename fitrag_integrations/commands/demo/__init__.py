@@ -1,0 +1,1 @@
+"""``fitrag demo``: both frameworks over a small corpus that ships."""

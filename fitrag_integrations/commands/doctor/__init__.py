@@ -1,0 +1,1 @@
+"""``fitrag doctor``: what this machine has."""

@@ -1,0 +1,46 @@
+"""`fitrag doctor`: what is installed here, what it would run on, and what it can do offline."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from fitrag_integrations.commands.doctor.environment import findings
+from fitrag_integrations.commands.engine import options
+
+
+@dataclass(frozen=True)
+class DoctorPlan:
+    """Tell versions, devices, offline caches, embedded models and extras.
+
+    Always exits 0. Of the environment it shows the folders of caches, never a key.
+    """
+
+    json: options.AsJson = False
+
+    def run(self) -> None:
+        """Look and tell."""
+        found = findings()
+        if self.json:
+            typer.echo(json.dumps(found))
+            return
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table("what", "found", show_header=False, box=None, padding=(0, 2, 0, 0))
+        for section, values in found.items():
+            table.add_row(f"[bold]{section}[/bold]", "")
+            for name, value in values.items():
+                table.add_row(f"  {name}", _shown(value), style=None)
+        Console().print(table)
+
+
+def _shown(value: Any) -> str:
+    from rich.markup import escape
+
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return escape("-" if value is None else str(value))

@@ -1,0 +1,1 @@
+"""What every verb runs on: JSON Lines in and out, resumed, with a bar."""

@@ -1,0 +1,132 @@
+"""Run a verb over JSON Lines: rows in, the same rows with more fields out, in the same order.
+
+Rows go through in chunks, so that the models see the questions of a whole chunk in one batch. Each
+chunk is written before the next one starts, and a stopped run continues where its output ends. A
+row that cannot be answered becomes an error row and the others go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from fitrag_integrations.commands.engine.resume import Resumed, resume
+from fitrag_integrations.commands.engine.rows import Row, error_row, is_finite, read_rows, reason_of
+from fitrag_integrations.commands.engine.stopping import Stopping, Terminated
+from fitrag_integrations.core import jsonl
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Traced, run_many
+
+CHUNK = 16  # questions that share a model batch
+T = TypeVar("T")
+Advance: TypeAlias = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verb(Generic[T]):
+    """Say what to do with a row: the flow that answers it, and the fields its end gives.
+
+    `adds` names those fields. The flow raises `InputError` for a row that lacks something. An
+    error row gets the fields of `empty` where it has none of that name, so that whoever reads the
+    output finds them in every row.
+    """
+
+    flow: Callable[[Mapping[str, Any]], Flow[T]]
+    fields: Callable[[Traced[T]], dict[str, Any]]
+    adds: tuple[str, ...]
+    empty: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Count the rows of an output: all, those an earlier run had written, and error rows."""
+
+    output: str
+    rows: int
+    resumed: int
+    errors: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Say how a run went: its summary, why rows failed, and whether it was asked to stop."""
+
+    summary: Summary
+    reasons: Counter[str]
+    stopped: bool = False
+
+
+def run_batch(
+    verb: Verb[Any], source: str, target: str, *, advance: Advance, stopping: Stopping
+) -> Done:
+    """Answer every row of `source` that is not in `target` yet; `advance` hears how many are done.
+
+    Raises `InputError` for a damaged input and for an output that holds other rows.
+    """
+    began = time.monotonic()
+    rows = read_rows(jsonl.read_lines(source))
+    earlier = Resumed()
+    if target != jsonl.STREAM and Path(target).exists() and Path(target).stat().st_size:
+        earlier, rows = resume(Path(target), rows, verb.adds)
+    advance(earlier.rows)
+    count, reasons, stopped = earlier.rows, Counter(earlier.reasons), False
+    with jsonl.appending(target) as write, contextlib.suppress(Terminated):
+        stopped = True  # unless all rows are reached
+        for chunk in chunks(rows, CHUNK):
+            with stopping.batch():
+                answered = [_outcome(verb, row, traced) for row, traced in _answered(verb, chunk)]
+                write(b"".join(line for line, _ in answered))
+                count += len(chunk)
+                reasons.update(reason for _, reason in answered if reason is not None)
+                advance(len(chunk))
+        stopped = False
+    seconds = round(time.monotonic() - began, 3)
+    summary = Summary(target, count, earlier.rows, reasons.total(), seconds)
+    return Done(summary, reasons, stopped)
+
+
+def check_names(source: str, target: str) -> None:
+    """Raise `InputError` unless the input is there and the output may be written."""
+    if source != jsonl.STREAM and (not Path(source).exists() or Path(source).is_dir()):
+        raise InputError.of("input", given=source, allowed="a file that is there, or -")
+    is_row_file = target.endswith((".jsonl", ".jsonl.gz")) and not Path(target).is_dir()
+    if target != jsonl.STREAM and not is_row_file:
+        raise InputError.of("output", given=target, allowed="a .jsonl or .jsonl.gz file, or -")
+    if source != jsonl.STREAM and Path(source).resolve() == Path(target).resolve():
+        raise InputError.of("output", given=target, allowed="another file than the input")
+
+
+def _answered(verb: Verb[Any], chunk: list[Row]) -> Iterator[tuple[Row, Traced[Any] | Exception]]:
+    traced = iter(run_many([verb.flow(row.given) for row in chunk if row.problem is None]))
+    for row in chunk:
+        yield row, next(traced) if row.problem is None else row.problem
+
+
+def _outcome(
+    verb: Verb[Any], row: Row, traced: Traced[Any] | Exception
+) -> tuple[bytes, str | None]:
+    """Give the line to write, and why it is an error row if it is one."""
+    error = traced if isinstance(traced, Exception) else traced.error
+    if error is None:
+        assert isinstance(traced, Traced)
+        fields = verb.fields(traced)
+        try:
+            return jsonl.dump({**row.given, **fields}), None
+        except ValueError:
+            names = ", ".join(name for name, value in fields.items() if not is_finite(value))
+            error = InputError.of(names, given="NaN or Infinity", allowed="numbers JSON has")
+    failed = error_row(row, error)
+    return jsonl.dump({**row.given, **verb.empty, **failed}), reason_of(failed["error"])
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Cut items into lists of `size`, the last one maybe shorter."""
+    rest = iter(items)
+    return iter(lambda: list(itertools.islice(rest, size)), [])

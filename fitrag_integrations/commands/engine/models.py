@@ -1,0 +1,141 @@
+"""Load what a verb needs, when it runs: the one place in which commands meet the models."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from fitrag_integrations.commands.engine.options import ModelOptions
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.errors import InputError, MissingExtraError
+from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer
+from fitrag_integrations.text.tokens import TokenCounter, counter_for
+from fitrag_integrations.types import Passage
+
+Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
+GATES = {"ik": "IKClassifier", "necessity": "NecessityJudge"}  # by the kind of a `model.json`
+
+
+def load_scorer(options: ModelOptions) -> Scorer:
+    """Load the bi-label scorer."""
+    return cast(Scorer, _load("BiLabelScorer", options))
+
+
+def load_one_pass(options: ModelOptions) -> Scorer:
+    """Load the scorer that reads a passage and its sentences in one pass."""
+    return cast(Scorer, _load("OnePassScorer", options))
+
+
+def load_evaluator(options: ModelOptions) -> Evaluator:
+    """Load the retrieval evaluator."""
+    return cast(Evaluator, _load("RetrievalEvaluator", options))
+
+
+def load_reader(options: ModelOptions) -> Reader:
+    """Load the extractive reader."""
+    return cast(Reader, _load("ExtractiveReader", options))
+
+
+def load_gate(options: ModelOptions) -> Gate:
+    """Load the gate a folder holds, by the kind its `model.json` tells; IK without one."""
+    kind = None if options.model is None else model_kind(Path(options.model))
+    return cast(Gate, _load(GATES.get(kind or "", "IKClassifier"), options))
+
+
+def load_detector(name: str | None) -> Any:
+    """Load a detector from its folder; None is the embedded one where it fits, "none" no one."""
+    if name is None or name == "none":
+        return None if name is None else False
+    home = importlib.import_module("fitrag_integrations.models")
+    return home.EligibilityDetector.from_pretrained(name)
+
+
+def model_kind(folder: Path) -> str | None:
+    """Read from `model.json` what a folder holds; None where there is none to be read."""
+    try:
+        manifest = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return str(manifest.get("kind")) if isinstance(manifest, dict) else None
+
+
+def _load(name: str, options: ModelOptions) -> Any:
+    kind = getattr(importlib.import_module("fitrag_integrations.models"), name)
+    # transformers would draw its own bar into ours, and into what --quiet keeps quiet
+    importlib.import_module("transformers.utils.logging").disable_progress_bar()
+    how = {
+        "device": options.device,
+        "dtype": options.dtype,
+        "batch_tokens": options.batch_tokens,
+    }
+    if options.model is None:
+        return kind.embedded(**how)
+    return kind.from_pretrained(options.model, **how)
+
+
+def load_chat_model(name: str) -> Any:
+    """Build a LangChain chat model from `PROVIDER:MODEL`; keys come from the environment."""
+    provider, colon, model = name.partition(":")
+    if not (provider and colon and model):
+        allowed = "PROVIDER:MODEL, such as openai:gpt-5-mini"
+        raise InputError.of("--llm", given=name, allowed=allowed)
+    home = require_extra("langchain.chat_models", extra="agents", feature="--llm")
+    try:
+        return home.init_chat_model(name)
+    except ImportError as error:  # it says which package brings the provider
+        raise MissingExtraError(f"--llm {name}: {error}", name=error.name) from error
+    except Exception as error:  # each provider has errors of its own; a missing key is the usual
+        allowed = f"a model {provider} can start: {type(error).__name__}: {error}"
+        raise InputError.of("--llm", given=name, allowed=allowed) from error
+
+
+def batched(llm: Any) -> Generate:
+    """Make a batched generator of a chat model; a prompt that fails gives its exception."""
+
+    def generate(prompts: Sequence[str]) -> list[str | Exception]:
+        replies = llm.batch(list(prompts), return_exceptions=True)
+        return [reply if isinstance(reply, Exception) else str(reply.text) for reply in replies]
+
+    return generate
+
+
+def new_index(options: ModelOptions) -> Any:
+    """Make an empty index over an encoder."""
+    return _retrieval("FaissIndex")(_encoder(options))
+
+
+def load_index(folder: Path, options: ModelOptions) -> Any:
+    """Open an index, with the encoder it was built with unless another is given."""
+    return _retrieval("FaissIndex").load(
+        folder, encoder=None if options == ModelOptions() else _encoder(options)
+    )
+
+
+def load_retriever(folder: Path, options: ModelOptions, *, k: int) -> Retriever:
+    """Open an index as a retriever of `k` passages a question."""
+    return cast(Retriever, load_index(folder, options).as_retriever(k))
+
+
+def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
+    """Search passages by words, BM25's `k` best."""
+    home = importlib.import_module("fitrag_integrations.training.labels.negatives")
+    return cast(Retriever, home.searching(passages, depth=k))
+
+
+def _encoder(options: ModelOptions) -> Any:
+    names = ("device", "dtype", "batch_tokens")
+    how = {name: value for name in names if (value := getattr(options, name)) is not None}
+    kind = _retrieval("Encoder")
+    return kind(**how) if options.model is None else kind(options.model, **how)
+
+
+def _retrieval(name: str) -> Any:
+    return getattr(importlib.import_module("fitrag_integrations.retrieval"), name)
+
+
+def token_counter(name: str) -> TokenCounter:
+    """Give the counter of a `--tokenizer`."""
+    return counter_for(name)

@@ -1,0 +1,132 @@
+"""The options that verbs share: one by one as types, and the groups a plan is put together from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from fitrag_integrations.core.option import Argument, Option
+
+Input: TypeAlias = Annotated[
+    str, Argument("Rows to read: .jsonl, .jsonl.gz, or - for standard input.")
+]
+Output: TypeAlias = Annotated[
+    str,
+    Argument("Where to write them: .jsonl, .jsonl.gz, or - for standard output."),
+]
+Model: TypeAlias = Annotated[
+    str | None,
+    Option("Model name or folder.", default="the embedded one"),
+]
+Device: TypeAlias = Annotated[
+    str | None, Option("Such as cpu or cuda:0.", default="a GPU if there is one")
+]
+Dtype: TypeAlias = Annotated[
+    str | None, Option("Such as float32 or bfloat16.", default="the model's own")
+]
+BatchTokens: TypeAlias = Annotated[
+    int | None, Option("Padded tokens a model batch.", min=1, default="by device")
+]
+Overwrite: TypeAlias = Annotated[bool, Option("Start anew instead of continuing the output.")]
+Strict: TypeAlias = Annotated[bool, Option("Exit 1 if a row failed.")]
+Quiet: TypeAlias = Annotated[bool, Option("Say nothing but errors.")]
+AsJson: TypeAlias = Annotated[bool, Option("Print the summary as JSON on standard output.")]
+MaxTokens: TypeAlias = Annotated[
+    int | None, Option("Token budget for the excerpts.", min=1, default="none")
+]
+Window: TypeAlias = Annotated[int, Option("Sentences in an excerpt.", min=1)]
+Stride: TypeAlias = Annotated[int, Option("Sentences from one to the next.", min=1)]
+CutWindow: TypeAlias = Annotated[
+    int | None,
+    Option("Sentences in an excerpt; FIT-RAG has 3.", min=1, default="1"),
+]
+CutPerPassage: TypeAlias = Annotated[
+    int | None,
+    Option(
+        "Windows a passage may keep, apart from each other; 0 any.",
+        min=0,
+        default="any of single sentences, else 1",
+    ),
+]
+CutShare: TypeAlias = Annotated[
+    float | None,
+    Option(
+        "Share of tokens to keep at most.",
+        min=0,
+        max=1,
+        default="0.5 of single sentences without --max-tokens, else all",
+    ),
+]
+PerPassage: TypeAlias = Annotated[
+    int, Option("Windows a passage may keep, apart from each other; 0 any.", min=0)
+]
+MaxShare: TypeAlias = Annotated[
+    float | None,
+    Option("Share of tokens to keep at most.", min=0, max=1, default="all"),
+]
+Detector: TypeAlias = Annotated[
+    str | None,
+    Option(
+        "Folder of `fitrag train eligibility`, or none.",
+        default="the embedded one, if it is for these scores",
+    ),
+]
+Weight: TypeAlias = Annotated[
+    float, Option("0 looks at has_answer alone, 1 at llm_prefer alone.", min=0, max=1)
+]
+Tokenizer: TypeAlias = Annotated[
+    str, Option("What counts tokens: approximate, or a tiktoken encoding.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Say which rows to read and where they go."""
+
+    source: Input
+    target: Output
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """Say which index is searched for a row that has no passages of its own."""
+
+    index: Annotated[
+        Path | None, Option("Index to search where a row has no passages of its own.")
+    ] = None
+    k: Annotated[int, Option("Passages to take from the index.", name="--k", min=1)] = 20
+    encoder: Annotated[str | None, Option("Encoder of the index.", default="its own")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Say on what a model runs and how; None leaves the choice to the model."""
+
+    device: Device = None
+    dtype: Dtype = None
+    batch_tokens: BatchTokens = None
+
+    def of(self, model: str | None) -> ModelOptions:
+        """Say it of a model."""
+        return ModelOptions(model, self.device, self.dtype, self.batch_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """Say which model to load and how; None leaves the choice to the model."""
+
+    model: Model = None
+    device: Device = None
+    dtype: Dtype = None
+    batch_tokens: BatchTokens = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Say how a verb goes over its rows and what it tells about it."""
+
+    overwrite: Overwrite = False
+    strict: Strict = False
+    quiet: Quiet = False
+    json: AsJson = False

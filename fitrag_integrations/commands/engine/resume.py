@@ -1,0 +1,141 @@
+"""Continue an output that an earlier run left half written, or refuse if it is something else."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import os
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fitrag_integrations.commands.engine.rows import Row, reason_of
+from fitrag_integrations.core.jsonl import is_gzipped
+from fitrag_integrations.errors import InputError
+
+BLOCK = 1 << 16
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(slots=True)
+class Resumed:
+    """Count the rows an output already holds, and those of them that are error rows, by reason."""
+
+    rows: int = 0
+    errors: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+def resume(path: Path, rows: Iterator[Row], adds: Collection[str]) -> tuple[Resumed, Iterator[Row]]:
+    """Take the rows that are already written off the input, and cut the output after the last.
+
+    Every field a written row shares with its input row must be equal, those in `adds` aside; a
+    cut last line must begin like its row. Raises `InputError` for any other file, and leaves it
+    as it was.
+    """
+    done, output = Resumed(), _Output(path)
+    for line in output.lines():
+        row = next(rows, None)
+        found = _object(line)
+        if row is None or found is None or not _continues(found, row, adds):
+            raise _other(path, done.rows + 1)
+        done.rows += 1
+        if "error" in found and found["error"] != row.given.get("error"):
+            done.errors += 1
+            done.reasons[reason_of(found["error"])] += 1
+    if output.tail:
+        row = next(rows, None)
+        if row is None or not _begins(output.tail, row, adds):
+            raise _other(path, done.rows + 1)
+        rows = itertools.chain([row], rows)
+    output.cut()
+    return done, rows
+
+
+class _Output:
+    """Read an output's whole lines; `tail` is what follows the last of them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._whole, self._kept, self.tail = path, True, 0, b""
+
+    def lines(self) -> Iterator[bytes]:
+        pieces: list[bytes] = []  # of the line under way, which may be as long as the file
+        with self._path.open("rb") as file:
+            for block in self._inflated(file) if is_gzipped(self._path.name) else _blocks(file):
+                *ends, rest = block.split(b"\n")
+                for end in ends:
+                    line = b"".join((*pieces, end))
+                    pieces.clear()
+                    self._kept += len(line) + 1
+                    yield line
+                pieces.append(rest)
+        self.tail = b"".join(pieces)
+
+    def cut(self) -> None:
+        """Drop what is not a whole line; a damaged gzip file is written anew up to there."""
+        if not is_gzipped(self._path.name):
+            os.truncate(self._path, self._kept)
+        elif self.tail or not self._whole:
+            partial = self._path.with_name(f"{self._path.name}.partial")
+            with self._path.open("rb") as file, gzip.open(partial, "wb") as anew:
+                for block in self._inflated(file):
+                    anew.write(block[: self._kept])
+                    self._kept -= len(block[: self._kept])
+            partial.replace(self._path)
+
+    def _inflated(self, file: BinaryIO) -> Iterator[bytes]:
+        """Yield what can still be read of a gzip file of any number of members."""
+        member, started, self._whole = zlib.decompressobj(wbits=31), b"", True
+        for block in _blocks(file):
+            started = started or block
+            while block:
+                if member.eof:
+                    member = zlib.decompressobj(wbits=31)
+                try:
+                    yield member.decompress(block)
+                except zlib.error:
+                    self._whole = False
+                    break
+                block = member.unused_data
+        if not GZIP_MAGIC.startswith(started[:2]):
+            raise _other(self._path, 1)
+        self._whole = self._whole and (member.eof or not started)
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.read(BLOCK), b"")
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _continues(found: dict[str, Any], row: Row, adds: Collection[str]) -> bool:
+    return all(
+        name in found and json.dumps(found[name]) == json.dumps(value)
+        for name, value in row.given.items()
+        if name not in adds and name != "error"
+    )
+
+
+def _begins(tail: bytes, row: Row, adds: Collection[str]) -> bool:
+    """Compare a cut line with the fields its row begins with, up to the first that may differ."""
+    sure = itertools.takewhile(lambda name: name not in adds and name != "error", row.given)
+    expected = json.dumps({name: row.given[name] for name in sure})[:-1].encode("ascii")
+    return tail.startswith(expected) or expected.startswith(tail)
+
+
+def _other(path: Path, number: int) -> InputError:
+    allowed = (
+        f"an output of the same input, but row {number} is not that of the input: "
+        "delete it, choose another output, or give --overwrite"
+    )
+    return InputError.of("output", given=str(path), allowed=allowed)

@@ -1,0 +1,98 @@
+"""Read rows of JSON Lines, and say what is wrong with one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.types import Passage
+
+RAW_SHOWN = 200
+_PLACE = re.compile(r"\[\d+\]")
+_WORDING = re.compile(r"(?P<field>[^\n]+?): given (?P<given>.*), allowed (?P<allowed>.*)", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Hold one line: the object it gave, or what stands in for it and the `problem`."""
+
+    given: dict[str, Any]
+    problem: Exception | None = None
+
+
+def read_rows(lines: Iterable[bytes]) -> Iterator[Row]:
+    """Parse lines; blank ones are no rows. `line` of a bad row counts from 1, blank ones too."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield _parsed(number, line)
+
+
+def _parsed(number: int, line: bytes) -> Row:
+    try:
+        return Row(jsonl.parse(line, first=number == 1))
+    except (ValueError, RecursionError) as error:  # also bad UTF-8, and too deep a nesting
+        raw = line.decode("utf-8", errors="replace").strip()
+        return Row({"line": number, "raw": raw[:RAW_SHOWN]}, error)
+
+
+def error_row(row: Row, error: Exception) -> dict[str, Any]:
+    """Add to a row's own fields what went wrong: `error` with a `message` and, of a wrong field,
+    `field`, `given` and `allowed`.
+    """
+    return {**row.given, "error": described(error)}
+
+
+def described(error: Exception) -> dict[str, str]:
+    """Give an error as plain text; an `InputError` in its parts too."""
+    message = str(error)
+    found = _WORDING.fullmatch(message) if isinstance(error, InputError) else None
+    if found is not None:
+        return {**found.groupdict(), "message": message}
+    named = isinstance(error, InputError | json.JSONDecodeError)
+    return {"message": message if named else f"{type(error).__name__}: {message}"}
+
+
+def reason_of(error: Any) -> str:
+    """Give the message of an error row's `error`, with the place in a list left out."""
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return _PLACE.sub("[]", str(message))
+
+
+def is_finite(value: Any) -> bool:
+    """Say whether a value can be written as JSON, all numbers in it finite."""
+    try:
+        jsonl.dump({"value": value})
+    except ValueError:
+        return False
+    return True
+
+
+def question_of(row: Mapping[str, Any]) -> str:
+    """Take the question; raises `InputError` unless it is a string that is not blank."""
+    return check_text("question", row.get("question"), blank=False)
+
+
+def passages_of(row: Mapping[str, Any]) -> list[Passage]:
+    """Take the passages, each with its place in the list as `id`, so that none hides another.
+
+    Raises `InputError` naming the first that is wrong: `passages[3].text`.
+    """
+    given = row.get("passages")
+    if not isinstance(given, list) or not given:
+        allowed = "a list of at least one object with a text"
+        raise InputError.of("passages", given=given, allowed=allowed)
+    return [_passage(i, passage) for i, passage in enumerate(given)]
+
+
+def _passage(at: int, given: Any) -> Passage:
+    if not isinstance(given, dict):
+        raise InputError.of(f"passages[{at}]", given=given, allowed="an object with a text")
+    text = check_text(f"passages[{at}].text", given.get("text"), blank=False)
+    title = "" if given.get("title") is None else given["title"]
+    return Passage(str(at), text, check_text(f"passages[{at}].title", title))

@@ -1,0 +1,120 @@
+"""Keep with an output the settings it was made with, and have it to ourselves meanwhile.
+
+They are in a file beside it, `out.jsonl.settings`: the verb, and each option that was not left at
+its default, unless it changes only how a run goes. A folder or recipe that is named is kept with a
+hash of what is in it, so that a model trained anew is another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from fitrag_integrations.core.lock import lock
+from fitrag_integrations.errors import InputError
+
+SUFFIX = ".settings"
+OF_THE_RUN = {"source", "target", "out", "device", "batch_tokens"} | {
+    "overwrite",
+    "strict",
+    "quiet",
+    "json",
+}
+"""Options that say how a run goes and change no row."""
+HASHED_WHOLE = 1 << 20  # bytes; of a larger file only the size counts
+Settings = dict[str, Any]
+
+
+def settings_of(plan: Any) -> Settings:
+    """Give the options of a plan that rows depend on, without those left at their defaults."""
+    found: Settings = {}
+    for field in fields(plan):
+        value = getattr(plan, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if is_dataclass(value):
+            found |= settings_of(value)
+        elif field.name not in OF_THE_RUN and value != default:
+            found[field.name] = _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | Path) and (Path(value).is_dir() or str(value).endswith(".toml")):
+        return f"{value} ({_fingerprint(Path(value))})"
+    return json.loads(json.dumps(value, default=str))
+
+
+def _fingerprint(path: Path) -> str:
+    """Sum up a file, or a folder by its files' names and sizes and what is in the small ones."""
+    digest = hashlib.sha256()
+    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+    for each in files:
+        size = each.stat().st_size if each.exists() else 0
+        digest.update(f"{each.relative_to(path)}\0{size}\0".encode())
+        if 0 < size <= HASHED_WHOLE:
+            digest.update(each.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+@contextmanager
+def settled(output: Path, verb: str, settings: Mapping[str, Any], *, anew: bool) -> Iterator[bool]:
+    """Have `output` to ourselves, made by `verb` with `settings`; with `anew` it begins empty.
+
+    Gives whether it was known how rows that are in it were made. Raises `InputError` where another
+    run is writing it, and naming the first option that differs from those of its rows.
+    """
+    beside = output.with_name(output.name + SUFFIX)
+    try:
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        file = beside.open("a+b")
+    except OSError as error:
+        allowed = f"a place that can be written ({error.strerror})"
+        raise InputError.of("output", given=str(output), allowed=allowed) from error
+    with file:
+        lock(file.fileno(), output)
+        if anew:
+            output.unlink(missing_ok=True)
+        there = output.exists() and output.stat().st_size > 0
+        file.seek(0)
+        begun = _read(file.read())
+        if there and begun is not None:
+            _check(begun, {"verb": verb, **settings}, output)
+        else:
+            file.truncate(0)
+            file.write(json.dumps({"verb": verb, **settings}).encode("ascii") + b"\n")
+            file.flush()
+        try:
+            yield begun is not None or not there
+        except BaseException:
+            if there and begun is None:  # it may be no output of ours
+                beside.unlink()
+            raise
+
+
+def _read(data: bytes) -> dict[str, Any] | None:
+    """Read settings; None for none, or for those of a run stopped as it wrote them."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _check(begun: Mapping[str, Any], given: Mapping[str, Any], output: Path) -> None:
+    for name in [*given, *(name for name in begun if name not in given)]:
+        if begun.get(name) != given.get(name):
+            allowed = (
+                f"{_shown(begun, name)}, with which {output} was begun: "
+                "give that, choose another output, or give --overwrite"
+            )
+            option = name if name == "verb" else f"--{name.replace('_', '-')}"
+            raise InputError.of(option, given=_shown(given, name), allowed=allowed)
+
+
+def _shown(settings: Mapping[str, Any], name: str) -> Any:
+    return settings.get(name, "its default")

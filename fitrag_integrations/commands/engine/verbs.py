@@ -1,0 +1,143 @@
+"""Make a command of a plan: a dataclass whose fields are the options and whose call runs it.
+
+A field that is a dataclass itself is a group of options, which several verbs share; on the command
+line its fields stand beside the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import wraps
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+from fitrag_integrations.core.option import Argument, Option
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Say where a verb's plan is, `module:Plan` below `commands`, and what it does in one line."""
+
+    plan: str
+    help: str
+
+    def load(self) -> Callable[..., Any]:
+        """Import the plan."""
+        module, _, name = self.plan.partition(":")
+        found = getattr(importlib.import_module(f"{__package__.rpartition('.')[0]}.{module}"), name)
+        is_plan = isinstance(found, type) and is_dataclass(found)
+        return as_function(found) if is_plan else _described(found)
+
+
+def register(group: typer.Typer, name: str, home: Home) -> None:
+    """Add a verb to a group; its plan is imported when the verb is called or its help asked for."""
+
+    class Later(TyperCommand):
+        def make_context(
+            self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+        ) -> Any:
+            one = typer.Typer(pretty_exceptions_enable=False)
+            one.command(name)(home.load())
+            return get_command(one).make_context(info_name, args, parent, **extra)
+
+    group.command(name, help=home.help, cls=Later)(lambda: None)
+
+
+def as_function(plan: type[Any]) -> Callable[..., Any]:
+    """Make the function Typer reads: a parameter for each option, whose call runs the plan."""
+
+    def run(**given: Any) -> Any:
+        return _build(plan, given).run()
+
+    parameters = list(_parameters(plan))
+    run.__doc__ = inspect.getdoc(plan)
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _described(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put what is said of a function's parameters as Typer reads it."""
+    signature = inspect.signature(function, eval_str=True)
+    parameters = [
+        each.replace(annotation=_annotation(each.annotation, each.name, each.default))
+        for each in signature.parameters.values()
+    ]
+
+    @wraps(function)
+    def run(*given: Any, **named: Any) -> Any:
+        return function(*given, **named)
+
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _parameters(plan: type[Any], defaults: Any = None) -> Iterator[inspect.Parameter]:
+    """Yield the parameters of a plan; an instance in `defaults` says the defaults of a group."""
+    hints = get_type_hints(plan, include_extras=True)
+    for field in fields(plan):
+        default = _default(field) if defaults is None else getattr(defaults, field.name)
+        if is_dataclass(hints[field.name]):
+            yield from _parameters(hints[field.name], None if default is MISSING else default)
+            continue
+        yield inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is MISSING else _listed(default),
+            annotation=_annotation(hints[field.name], field.name, default),
+        )
+
+
+def _build(plan: type[Any], given: Mapping[str, Any]) -> Any:
+    """Build a plan from the values of its options, its groups first."""
+    hints = get_type_hints(plan)
+    return plan(**{each.name: _value(hints[each.name], each.name, given) for each in fields(plan)})
+
+
+def _value(hint: Any, name: str, given: Mapping[str, Any]) -> Any:
+    is_group = isinstance(hint, type) and is_dataclass(hint)
+    return _build(hint, given) if is_group else _unlisted(given[name], hint)
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _annotation(hint: Any, name: str, default: Any) -> Any:
+    """Give a type as Typer reads it: with what is said of it, and a list for a tuple."""
+    said: Any = Option()
+    if get_origin(hint) is Annotated:
+        hint, said = get_args(hint)
+    if not isinstance(said, Option):  # told in Typer's own words
+        return Annotated[hint, said]
+    if _is_tuple(hint):
+        hint = list[get_args(hint)[0]]  # type: ignore[misc]
+    shown: dict[str, Any] = {"help": said.help or None, "metavar": said.metavar}
+    shown |= {"min": said.min, "max": said.max}
+    if said.default is not None:
+        shown["show_default"] = said.default
+    if isinstance(said, Argument):
+        return Annotated[hint, typer.Argument(**shown)]
+    names = [] if said.name is None else [said.name]
+    if default is False and not names:  # there is nothing to say no to
+        names = [f"--{name.replace('_', '-')}"]
+    return Annotated[hint, typer.Option(*names, **shown)]
+
+
+def _is_tuple(hint: Any) -> bool:
+    return get_origin(hint) is tuple
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _unlisted(value: Any, hint: Any) -> Any:
+    return tuple(value) if isinstance(value, list) and _is_tuple(hint) else value

@@ -1,0 +1,1 @@
+"""``fitrag evaluate``: figures with intervals, and one page of all."""

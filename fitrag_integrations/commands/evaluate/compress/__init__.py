@@ -1,0 +1,1 @@
+"""``fitrag evaluate compress``: what compression keeps."""

@@ -1,0 +1,1 @@
+"""``fitrag evaluate gate``: a gate against what is known."""

@@ -1,0 +1,1 @@
+"""``fitrag evaluate methods``: whole methods side by side."""

@@ -1,0 +1,179 @@
+"""Answer the same questions by several methods, and keep what each answer is worth and cost.
+
+For `fitrag evaluate methods`. Answers are kept line by line, so that a stopped run continues.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fitrag_integrations.commands.engine.batch import Advance, chunks
+from fitrag_integrations.commands.engine.resume import resume
+from fitrag_integrations.commands.engine.rows import Row, described, passages_of, question_of
+from fitrag_integrations.commands.evaluate.formats import OURS, rows_of
+from fitrag_integrations.commands.run.answering import Answers
+from fitrag_integrations.core import jsonl
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.answers import contains_answer, token_f1
+from fitrag_integrations.evaluation.figures.methods import RETRIEVING, spent
+from fitrag_integrations.evaluation.trace_fields import TELLS, trace_fields
+from fitrag_integrations.flow import Traced, run_many
+from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.methods.compose.recipe import is_file, method_from, read_recipe
+from fitrag_integrations.ports import Method
+from fitrag_integrations.text.tokens import TokenCounter
+
+CHUNK = 32  # questions that go through a method in lock step
+ADDS = (
+    "answer",
+    "correct",
+    "f1",
+    "retrieved",
+    "retriever_calls",
+    "llm_calls",
+    "tokens_in",
+    "tokens_out",
+    "seconds",
+    "notes",
+    *TELLS,
+)
+FAILED: Mapping[str, Any] = {"answer": "", "correct": False, "f1": 0.0, "notes": []}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Hold a method under its name, and what answers by it."""
+
+    name: str
+    setup: str
+    answers: Answers
+
+
+def named_recipes(given: str) -> dict[str, tuple[dict[str, Any], Method]]:
+    """Build the methods of a list; a file is called by its name without `.toml`."""
+    built: dict[str, tuple[dict[str, Any], Method]] = {}
+    for recipe in filter(None, map(str.strip, given.split(","))):
+        name = Path(recipe).stem if is_file(recipe) else recipe
+        if name in built:
+            raise InputError.of("--methods", given=name, allowed="each name once")
+        built[name] = read_recipe(recipe), method_from(recipe)
+    if not built:
+        raise InputError.of("--methods", given=given, allowed="at least one method")
+    return built
+
+
+def setup_of(world: Mapping[str, Any]) -> str:
+    """Sum up what answers depend on, so that no run continues another with other settings."""
+    text = json.dumps(world, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
+
+
+def question_rows(
+    path: Path,
+    limit: int | None,
+    *,
+    indexed: bool,
+    format: str = OURS,
+    split: str | None = None,
+) -> list[dict[str, Any]]:
+    """Read the questions; raises `InputError` naming the first row that lacks something."""
+    rows = list(itertools.islice(rows_of(path, format, split), limit))
+    for number, row in enumerate(rows, start=1):
+        try:
+            _check(row, indexed=indexed)
+        except InputError as error:
+            raise InputError(f"{path}, row {number}: {error}") from error
+    if not rows:
+        raise InputError.of("questions", given=str(path), allowed="at least one row")
+    return rows
+
+
+def _check(row: Mapping[str, Any], *, indexed: bool) -> None:
+    question_of(row)
+    answers = row.get("answers")
+    if not isinstance(answers, list) or not answers or not all(map(_is_text, answers)):
+        raise InputError.of("answers", given=answers, allowed="a list of at least one text")
+    if "passages" in row or not indexed:
+        passages_of(row)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def answer_all(
+    runs: Sequence[Contender],
+    asked: Sequence[Mapping[str, Any]],
+    out: Path,
+    count: TokenCounter,
+    advance: Advance,
+    *,
+    warm: bool,
+    explained: bool = False,
+) -> int:
+    """Append what is missing of the answers; gives how many an earlier run had written.
+
+    With `warm` a method answers its first question once before the clock starts, so that loading
+    a model is no method's time. `explained` keeps of every answer what `telling.told` tells.
+    """
+    rows: Iterator[Row] = (Row(_given(run, i, row)) for run in runs for i, row in enumerate(asked))
+    done = 0
+    if out.exists():
+        resumed, rows = resume(out, rows, ADDS)
+        done = resumed.rows
+    named = {run.name: run.answers for run in runs}
+    with jsonl.appending(str(out)) as write:
+        for name, group in itertools.groupby(rows, key=lambda row: row.given["method"]):
+            waiting = list(group)
+            if warm:
+                run_many([named[name](asked[waiting[0].given["row"]])])
+            for chunk in chunks(waiting, CHUNK):
+                write(b"".join(_answered(named[name], chunk, asked, count, explained)))
+                advance(len(chunk))
+    return done
+
+
+def _given(run: Contender, number: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {"question": row["question"], "answers": row["answers"]}
+    return {"method": run.name, "setup": run.setup, "row": number, **kept}
+
+
+def _answered(
+    answers: Answers,
+    chunk: Sequence[Row],
+    asked: Sequence[Mapping[str, Any]],
+    count: TokenCounter,
+    explained: bool,
+) -> Iterator[bytes]:
+    began = time.perf_counter()
+    traces = run_many([answers(asked[row.given["row"]]) for row in chunk])
+    seconds = (time.perf_counter() - began) / len(chunk)
+    for row, traced in zip(chunk, traces, strict=True):
+        trace = trace_fields(traced) if explained else {}
+        judged = outcome(traced, row.given["answers"], seconds, count)
+        yield jsonl.dump({**row.given, **judged, **trace})
+
+
+def outcome(
+    traced: Traced[Answered], gold: Sequence[str], seconds: float, count: TokenCounter
+) -> dict[str, Any]:
+    """Judge an answer and give its costs; an error is a wrong answer, and told."""
+    judged: dict[str, Any] = dict(FAILED)
+    if traced.error is None:
+        text, notes = traced.value.text, list(traced.value.context.notes)
+        right, f1 = contains_answer(text, gold), token_f1(text, gold)
+        judged = {"answer": text, "correct": right, "f1": f1, "notes": notes}
+    costs = {
+        "retrieved": any(step.port in RETRIEVING for step in traced.steps),
+        **spent(traced.steps, count).to_dict(),
+        "seconds": round(seconds, 6),
+    }
+    error = {} if traced.error is None else {"error": described(traced.error)}
+    return {**judged, **costs, **error}

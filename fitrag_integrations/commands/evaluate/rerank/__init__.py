@@ -1,0 +1,1 @@
+"""``fitrag evaluate rerank``: the orders of a reranker."""

@@ -1,0 +1,1 @@
+"""``fitrag label``: rows to train on, asked of a language model or a recognised answer."""

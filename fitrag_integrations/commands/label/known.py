@@ -1,0 +1,250 @@
+"""`fitrag label ik` and `fitrag label necessity`: what does a language model know by itself?
+
+The model answers each question closed-book, and a teacher says whether that was right. Rows go out
+as they are read, so that a stopped run continues where its output ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Annotated, Any, Protocol, TypeAlias
+
+import typer
+
+from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.options import Files, Hardware, RunOptions
+from fitrag_integrations.commands.engine.progress import run_verb
+from fitrag_integrations.commands.engine.rows import question_of
+from fitrag_integrations.commands.label.asked import (
+    EMBEDDED,
+    LLM,
+    SERVED_TOKENS,
+    RowsOut,
+    Server,
+    load_llm,
+)
+from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.models.remote.client import finish
+from fitrag_integrations.models.remote.generator import RemoteGenerator
+from fitrag_integrations.training.labels import teachers
+from fitrag_integrations.types import Draft
+
+Questions: TypeAlias = Annotated[
+    str, Argument("Rows of question and answers: .jsonl, .jsonl.gz, or -.")
+]
+Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.", min=1)]
+NewTokens: TypeAlias = Annotated[int | None, Option("Longest answer.", min=1)]
+Teach: TypeAlias = Callable[[str, str, Sequence[Any]], Flow[dict[str, Any]]]
+Cut: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[str]]
+BY_MATCH = (
+    "labelled by match: a language model that reads the answers teaches better "
+    "(IK, section 4.4: .82 against .75), --judge MODEL"
+)
+
+
+@dataclass(frozen=True)
+class LabelIK:
+    """Label questions by whether the model answers them without retrieval (IK, section 3.1).
+
+    Reads question and answers; adds draft (the answer's first tokens), answer, known and llm. The
+    teacher is a whole-token match, more than half of a gold answer's tokens, or a language model
+    that says Yes or No: the --judge where one is given, on the same server as the --llm.
+    """
+
+    source: Questions
+    out: RowsOut
+    llm: LLM = EMBEDDED
+    draft_tokens: Tokens = 32
+    teacher: Annotated[str, Option("match, recall or judge; judge where --judge is given.")] = (
+        "match"
+    )
+    judge: Annotated[str | None, Option("Model of the judge.", default="the --llm")] = None
+    max_new_tokens: NewTokens = None
+    server: Server = Server()
+    hardware: Hardware = Hardware()
+    how: RunOptions = RunOptions()
+
+    def run(self) -> None:
+        """Label them."""
+        if self.teacher not in teachers.TEACHERS:
+            allowed = ", ".join(teachers.TEACHERS)
+            raise InputError.of("--teacher", given=self.teacher, allowed=allowed)
+        teacher = "judge" if self.judge else self.teacher
+        if teacher == "match" and not self.how.quiet:
+            typer.echo(f"fitrag label ik: {BY_MATCH}", err=True)
+        run_verb("label ik", lambda: self._verb(teacher), Files(self.source, self.out), self.how)
+
+    def _verb(self, teacher: str) -> Verb[dict[str, Any]]:
+        judge: Any = None
+        if teacher == "judge":
+            name = self.judge or self.llm
+            judge = self.server.generator(name) or load_llm(name, **asdict(self.hardware))
+        taught = teach(teacher, judge)
+        count = self.draft_tokens
+        model = answering(self.llm, self.server, self.hardware, self.max_new_tokens, count)
+        return known_verb(model, taught, draft_tokens=count)
+
+
+@dataclass(frozen=True)
+class LabelNecessity:
+    """Label questions by the share of gold answers in a proxy's answer (SlimPLM, equation 2).
+
+    Reads question and answers, each a text or a list of its wordings; adds draft, answer, ratio,
+    known (the ratio exceeds theta) and llm.
+    """
+
+    source: Questions
+    out: RowsOut
+    llm: LLM = EMBEDDED
+    theta: Annotated[float, Option("Share to exceed.", min=0, max=1)] = 0.5
+    draft_tokens: Tokens = 64
+    max_new_tokens: NewTokens = None
+    server: Server = Server()
+    hardware: Hardware = Hardware()
+    how: RunOptions = RunOptions()
+
+    def run(self) -> None:
+        """Label them."""
+        files = Files(self.source, self.out)
+        run_verb("label necessity", self._verb, files, self.how)
+
+    def _verb(self) -> Verb[dict[str, Any]]:
+        count = self.draft_tokens
+        model = answering(self.llm, self.server, self.hardware, self.max_new_tokens, count)
+        ratio = by_ratio(self.theta)
+        return known_verb(model, ratio, draft_tokens=count, adds=("ratio",), nested=True)
+
+
+class Judging(Protocol):
+    """A language model that tells how likely it says Yes."""
+
+    def p_yes(self, prompts: Sequence[str], /) -> Sequence[Any]: ...
+
+    async def ap_yes(self, prompts: Sequence[str], /) -> Sequence[Any]: ...
+
+
+class Answering(Protocol):
+    """A language model that answers closed-book and cuts its answers to drafts."""
+
+    @property
+    def name(self) -> str: ...
+
+    def answer(self, questions: Sequence[str], /) -> Sequence[Any]: ...
+
+    async def aanswer(self, questions: Sequence[str], /) -> Sequence[Any]: ...
+
+    def first_tokens(self, texts: Sequence[str], count: int, /) -> list[str]: ...
+
+
+class ServedAnswers:
+    """Answer through a server: a draft is what it writes when it may write no more than that."""
+
+    def __init__(self, answers: RemoteGenerator, drafts: RemoteGenerator, name: str) -> None:
+        self._answers, self._drafts, self.name = answers, drafts, name
+
+    async def aanswer(self, questions: Sequence[str]) -> list[Any]:
+        """Answer each question; one that fails has its error in its place."""
+        written = await self._answers.adraft(questions)
+        return [one.text if isinstance(one, Draft) else one for one in written]
+
+    def answer(self, questions: Sequence[str]) -> list[Any]:
+        """Do what `aanswer` does, and wait for it."""
+        return finish(lambda: self.aanswer(questions))
+
+    def drafts(self, questions: Sequence[str]) -> list[Any]:
+        """Write the first tokens of an answer to each question."""
+        written = self._drafts.draft(questions)
+        return [one.text if isinstance(one, Draft) else one for one in written]
+
+    def first_tokens(self, texts: Sequence[str], count: int) -> list[str]:
+        """Refuse to count: only the server knows its tokens."""
+        raise TypeError("a served model drafts by question")
+
+
+def answering(
+    llm: str, server: Server, hardware: Hardware, max_new_tokens: int | None, draft_tokens: int
+) -> Answering:
+    """Load whose knowledge is asked: a served model where there is a server, else a local one."""
+    if server.url is None:
+        return load_llm(llm, max_new_tokens=max_new_tokens, **asdict(hardware))
+    answers = server.generator(llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
+    drafts = server.generator(llm, draft_tokens=draft_tokens)
+    assert answers is not None and drafts is not None
+    return ServedAnswers(answers, drafts, llm)
+
+
+def known_verb(
+    model: Answering,
+    teach: Teach,
+    *,
+    draft_tokens: int,
+    adds: tuple[str, ...] = (),
+    nested: bool = False,
+) -> Verb[dict[str, Any]]:
+    """Answer closed-book, cut the draft, and have the answer judged."""
+    answering: Port[str, str] = Port.of("answer", model.answer, model.aanswer)
+    cut: Cut = _Cut(model, draft_tokens)
+    cutting: Port[tuple[str, str], str] = Port.of("cut", cut)
+
+    def flow(row: Mapping[str, Any]) -> Flow[dict[str, Any]]:
+        question, gold = question_of(row), teachers.gold_answers(row, nested=nested)
+        (answer,) = yield from answering.ask([question])
+        (draft,) = yield from cutting.ask([(question, answer)])
+        judged = yield from teach(question, answer, gold)
+        return {"draft": draft, "answer": answer, **judged, "llm": model.name}
+
+    added = ("draft", "answer", *adds, "known", "llm")
+    return Verb(flow, lambda traced: traced.value, added, dict.fromkeys(added))
+
+
+class _Cut:
+    """Cut answers to a draft; one object, so that the rows of a chunk share the call."""
+
+    def __init__(self, model: Answering, count: int) -> None:
+        self._model, self._count = model, count
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+        if isinstance(self._model, ServedAnswers):
+            return self._model.drafts([question for question, _ in pairs])
+        return self._model.first_tokens([answer for _, answer in pairs], self._count)
+
+
+def teach(teacher: str, judge: Judging | None = None) -> Teach:
+    """Make the flow by which a teacher labels an answer; `judge` reads where that is its name."""
+    if teacher == "judge" and judge is not None:
+        return partial(_by_judge, Port.of("judge", judge.p_yes, judge.ap_yes))
+    return _by_match if teacher == "match" else _by_recall
+
+
+def by_ratio(theta: float) -> Teach:
+    """Make SlimPLM's label: strictly more than a share of the gold answers."""
+
+    def taught(question: str, answer: str, gold: Sequence[Any]) -> Flow[dict[str, Any]]:
+        yield from ()
+        ratio = teachers.matching_ratio(answer, gold)
+        return {"ratio": ratio, "known": ratio > theta}
+
+    return taught
+
+
+def _by_match(question: str, answer: str, gold: Sequence[Any]) -> Flow[dict[str, Any]]:
+    yield from ()
+    return {"known": teachers.match(answer, gold)}
+
+
+def _by_recall(question: str, answer: str, gold: Sequence[Any]) -> Flow[dict[str, Any]]:
+    yield from ()
+    return {"known": teachers.recall(answer, gold) > 0.5}
+
+
+def _by_judge(
+    port: Port[str, float], question: str, answer: str, gold: Sequence[Any]
+) -> Flow[dict[str, Any]]:
+    if not answer:  # nothing to judge
+        return {"known": False}
+    (right,) = yield from port.ask([teachers.judge_prompt(question, answer, gold)])
+    return {"known": right > 0.5}

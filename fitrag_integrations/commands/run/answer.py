@@ -1,0 +1,157 @@
+"""`fitrag answer`: a whole method, by default FIT-RAG's Algorithm 1, and the answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.options import Files, ModelOptions, RunOptions, Searching
+from fitrag_integrations.commands.engine.progress import run_plan
+from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fields
+from fitrag_integrations.commands.run.telling import tell
+from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods import FitRag
+from fitrag_integrations.methods.answer.answering import Answered, Answering
+from fitrag_integrations.methods.compose.recipe import method_from
+from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
+from fitrag_integrations.ports import Method, Retriever
+
+METHOD_FIELDS = {
+    "top_n": "top_n",
+    "max_tokens": "max_tokens",
+    "window": "window",
+    "stride": "stride",
+    "weight": "weight",
+    "tokenizer": "count_tokens",
+}
+"""Options that are fields of the method, and their names there."""
+LLM: TypeAlias = Annotated[
+    str | None,
+    Option(
+        "LangChain chat model that answers, and writes what a method has written.",
+        metavar="PROVIDER:MODEL",
+        default="the extractive reader",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class AnswerPlan:
+    """Answer questions from passages: rerank, reduce, prompt and read or generate.
+
+    Reads question and, without --index, passages[{title, text}]; adds context, prompt, answer
+    and trace. A question in place of the files is answered and explained on standard output.
+
+    With --method, options such as --top-n that were given are the method's own fields; models are
+    named in the file, and --device, --dtype and --batch-tokens are those of the reader. Without
+    --llm, a small language model that comes with the package writes what the method has written.
+    """
+
+    source: Annotated[
+        str,
+        Argument("A question in words, or rows to read as elsewhere.", metavar="QUESTION_OR_INPUT"),
+    ]
+    target: Annotated[
+        str | None, Argument("Where rows go; leave it out with a question.", metavar="[OUTPUT]")
+    ] = None
+    method: Annotated[
+        str | None,
+        Option(
+            "Method, such as crag, or a .toml file that puts one together.",
+            metavar="NAME_OR_FILE",
+            default="fitrag",
+        ),
+    ] = None
+    search: Searching = Searching()
+    top_n: Annotated[int | None, Option("Passages the reranker keeps.", min=1, default="10")] = None
+    max_tokens: options.MaxTokens = None
+    window: Annotated[int | None, Option("Sentences in an excerpt.", min=1, default="3")] = None
+    stride: Annotated[int | None, Option("Sentences from one to the next.", min=1, default="1")] = (
+        None
+    )
+    weight: Annotated[
+        float | None,
+        Option("0 looks at has_answer alone, 1 at llm_prefer alone.", min=0, max=1, default="0.5"),
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        Option("What counts tokens: approximate, or a tiktoken encoding.", default="approximate"),
+    ] = None
+    llm: LLM = None
+    reader: Annotated[
+        str | None, Option("Reader's name or folder.", default="the embedded one")
+    ] = None
+    model: ModelOptions = ModelOptions()
+    how: RunOptions = RunOptions()
+
+    def run(self) -> None:
+        """Answer them."""
+        self.check()
+        if self.target is None:
+            traced = run(self.answers()({"question": self.source}))
+            if self.how.json:
+                fields = {"question": traced.value.context.question, **answer_fields(traced)}
+                typer.echo(json.dumps(fields))
+            else:
+                tell(traced)
+            return
+        run_plan("answer", self)
+
+    @property
+    def files(self) -> Files:
+        """Give what is read and written."""
+        return Files(self.source, self.target or jsonl.STREAM)
+
+    def verb(self) -> Verb[Answered]:
+        """Load the method and what it asks."""
+        return Verb(self.answers(), answer_fields, ADDS)
+
+    def check(self) -> None:
+        """Raise `InputError` for options that do not go together."""
+        if self.llm is not None and self.reader is not None:
+            allowed = "nothing, where --llm answers"
+            raise InputError.of("--reader", given=self.reader, allowed=allowed)
+        if self.method is not None and self.model.model is not None:
+            allowed = "nothing, where --method names models"
+            raise InputError.of("--model", given=self.model.model, allowed=allowed)
+        if self.target is None and not _is_question(self.source):
+            raise InputError.of("output", given=None, allowed="a .jsonl or .jsonl.gz file, or -")
+        if self.target is None and self.search.index is None:
+            allowed = "the index a question is answered from"
+            raise InputError.of("--index", given=None, allowed=allowed)
+
+    def answers(self) -> Answers:
+        """Load the method and what it asks."""
+        found: Retriever | None = None
+        generate: Any = None
+        if self.search.index is not None:
+            encoder = ModelOptions(self.search.encoder)
+            found = models.load_retriever(self.search.index, encoder, k=self.search.k)
+        if self.llm is not None:
+            generate = models.batched(models.load_chat_model(self.llm))
+        elif self.method is not None:
+            generate = EMBEDDED_GENERATOR
+        method = self._method()
+        reading = replace(self.model, model=self.reader)
+        reader = models.load_reader(reading) if self.llm is None else None
+        return Answers(Answering(method, reader=reader), found, generate)
+
+    def _method(self) -> Method:
+        options = {name: getattr(self, option) for option, name in METHOD_FIELDS.items()}
+        given = {name: value for name, value in options.items() if value is not None}
+        if self.method is not None:
+            return method_from(self.method, **given)
+        given["count_tokens"] = models.token_counter(self.tokenizer or "approximate")
+        return FitRag(models.load_scorer(self.model), **given)
+
+
+def _is_question(source: str) -> bool:
+    return source != jsonl.STREAM and not source.endswith((".jsonl", ".jsonl.gz"))

@@ -1,0 +1,99 @@
+"""Take a row to its answer, and write down what it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fitrag_integrations.commands.engine.rows import passages_of, question_of
+from fitrag_integrations.core.record import plain
+from fitrag_integrations.flow import Flow, Traced
+from fitrag_integrations.methods.answer.answering import Answered, Answering
+from fitrag_integrations.ports import Ports, Retriever
+from fitrag_integrations.types import Excerpt, Passage
+
+ADDS = ("context", "prompt", "answer", "trace")
+PLACE = "fitrag_place"  # metadata: where in its row's list a passage stands
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Start the flow of a row: over its own passages where it has some, else over the index.
+
+    `generate` is a callable, or an object with `generate`.
+    """
+
+    answering: Answering
+    index: Retriever | None
+    generate: Any
+
+    def __call__(self, row: Mapping[str, Any]) -> Flow[Answered]:
+        question = question_of(row)
+        if self.index is not None and "passages" not in row:
+            ports = Ports(retrieve=self.index, generate=self.generate)
+        else:
+            ports = Ports(retrieve=_Given(_own_passages(row)), generate=self.generate)
+        return (yield from self.answering(question, ports))
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Retrieve the passages that are there already."""
+
+    passages: Sequence[Passage]
+
+    def __call__(self, queries: Sequence[str]) -> list[Sequence[Passage]]:
+        return [self.passages for _ in queries]
+
+
+def _own_passages(row: Mapping[str, Any]) -> list[Passage]:
+    return [
+        replace(passage, id=_id(given) or passage.id, metadata={PLACE: place})
+        for place, (passage, given) in enumerate(
+            zip(passages_of(row), row["passages"], strict=True)
+        )
+    ]
+
+
+def _id(given: Mapping[str, Any]) -> str:
+    found = given.get("id")
+    if found is None or isinstance(found, bool | dict | list):
+        return ""
+    return str(found)
+
+
+def answer_fields(traced: Traced[Answered]) -> dict[str, Any]:
+    """Give the fields of a row whose flow has ended; raises what the flow ended with."""
+    answered = traced.value
+    context = answered.context
+    return {
+        "context": [_excerpt(excerpt) for excerpt in context.excerpts],
+        "prompt": answered.prompt,
+        "answer": answered.text,
+        "trace": {
+            "method": context.method,
+            "steps": [step.to_dict() for step in traced.steps],
+            "action": plain(context.action),
+            "queries": plain(context.queries),
+            "draft": context.draft,
+            "decision": plain(context.decision),
+            "notes": plain(context.notes),
+            "details": plain(context.details),
+            "source": None if answered.source is None else _excerpt(answered.source),
+        },
+    }
+
+
+def _excerpt(excerpt: Excerpt) -> dict[str, Any]:
+    """Write an excerpt without its whole passage; `passage` is null for one of the index."""
+    passage = excerpt.passage
+    return {
+        "passage": passage.metadata.get(PLACE),
+        "id": passage.id,
+        "title": passage.title,
+        "start": excerpt.start,
+        "end": excerpt.end,
+        "score": excerpt.score,
+        "text": excerpt.text,
+    }

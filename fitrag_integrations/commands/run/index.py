@@ -1,0 +1,91 @@
+"""`fitrag index`: encode a corpus into a FAISS index on disk."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.commands.engine.options import Hardware
+from fitrag_integrations.core.lock import only_writer
+from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import InputError
+
+
+@dataclass(frozen=True)
+class IndexPlan:
+    """Build an index of a corpus, or add to one.
+
+    Rows of JSON Lines have text and may have id, title and source; other fields are kept as
+    metadata. Text files are split into passages. What cannot be read is left out and counted.
+    """
+
+    corpus: Annotated[
+        Path, Argument("A .jsonl(.gz) of passages, a .txt or .md file, or a folder of those.")
+    ]
+    folder: Annotated[Path, Argument("Where the index goes.", metavar="OUT_DIR")]
+    encoder: Annotated[
+        str | None, Option("Encoder's name or folder.", default="all-MiniLM-L6-v2")
+    ] = None
+    add: Annotated[bool, Option("Add to the index that is there.")] = False
+    overwrite: Annotated[bool, Option("Put the new index in the place of an older one.")] = False
+    strict: options.Strict = False
+    hardware: Hardware = Hardware()
+    quiet: options.Quiet = False
+    json: options.AsJson = False
+
+    def run(self) -> None:
+        """Build it."""
+        self.check()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with only_writer(self.folder):
+            self._build()
+
+    def _build(self) -> None:
+        began = time.monotonic()
+        chosen = self.hardware.of(self.encoder)
+        made = models.load_index(self.folder, chosen) if self.add else models.new_index(chosen)
+        shown = sys.stderr.isatty() and not self.quiet
+        passages = _passages(self.corpus, self.quiet)
+        added = made.add(passages, on_bad="skip", show_progress=shown)
+        made.save(self.folder)
+        counts = {"passages": len(made), "added": added, "skipped": made.skipped}
+        summary = {"index": str(self.folder), **counts}
+        if not self.quiet:
+            typer.echo(f"fitrag index: {_sentence(summary)}", err=True)
+        if self.json:
+            typer.echo(json.dumps({**summary, "seconds": round(time.monotonic() - began, 3)}))
+        if self.strict and made.skipped:
+            raise typer.Exit(1)
+
+    def check(self) -> None:
+        """Raise `InputError` for a corpus that is missing and an index that would be lost."""
+        if not self.corpus.exists():
+            allowed = "a file or folder that is there"
+            raise InputError.of("corpus", given=str(self.corpus), allowed=allowed)
+        there = self.folder.exists() and any(self.folder.iterdir())
+        if there and not (self.add or self.overwrite):
+            allowed = "a new folder, or --add or --overwrite"
+            raise InputError.of("OUT_DIR", given=str(self.folder), allowed=allowed)
+
+
+def _passages(corpus: Path, quiet: bool) -> Any:
+    """Yield what the corpus holds, telling of what cannot be read."""
+    from fitrag_integrations.retrieval import read_corpus
+
+    for item in read_corpus(corpus, on_bad="yield"):
+        if isinstance(item, InputError) and not quiet:
+            typer.echo(f"fitrag index: left out: {item}", err=True)
+        yield item
+
+
+def _sentence(summary: dict[str, Any]) -> str:
+    skipped = f", {summary['skipped']} left out" if summary["skipped"] else ""
+    added = f"{summary['added']} of them new"
+    return f"{summary['passages']} passages in {summary['index']}, {added}{skipped}"

@@ -1,0 +1,73 @@
+"""Tell an answer on a terminal: the sentences it was read from, what they cost, and the way."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+
+import typer
+
+from fitrag_integrations.flow import Traced
+from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.types import Excerpt, Passage
+
+SHOWN = 3  # excerpts
+MARKS = "\x1b[30;43m", "\x1b[0m"  # black on yellow
+PLAIN_MARKS = "**", "**"
+
+
+def tell(traced: Traced[Answered]) -> None:
+    """Print the answer, what was kept to read it from, and how it was come by."""
+    marks = MARKS if sys.stdout.isatty() else PLAIN_MARKS
+    answered = traced.value
+    typer.echo(answered.text or "(no answer)")
+    typer.echo("")
+    for excerpt in kept(answered):
+        typer.echo(f"  {shown(excerpt.text, answered.text, marks)}")
+        typer.echo(f"    {excerpt.passage.title or excerpt.passage.id}")
+    typer.echo(saved(traced))
+    typer.echo("")
+    typer.echo(Traced(answered.context, traced.steps).explain())
+
+
+def kept(answered: Answered) -> list[Excerpt]:
+    """Give the excerpts to show: the one the answer was read from first."""
+    excerpts = list(answered.context.excerpts)
+    if answered.source is not None:
+        source = answered.source
+        excerpts.sort(key=lambda each: not _within(source, each))
+    return excerpts[:SHOWN]
+
+
+def _within(source: Excerpt, whole: Excerpt) -> bool:
+    same = source.passage == whole.passage
+    return same and whole.start <= source.start and source.end <= whole.end
+
+
+def shown(text: str, answer: str, marks: tuple[str, str]) -> str:
+    """Put a text on one line with the answer marked, wherever its letters stand alone."""
+    line = " ".join(text.split())
+    if not answer.strip():
+        return line
+    words = r"\s+".join(map(re.escape, answer.split()))
+    before, after = marks
+    return re.sub(rf"(?<!\w){words}(?!\w)", lambda m: f"{before}{m[0]}{after}", line, flags=re.I)
+
+
+def saved(traced: Traced[Answered]) -> str:
+    """Say what the prompt's excerpts cost beside all that was retrieved, by estimate."""
+    found = list({passage.id: passage for passage in _retrieved(traced)}.values())
+    if not found:
+        return "nothing was retrieved"
+    before = approximate_tokens(render_excerpts([Excerpt.whole(each) for each in found]))
+    after = approximate_tokens(render_excerpts(traced.value.context.excerpts))
+    return f"{before} -> {after} tokens, of {len(found)} passages"
+
+
+def _retrieved(traced: Traced[Answered]) -> Iterator[Passage]:
+    for step in traced.steps:
+        for answers in step.answers if step.port == "retrieve" else ():
+            yield from answers

@@ -1,0 +1,17 @@
+"""``fitrag serve``: the models behind HTTP, in the shapes that rerank clients know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fitrag_integrations.core.extras import lazy_names
+
+if TYPE_CHECKING:
+    from fitrag_integrations.commands.serve.app import create_app
+    from fitrag_integrations.commands.serve.settings import Settings
+
+_MODULE_OF = {"Settings": "settings", "create_app": "app"}
+
+__all__ = ["Settings", "create_app"]
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF, extra="serve", needs="fastapi")

@@ -1,0 +1,147 @@
+"""The application: routes over the models of this process.
+
+A factory, so that uvicorn, gunicorn or Ray Serve can host it:
+``uvicorn --factory fitrag_integrations.commands.serve:create_app``. Settings then come from the
+environment, `Settings.from_environment`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from fitrag_integrations import __version__
+from fitrag_integrations.commands.serve.limits import Door, worded
+from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.commands.serve.service import Ranked, Service
+from fitrag_integrations.commands.serve.settings import Settings
+from fitrag_integrations.commands.serve.shapes import Rerank, Row
+from fitrag_integrations.errors import FitRagError, InputError
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Build the application; `settings` come from the environment where they are not given.
+
+    Models load before the first request is taken. Raises `ModelLoadError` at start where one
+    cannot be loaded, so that a broken service never listens.
+    """
+    given = settings or Settings.from_environment()
+    metrics = Metrics()
+    service = Service(given, metrics)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        service.stop()
+
+    app = FastAPI(title="fitrag", version=__version__, lifespan=lifespan)
+    app.add_middleware(Door, settings=given, metrics=metrics)
+    _add_errors(app)
+    _add_reranking(app, service)
+    _add_verbs(app, service)
+    _add_watching(app, service, metrics)
+    return app
+
+
+def _add_reranking(app: FastAPI, service: Service) -> None:
+    @app.post("/rerank")
+    async def rerank(asked: Rerank) -> Any:
+        """Answer `texts` as TEI does, with a bare list, and `documents` as Jina does."""
+        ranked = await service.rerank(asked)
+        return _tei(ranked, asked) if asked.texts is not None else _jina(ranked, asked, service)
+
+    @app.post("/v1/rerank")
+    async def jina(asked: Rerank) -> Any:
+        """Answer as Jina, vLLM and Infinity do."""
+        return _jina(await service.rerank(asked), asked, service)
+
+    @app.post("/v2/rerank")
+    async def cohere(asked: Rerank) -> Any:
+        """Answer as Cohere does, with `relevant_spans` where they are asked for."""
+        ranked = await service.rerank(asked)
+        rows = [
+            {"index": one.index, "relevance_score": one.relevance}
+            | ({} if one.spans is None else {"relevant_spans": one.spans})
+            for one in ranked
+        ]
+        meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
+        return {"id": str(uuid.uuid4()), "results": rows, "meta": meta}
+
+
+def _add_verbs(app: FastAPI, service: Service) -> None:
+    @app.post("/compress")
+    async def compress(row: Row) -> Any:
+        """Add to a row what `fitrag compress` adds."""
+        return await service.row("compress", row.fields())
+
+    @app.post("/route")
+    async def route(row: Row) -> Any:
+        """Add to a row what `fitrag route` adds."""
+        return await service.row("route", row.fields())
+
+    @app.post("/gate")
+    async def gate(row: Row) -> Any:
+        """Add to a row what `fitrag gate` adds."""
+        return await service.row("gate", row.fields())
+
+
+def _add_watching(app: FastAPI, service: Service, metrics: Metrics) -> None:
+    @app.get("/health")
+    async def health() -> Any:
+        """Say whether requests are taken."""
+        return {"status": "ready", "version": __version__}
+
+    @app.get("/info")
+    async def info() -> Any:
+        """Name the models and the limits."""
+        return service.info()
+
+    @app.get("/metrics")
+    async def figures() -> Response:
+        """Give the figures that Prometheus reads."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(RequestValidationError)
+    async def shape(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        return JSONResponse(worded("Validation", f"{where}: {first['msg']}"), 422)
+
+    @app.exception_handler(InputError)
+    async def content(_: Request, error: InputError) -> Response:
+        return JSONResponse(worded("Validation", str(error)), 422)
+
+    @app.exception_handler(FitRagError)
+    async def backend(_: Request, error: FitRagError) -> Response:
+        return JSONResponse(worded("Backend", str(error)), 503)
+
+    @app.exception_handler(HTTPException)
+    async def other(_: Request, error: HTTPException) -> Response:
+        return JSONResponse(worded("Request", str(error.detail)), error.status_code)
+
+
+def _tei(ranked: list[Ranked], asked: Rerank) -> list[dict[str, Any]]:
+    return [
+        {"index": one.index, "score": one.logit if asked.raw_scores else one.relevance}
+        | ({"text": one.text} if asked.return_text else {})
+        for one in ranked
+    ]
+
+
+def _jina(ranked: list[Ranked], asked: Rerank, service: Service) -> dict[str, Any]:
+    rows = [
+        {"index": one.index, "relevance_score": one.logit if asked.raw_scores else one.relevance}
+        | ({"document": {"text": one.text}} if asked.return_documents else {})
+        for one in ranked
+    ]
+    return {"object": "list", "model": asked.model or service.name, "results": rows}

@@ -1,0 +1,121 @@
+"""The door of the service: key, size, crowd and time."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.commands.serve.settings import Settings
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+WATCHED = {"/health", "/info", "/metrics"}  # answered however crowded it is
+
+
+class Refusal(Exception):
+    """End a request with a status, a kind and a reason."""
+
+    def __init__(self, status: int, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.kind = status, kind
+
+
+class Door:
+    """Let a request in, or say why not; count what comes out."""
+
+    def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
+        self._app, self._settings, self._metrics = app, settings, metrics
+        self._open = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI)."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        begun = False
+        status = 500
+
+        async def watched(message: Message) -> None:
+            nonlocal begun, status
+            if message["type"] == "http.response.start":
+                begun, status = True, message["status"]
+            await send(message)
+
+        with self._metrics.timed(scope["path"]) as told:
+            try:
+                await self._enter(scope, receive, watched)
+            except Refusal as refusal:
+                if begun:
+                    raise
+                await _refuse(watched, refusal)
+            finally:
+                told(status)
+        return None
+
+    async def _enter(self, scope: Message, receive: Receive, send: Send) -> None:
+        self._check_key(scope)
+        if scope["path"] in WATCHED:
+            return await self._app(scope, receive, send)
+        if self._open >= self._settings.concurrency:
+            raise Refusal(429, "Overloaded", f"{self._open} requests are open: try again in 1 s")
+        self._open += 1
+        self._metrics.open(self._open)
+        try:
+            async with asyncio.timeout(self._settings.deadline):
+                await self._app(scope, await self._read(scope, receive), send)
+        except TimeoutError:
+            told = f"not answered within {self._settings.deadline:g} s: send fewer documents"
+            raise Refusal(504, "Deadline", told) from None
+        finally:
+            self._open -= 1
+            self._metrics.open(self._open)
+        return None
+
+    def _check_key(self, scope: Message) -> None:
+        key = self._settings.api_key
+        if not key.found:
+            return
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        if not hmac.compare_digest(given, f"Bearer {key.reveal()}".encode()):
+            raise Refusal(401, "Unauthorized", "send the header Authorization: Bearer KEY")
+
+    async def _read(self, scope: Message, receive: Receive) -> Receive:
+        """Read the body, at most `payload` bytes; FastAPI would answer 400 where reading fails."""
+        most, body = self._settings.payload, bytearray()
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if declared.isdigit() and int(declared) > most:
+            raise Refusal(413, "Payload", f"the body has {int(declared)} bytes, allowed {most}")
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > most:
+                raise Refusal(413, "Payload", f"the body has over {most} bytes")
+            if not message.get("more_body"):
+                break
+        whole = iter([{"type": "http.request", "body": bytes(body)}])
+
+        async def again() -> Message:
+            return next(whole, None) or await receive()
+
+        return again
+
+
+async def _refuse(send: Send, refusal: Refusal) -> None:
+    from starlette.responses import JSONResponse
+
+    extra = {"Retry-After": "1"} if refusal.status == 429 else None
+    reply = JSONResponse(worded(refusal.kind, str(refusal)), refusal.status, extra)
+    await reply({"type": "http"}, _nothing, send)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
+
+
+def worded(kind: str, reason: str) -> dict[str, str]:
+    """Word an error for the clients of every shape: TEI reads `error`, Cohere reads `message`."""
+    return {"error": reason, "error_type": kind, "message": reason}

@@ -1,0 +1,73 @@
+"""`fitrag serve`: the models behind HTTP."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+from fitrag_integrations.commands.engine.options import Hardware, Model
+from fitrag_integrations.commands.serve.settings import PREFIX, Settings
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.option import Option
+
+
+@dataclass(frozen=True)
+class ServePlan:
+    """Serve the models over HTTP, in the shapes that rerank clients know.
+
+    POST /rerank answers `texts` as TEI does and `documents` as Jina does, /v1/rerank as Jina and
+    vLLM, /v2/rerank as Cohere, with relevant_spans; /compress, /route and /gate add to a row what
+    the verbs of these names add. GET /health, /info, /metrics. The key that every route asks for
+    is read from FITRAG_SERVE_API_KEY; without one the service is open. SIGTERM lets what is being
+    answered end.
+    """
+
+    host: Annotated[str, Option("Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Option("Port to listen on.", min=0, max=65535)] = 8000
+    workers: Annotated[int, Option("Processes, each with its own models.", min=1)] = 1
+    model: Model = None
+    evaluator: Annotated[str | None, Option("Its folder.", default="the embedded one")] = None
+    gate: Annotated[str | None, Option("Its folder.", default="the embedded one")] = None
+    hardware: Hardware = Hardware()
+    documents: Annotated[int, Option("Documents a request may hold.", min=1)] = Settings.documents
+    payload: Annotated[int, Option("Bytes a request may hold.", min=1)] = Settings.payload
+    concurrency: Annotated[int, Option("Requests answered at once; the next gets 429.", min=1)] = (
+        Settings.concurrency
+    )
+    deadline: Annotated[float, Option("Seconds for an answer; then 504.", min=0.001)] = (
+        Settings.deadline
+    )
+
+    def settings(self) -> Settings:
+        """Put the options together; the key comes from the environment and is in no plan."""
+        return Settings(
+            model=self.model or "",
+            evaluator=self.evaluator or "",
+            gate=self.gate or "",
+            device=self.hardware.device or "",
+            dtype=self.hardware.dtype or "",
+            batch_tokens=self.hardware.batch_tokens or 0,
+            api_key=os.environ.get(f"{PREFIX}API_KEY") or None,
+            documents=self.documents,
+            payload=self.payload,
+            concurrency=self.concurrency,
+            deadline=self.deadline,
+        )
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        for module in ("fastapi", "prometheus_client", "uvicorn"):
+            require_extra(module, extra="serve", feature="fitrag serve")
+        import uvicorn
+
+        os.environ.update(self.settings().to_environment())  # where each process reads them
+        uvicorn.run(
+            "fitrag_integrations.commands.serve:create_app",
+            factory=True,
+            host=self.host,
+            port=self.port,
+            workers=self.workers,
+            timeout_graceful_shutdown=int(self.deadline) + 1,
+            access_log=False,
+        )

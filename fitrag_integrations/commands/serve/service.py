@@ -1,0 +1,152 @@
+"""The models of one process, and what the routes ask of them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.options import Files, ModelOptions
+from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
+from fitrag_integrations.commands.run.gate import gate_verb
+from fitrag_integrations.commands.run.route import chosen_thresholds, route_verb
+from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.commands.serve.settings import Settings
+from fitrag_integrations.commands.serve.shapes import Rerank, Spans
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import arun
+from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.types import BiLabelScore, Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Hold one document's place in the request, its relevance in [0, 1] and its logit.
+
+    `spans` are the relevant stretches in source order, None where they were not asked for.
+    """
+
+    index: int
+    text: str
+    relevance: float
+    spans: list[dict[str, Any]] | None = None
+
+    @property
+    def logit(self) -> float:
+        """Give the relevance on the scale of logits."""
+        kept = min(1.0 - 1e-9, max(1e-9, self.relevance))
+        return math.log(kept / (1.0 - kept))
+
+
+class Service:
+    """Hold the scorer, and the verbs over it and the other models."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings, self._metrics = settings, metrics
+        self._scorer: Any = None
+        self._verbs: dict[str, Verb[Any]] = {}
+
+    @property
+    def name(self) -> str:
+        """Name the scorer."""
+        return str(self._scorer.name)
+
+    async def start(self) -> None:
+        """Load the models, in a thread: the event loop stays free."""
+        await asyncio.to_thread(self._load)
+
+    def _load(self) -> None:
+        given = self._settings
+        self._scorer = models.load_one_pass(self._options(given.model))
+        evaluator = models.load_evaluator(self._options(given.evaluator))
+        reducer = CompressPlan(Files("-", "-"), one_pass=True).reducer()
+        made: Mapping[str, Callable[[], Verb[Any]]] = {
+            "compress": lambda: compress_verb(self._scorer, reducer),
+            "route": lambda: route_verb(evaluator, chosen_thresholds(evaluator)),
+            "gate": lambda: gate_verb(models.load_gate(self._options(given.gate))),
+        }
+        self._verbs = {name: make() for name, make in made.items()}
+
+    def _options(self, model: str) -> ModelOptions:
+        given = self._settings
+        return ModelOptions(
+            model or None, given.device or None, given.dtype or None, given.batch_tokens or None
+        )
+
+    def stop(self) -> None:
+        """Give the models' memory back."""
+        if self._scorer is not None:
+            self._scorer.unload()
+        self._verbs.clear()
+
+    def info(self) -> dict[str, Any]:
+        """Name the models and the limits; never the key."""
+        given = self._settings
+        limits = {
+            name: getattr(given, name)
+            for name in ("documents", "payload", "concurrency", "deadline")
+        }
+        return {"model_id": self.name, "model_type": {"reranker": {}}, "limits": limits}
+
+    async def rerank(self, asked: Rerank) -> list[Ranked]:
+        """Rank documents, best first; ties keep the order given. Raises `InputError`."""
+        passages = self._passages(asked)
+        if asked.relevant_spans is not None and asked.relevant_spans.mode == "enabled":
+            ranked = await self._with_spans(asked.query, passages, asked.relevant_spans)
+        else:
+            scores = await self._scorer.ascore([(asked.query, p) for p in passages])
+            ranked = [
+                Ranked(i, p.text, relevance(score))
+                for i, (p, score) in enumerate(zip(passages, scores, strict=True))
+            ]
+        self._metrics.scored(len(passages))
+        ranked.sort(key=lambda one: -one.relevance)
+        return ranked[: asked.top_n] if asked.top_n else ranked  # 0 is all, as vLLM has it
+
+    async def _with_spans(
+        self, question: str, passages: list[Passage], wanted: Spans
+    ) -> list[Ranked]:
+        items = [(question, p, split_sentences(p.text)) for p in passages]
+        judged = await self._scorer.ascore_sentences(items)
+        found = []
+        for i, ((_, passage, places), (whole, parts)) in enumerate(zip(items, judged, strict=True)):
+            spans = [
+                {"start": start, "end": end, "score": relevance(score)}
+                for (start, end), score in zip(places, parts, strict=True)
+                if relevance(score) >= wanted.threshold
+            ]
+            best = sorted(spans, key=lambda span: -span["score"])[: wanted.max_spans]
+            kept = sorted(best, key=lambda span: span["start"])
+            found.append(Ranked(i, passage.text, relevance(whole), kept))
+        return found
+
+    def _passages(self, asked: Rerank) -> list[Passage]:
+        given = asked.texts if asked.documents is None else asked.documents
+        if given is None or (asked.texts is not None and asked.documents is not None):
+            raise InputError("documents: given both or none of texts and documents, allowed one")
+        if not 1 <= len(given) <= self._settings.documents:
+            allowed = f"1 to {self._settings.documents}, set by the server"
+            raise InputError.of("documents", given=len(given), allowed=allowed)
+        return [
+            Passage(str(i), one) if isinstance(one, str) else Passage(str(i), one.text, one.title)
+            for i, one in enumerate(given)
+        ]
+
+    async def row(self, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a row as the verb of that name does; gives the fields it adds."""
+        passages = row.get("passages")
+        if isinstance(passages, list) and len(passages) > self._settings.documents:
+            allowed = f"at most {self._settings.documents}, set by the server"
+            raise InputError.of("passages", given=len(passages), allowed=allowed)
+        verb = self._verbs[name]
+        traced = await arun(verb.flow(row))
+        return verb.fields(traced)
+
+
+def relevance(score: BiLabelScore) -> float:
+    """Put both labels on one scale in [0, 1]: the mean of the two, or `has_answer` alone."""
+    return score.combine() / 2.0

@@ -1,0 +1,69 @@
+"""What clients send and get: TEI's texts, Jina's and Cohere's documents, and the rows of the verbs.
+
+A field that no shape has is refused by name, since ignoring it would answer another question.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Text = Annotated[str, Field(max_length=2_000_000)]
+Query = Annotated[str, Field(min_length=1, max_length=200_000)]
+
+
+class Shape(BaseModel):
+    """Refuse what is not named."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+class Document(Shape):
+    """Hold a document given as an object."""
+
+    text: Text
+    title: Text = ""
+    id: str = ""
+
+
+class Spans(Shape):
+    """Ask for the relevant stretches of each document, as Cohere's Rerank 5 does."""
+
+    mode: Literal["enabled", "disabled"] = "enabled"
+    threshold: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
+    max_spans: Annotated[int, Field(ge=1)] | None = None
+
+
+class Rerank(Shape):
+    """Ask for the relevance of `texts` (TEI) or of `documents` (Jina, Cohere, vLLM) to a query.
+
+    Passages are read whole, however long, and requests in the order they come: `truncate`,
+    `truncation_direction`, `max_tokens_per_doc` and `priority` are taken from clients that send
+    them and change nothing.
+    """
+
+    query: Query
+    texts: list[Text] | None = None
+    documents: list[Text | Document] | None = None
+    model: str = ""
+    top_n: Annotated[int, Field(ge=0)] | None = None
+    return_documents: bool = False
+    return_text: bool = False
+    raw_scores: bool = False
+    truncate: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] = "right"
+    max_tokens_per_doc: int | None = None
+    priority: int | None = None
+    relevant_spans: Spans | None = None
+
+
+class Row(Shape):
+    """Ask with the row that the verb of this name reads."""
+
+    model_config = ConfigDict(extra="allow")
+    question: Query
+
+    def fields(self) -> dict[str, Any]:
+        """Give the row as the verb reads it."""
+        return self.model_dump()

@@ -1,0 +1,1 @@
+"""``fitrag train``: a model in a folder out of labelled rows."""

@@ -1,0 +1,138 @@
+"""`fitrag label evaluator` and `fitrag train evaluator`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fitrag_integrations.commands.train.rows import objects, pool_of
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.evaluation.loaders import read_questions
+from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
+from fitrag_integrations.training.evaluator.rows import Judged, judged_json, judged_row
+from fitrag_integrations.training.labels.negatives import candidates
+from fitrag_integrations.training.loop.running import Running
+from fitrag_integrations.training.options import Out, Rows
+from fitrag_integrations.training.rows import passage_row, write_jsonl
+from fitrag_integrations.types import Passage
+
+SIGNALS = {  # each with the fields it needs, and what they must be
+    "answer": ("answers", "a list of texts"),
+    "title": ("title", "the gold title, a text or a list of texts"),
+    "passage": ("passage", "the gold passage, an object with a text"),
+}
+OURS = "fitrag"
+
+
+@dataclass(frozen=True)
+class LabelEvaluator:
+    """Judge what was retrieved for each question: does it hold the answer?
+
+    Reads question, passages[{title, text}] (not with --pool) and what the signal needs: answers[],
+    title (the gold title, one or several), or passage{title, text} (the gold passage). Writes the
+    passages with has_answer; those that are not right are the negatives, of the same retrieval.
+    The paper's are PopQA's rows (--format popqa), titled by their subject, with --signal title.
+    """
+
+    rows: Rows
+    out: Out
+    signal: Annotated[str, Option("What makes a passage right: answer, title or passage.")] = (
+        "answer"
+    )
+    pool: Annotated[
+        Path | None, Option("Passages to retrieve from by BM25.", default="each row's own")
+    ] = None
+    depth: Annotated[int, Option("Passages a question.", min=1)] = 10
+    format: Annotated[
+        str, Option("Shape of the rows: fitrag, popqa, or another of `fitrag evaluate`.")
+    ] = OURS
+
+    def run(self) -> None:
+        """Judge them, and tell how many are right."""
+        if self.signal not in SIGNALS:
+            raise InputError.of("--signal", given=self.signal, allowed=", ".join(SIGNALS))
+        judged = [*self._judged(list(self._given()))]
+        write_jsonl(self.out, map(judged_json, judged))
+        right = sum(any(row.holds) for row in judged)
+        labels = [label for row in judged for label in row.holds]
+        told = f"{right} with a right passage; {sum(labels)} of {len(labels)} pairs are right"
+        typer.echo(f"{len(judged)} questions, {told}", err=True)
+
+    def _given(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield each row with its place, for errors to name."""
+        for path in self.rows:
+            ours = self.format == OURS
+            rows = objects([path]) if ours else read_questions(str(path), self.format).rows
+            for at, row in enumerate(rows, start=1):
+                yield f"{path.name}, row {at}", row
+
+    def _judged(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[Judged]:
+        for place, row in rows:
+            _check(row, self.signal, place)
+        for (_, row), passages in zip(rows, self._retrieved(rows), strict=True):
+            if passages:
+                holds = tuple(int(_is_right(passage, row, self.signal)) for passage in passages)
+                answers = tuple(row.get("answers") or ())
+                yield Judged(row["question"], answers, tuple(passages), holds)
+
+    def _retrieved(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> list[list[Passage]]:
+        if self.pool is not None:
+            questions = [row["question"] for _, row in rows]
+            return candidates(questions, pool_of(self.pool), depth=self.depth)
+        for place, row in rows:
+            if not isinstance(row.get("passages"), list):
+                allowed = "a list of passages, or --pool to retrieve them from"
+                raise InputError.of(
+                    f"{place}: passages", given=row.get("passages"), allowed=allowed
+                )
+        return [[passage_row(one) for one in row["passages"][: self.depth]] for _, row in rows]
+
+
+def _check(row: Mapping[str, Any], signal: str, place: str) -> None:
+    """Raise `InputError` for a row without what the signal compares."""
+    field, allowed = SIGNALS[signal]
+    given = row.get(field)
+    kinds = {"answers": list, "title": str | list, "passage": dict}
+    if not given or not isinstance(given, kinds[field]):
+        told = f"{allowed}: --signal {signal} needs it"
+        raise InputError.of(f"{place}: {field}", given=given, allowed=told)
+
+
+def _is_right(passage: Passage, row: Mapping[str, Any], signal: str) -> bool:
+    if signal == "answer":
+        return contains_answer(f"{passage.title} {passage.text}", row["answers"])
+    if signal == "title":
+        titles = [row["title"]] if isinstance(row["title"], str) else row["title"]
+        return _alike(passage.title) in map(_alike, titles)
+    return _alike(passage.text) == _alike(row["passage"]["text"])
+
+
+def _alike(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+@dataclass(frozen=True)
+class TrainEvaluator:
+    """Fit a retrieval evaluator on rows of `fitrag label evaluator`.
+
+    A stopped run goes on from its last checkpoint. The paper's (CRAG, appendix B.3): --base
+    google-t5/t5-large --loss regression --tune full --rate 1e-4 --batch 12 --epochs 8.
+    """
+
+    rows: Rows
+    out: Out
+    plan: EvaluatorPlan = EvaluatorPlan()
+    running: Running = Running()
+
+    def run(self) -> None:
+        """Fit it, and tell its figures on what was held out."""
+        given = [judged_row(row) for row in objects(self.rows)]
+        plan = replace(self.plan, name=self.plan.name or self.out.name)
+        figures = fit_evaluator(given, self.out, plan, self.running)
+        typer.echo(str(figures or "no question held out (--validation): no figures"), err=True)

@@ -1,0 +1,94 @@
+"""`fitrag train recognizer`: FIT-RAG's self-knowledge recognizer (section 4.3) in a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.options import Hardware
+from fitrag_integrations.commands.engine.rows import passages_of, question_of
+from fitrag_integrations.commands.train.rows import objects
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER
+from fitrag_integrations.methods.fitrag.recognizer_fit import Row, fit_recognizer
+from fitrag_integrations.training.options import Out, Rows, Seed
+from fitrag_integrations.training.splitting import split
+from fitrag_integrations.types import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Hold a question, what was retrieved for it, and whether it was answered without that."""
+
+    question: str
+    passages: tuple[Passage, ...]
+    known: bool
+
+
+@dataclass(frozen=True)
+class TrainRecognizer:
+    """Fit FIT-RAG's self-knowledge recognizer: is retrieval needed, by what was found and asked?
+
+    Reads question, passages[{title, text}] and known, which `fitrag label ik` adds. A share of the
+    questions becomes the bank of neighbours; on the others delta, s_l, s_n and k are chosen by the
+    best accuracy. The folder is a `gate` of FIT-RAG's in a recipe.
+    """
+
+    rows: Rows
+    out: Out
+    scorer: Annotated[
+        str | None, Option("Bi-label scorer's folder.", default="the embedded one")
+    ] = None
+    encoder: Annotated[
+        str | None, Option("Encoder of the questions.", default="the embedded one")
+    ] = None
+    bank: Annotated[float, Option("Share of the questions to be neighbours.", min=0, max=1)] = 0.5
+    ks: Annotated[
+        list[int] | None,
+        Option("Number of neighbours to try; several times for several.", name="--k"),
+    ] = None
+    seed: Seed = 13
+    hardware: Hardware = Hardware()
+
+    def run(self) -> None:
+        """Fit it, and tell its numbers."""
+        from fitrag_integrations.retrieval import Encoder, QuestionBank
+
+        given = [_known(row, f"row {at}") for at, row in enumerate(objects(self.rows), start=1)]
+        asked, near = split([row for row in given if row is not None], self.bank, self.seed)
+        encoder = None if self.encoder is None else Encoder(self.encoder)
+        known = [row.known for row in near]
+        bank = QuestionBank.build([row.question for row in near], known, encoder)
+        scorer = models.load_scorer(self.hardware.of(self.scorer))
+        pairs = [(row.question, passage) for row in asked for passage in row.passages]
+        scores = iter(scorer.score(pairs))
+        rows: list[Row] = [
+            (row.question, [next(scores) for _ in row.passages], row.known) for row in asked
+        ]
+        named = str(getattr(scorer, "name", ""))
+        tried = tuple(self.ks or (1, 3, 5, 10, 20, 50))
+        fitted = fit_recognizer(rows, bank, scorer=named, ks=tried)
+        bank.save(self.out)
+        text = json.dumps({"kind": "recognizer", "thresholds": fitted.to_dict()}, indent=2)
+        (self.out / RECOGNIZER).write_text(text + "\n", encoding="utf-8")
+        share = max(sum(row.known for row in asked), sum(not row.known for row in asked))
+        typer.echo(f"{fitted}; one answer for all: {share / len(asked):.3f}", err=True)
+
+
+def _known(row: Mapping[str, Any], place: str) -> Known | None:
+    """Read a row; error rows are passed over. Raises `InputError` naming what is missing."""
+    if row.get("error") is not None:
+        return None
+    try:
+        known = row.get("known")
+        if known not in (0, 1):
+            raise InputError.of("known", given=known, allowed="true or false, as of `label ik`")
+        return Known(question_of(row), tuple(passages_of(row)), bool(known))
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error

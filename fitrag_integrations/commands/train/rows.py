@@ -1,0 +1,48 @@
+"""Read the rows of a training, and tell what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.training.rows import Labelled, labelled_row, passage_row, read_jsonl
+from fitrag_integrations.types import Passage
+
+
+def objects(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of all files, in order."""
+    return (row for path in paths for row in read_jsonl(path))
+
+
+def pool_of(path: Path) -> list[Passage]:
+    """Read a pool of passages."""
+    return [passage_row(row) for row in read_jsonl(path)]
+
+
+def labelled(paths: Sequence[Path]) -> list[Labelled]:
+    """Read labelled rows. Error rows and rows without passages are left out, and told.
+
+    Raises `InputError` naming the file, the row and the label that is missing.
+    """
+    found, errors, empty = [], 0, 0
+    for path in paths:
+        for at, row in enumerate(read_jsonl(path), start=1):
+            errors += row.get("error") is not None
+            empty += row.get("error") is None and not row.get("passages")
+            if row.get("error") is None and row.get("passages"):
+                found.append(_labelled_row(row, f"{path.name}, row {at}"))
+    for count, kind in ((errors, "error rows"), (empty, "rows without passages")):
+        if count:
+            typer.echo(f"{count} {kind} left out", err=True)
+    return found
+
+
+def _labelled_row(row: dict[str, Any], place: str) -> Labelled:
+    try:
+        return labelled_row(row)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error

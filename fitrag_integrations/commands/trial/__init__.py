@@ -1,0 +1,1 @@
+"""`fitrag try`: what this would save on somebody's own files."""

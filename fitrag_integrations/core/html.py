@@ -1,0 +1,94 @@
+"""Small pieces of HTML for notebooks: every text escaped, styles inside, nothing fetched.
+
+Colours are those of the page, or see-through, so that all of it reads on light and dark alike. No
+script, no link and no picture: a notebook shows it whether it is trusted or not. ``Html`` is what
+was made here; whatever is not ``Html`` goes through ``escaped``.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import NewType
+
+Html = NewType("Html", str)
+
+_CARD = (
+    "border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.4em .8em;margin:.3em 0;"
+    "line-height:1.45;text-align:left"
+)
+_TEXT = "white-space:pre-wrap;overflow-wrap:anywhere;max-height:24em;overflow:auto;text-align:left"
+_MARK = "background:rgba(255,196,0,.4);color:inherit;border-radius:2px"
+_CELL = "text-align:left;vertical-align:top;padding:.1em .8em .1em 0;white-space:pre-wrap"
+# Unseen signs that shape words, join emoji or only lean a neighbour to one side: left as they are.
+_HARMLESS = frozenset("\n\t\u00ad\u061c\u200c\u200d\u200e\u200f")
+
+
+def escaped(value: object) -> Html:
+    """Escape a text, and name the signs that cannot be seen: an override becomes <U+202E>."""
+    text = str(value)
+    if not text.isprintable():
+        text = "".join(map(_seen, text))
+    return Html(html.escape(text))
+
+
+def merge_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort spans and join those that overlap or have only blanks between them."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and not text[merged[-1][1] : start].strip():
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def marked(text: str, spans: Iterable[tuple[int, int]], *, grey: bool = False) -> Html:
+    """Give the whole text with these ``[start, end)`` spans in ``<mark>``, the rest grey or not."""
+    parts: list[str] = []
+    last = 0
+    for start, end in merge_spans(text, spans):
+        parts.append(_rest(text[last:start], grey))
+        parts.append(f'<mark style="{_MARK}">{escaped(text[start:end])}</mark>')
+        last = end
+    return Html("".join([*parts, _rest(text[last:], grey)]))
+
+
+def block(inner: Html) -> Html:
+    """Show a running text in its own direction; a long one gets a bar to scroll by."""
+    return Html(f'<div dir="auto" style="{_TEXT}">{inner}</div>')
+
+
+def card(title: str, *parts: Html) -> Html:
+    """Frame parts under a title."""
+    return Html(f'<div style="{_CARD}"><b dir="auto">{escaped(title)}</b>{"".join(parts)}</div>')
+
+
+def folded(title: str, *parts: Html, shown: bool = False) -> Html:
+    """Put parts behind a line to open them by."""
+    opened = " open" if shown else ""
+    head = f'<summary style="cursor:pointer" dir="auto">{escaped(title)}</summary>'
+    return Html(f"<details{opened}>{head}{''.join(parts)}</details>")
+
+
+def table(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
+    """Draw rows of plain values under their columns; without columns there is no head."""
+    head = "".join(f'<th style="{_CELL}">{escaped(name)}</th>' for name in columns)
+    body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
+    top = f"<thead><tr>{head}</tr></thead>" if columns else ""
+    frame = 'style="border-collapse:collapse;margin:.2em 0;display:block;overflow-x:auto"'
+    return Html(f"<table {frame}>{top}<tbody>{body}</tbody></table>")
+
+
+def _rest(text: str, grey: bool) -> Html:
+    return Html(f'<span style="opacity:.55">{escaped(text)}</span>') if grey else escaped(text)
+
+
+def _cells(row: Sequence[object]) -> str:
+    return "".join(f'<td style="{_CELL}" dir="auto">{escaped(value)}</td>' for value in row)
+
+
+def _seen(char: str) -> str:
+    if char.isprintable() or char in _HARMLESS or (char.isspace() and char >= "\x80"):
+        return char
+    return f"<U+{ord(char):04X}>"

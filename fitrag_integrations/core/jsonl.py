@@ -1,0 +1,132 @@
+"""Read and write JSON Lines, plain, gzipped or over a stream; `-` is standard input or output."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fitrag_integrations.errors import InputError
+
+STREAM = "-"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+Write = Callable[[bytes], None]
+
+
+def is_gzipped(name: str) -> bool:
+    """Say whether a file of this name is read and written gzipped."""
+    return name.lower().endswith(".gz")
+
+
+def read_lines(name: str) -> Iterator[bytes]:
+    """Yield lines with their ends. Raises `InputError` where a gzip file is damaged."""
+    if name == STREAM:
+        yield from sys.stdin.buffer
+        return
+    try:
+        with gzip.open(name) if is_gzipped(name) else open(name, "rb") as file:
+            yield from file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        allowed = f"a whole gzip file; this one is damaged or cut: {error}"
+        raise InputError.of("input", given=name, allowed=allowed) from error
+
+
+def count_lines(name: str) -> int | None:
+    """Count the lines that are not blank; None for what can be read only once."""
+    if not Path(name).is_file():
+        return None
+    return sum(1 for line in read_lines(name) if line.strip())
+
+
+def parse(line: bytes, *, first: bool = False) -> dict[str, Any]:
+    """Read a line's object; the `first` of a file may begin with a byte order mark.
+
+    Raises `ValueError` for what is not JSON, NaN and Infinity among it, and for bad UTF-8;
+    `RecursionError` for too deep a nesting; and `InputError` for another value than an object.
+    """
+    text = (line.removeprefix(BYTE_ORDER_MARK) if first else line).decode("utf-8")
+    value = json.loads(text.rstrip("\r\n"), parse_constant=_refuse_constant)
+    if not isinstance(value, dict):
+        raise InputError.of("row", given=value, allowed="a JSON object")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InputError.of("number", given=name, allowed="what JSON has; null stands for no number")
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file; blank lines are none.
+
+    Raises `InputError` naming the file and the first line that holds no object.
+    """
+    for number, line in enumerate(read_lines(str(path)), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = parse(line, first=number == 1)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}, line {number}: {error}") from error
+        yield row
+
+
+def dump(row: Mapping[str, Any]) -> bytes:
+    """Give a row's line. Raises `ValueError` for NaN and Infinity, which JSON has not.
+
+    In ASCII: some readers take the line separators of other alphabets for ends of lines, and half
+    a surrogate pair has no UTF-8.
+    """
+    return json.dumps(row, allow_nan=False).encode("ascii") + b"\n"
+
+
+def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a file of objects, in the place of one that is there."""
+    with gzip.open(path, "wb") if is_gzipped(path.name) else path.open("wb") as out:
+        out.writelines(map(dump, rows))
+
+
+@contextmanager
+def appending(name: str) -> Iterator[Write]:
+    """Give a function that appends bytes and hands them to the system before it returns.
+
+    A gzipped file gets a member of its own for each call, so whatever was written before a kill
+    can be read. Raises `InputError` where the system will not take them.
+    """
+    if name == STREAM:
+        yield _to_stdout
+        return
+    with _telling(name):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        file = open(name, "ab", buffering=0)  # noqa: SIM115 - closed below
+
+    def write(data: bytes) -> None:
+        whole = memoryview(gzip.compress(data, mtime=0) if is_gzipped(name) else data)
+        with _telling(name):
+            while whole:
+                whole = whole[file.write(whole) or 0 :]
+
+    with file:
+        yield write
+
+
+@contextmanager
+def _telling(name: str) -> Iterator[None]:
+    """Tell what keeps a file from being written, a full disk or a read-only folder, plainly."""
+    try:
+        yield
+    except OSError as error:
+        allowed = (
+            f"a file that can be written ({error.strerror or error}); the rows that are in it "
+            "stay, and the same command goes on after them"
+        )
+        raise InputError.of("output", given=name, allowed=allowed) from error
+
+
+def _to_stdout(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

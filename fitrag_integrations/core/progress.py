@@ -1,0 +1,66 @@
+"""A bar for what takes more than two seconds, drawn by tqdm in notebooks and terminals alike."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+DELAY = 2.0
+"""Seconds before a bar that nobody asked for appears."""
+BLOCK = 128
+"""Items of one step of a bar over a model's calls."""
+
+
+def tracked(
+    items: Iterable[T], label: str, *, show: bool | None, total: int | None = None
+) -> Iterable[T]:
+    """Go over items under a bar on standard error.
+
+    `show` True draws it at once, False never, and None once it takes more than `DELAY` seconds,
+    where somebody watches: in a notebook or at a terminal.
+    """
+    if show is False or (show is None and not _watched()):
+        return items
+    from tqdm.auto import tqdm  # type: ignore[import-untyped]
+
+    bar: Iterable[T] = tqdm(items, desc=label, total=total, delay=0.0 if show else DELAY)
+    return bar
+
+
+def in_blocks(
+    call: Callable[[Sequence[T]], Sequence[R]], items: Sequence[T], label: str, *, show: bool | None
+) -> list[R]:
+    """Call on items block by block under a bar, or on all at once where there is none to draw."""
+    if show is False or (show is None and not _watched()):
+        return list(call(items))
+    starts = range(0, len(items), BLOCK)
+    found: list[R] = []
+    for start in tracked(starts, label, show=show):
+        found += call(items[start : start + BLOCK])
+    return found
+
+
+@contextmanager
+def bar(label: str, *, show: bool | None) -> Iterator[Callable[[int, int], None] | None]:
+    """Draw a bar by what is told of items done, of how many; None where there is none to draw."""
+    if show is False or (show is None and not _watched()):
+        yield None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(desc=label, delay=0.0 if show else DELAY) as drawn:
+
+        def told(done: int, total: int) -> None:
+            drawn.total = total
+            drawn.update(done - drawn.n)
+
+        yield told
+
+
+def _watched() -> bool:
+    return "ipykernel" in sys.modules or sys.stderr.isatty()

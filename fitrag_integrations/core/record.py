@@ -1,0 +1,95 @@
+"""Turn values into plain Python that JSON and msgpack can hold, and records back from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import MISSING, fields
+from enum import Enum
+from typing import Any, ClassVar, Self, TypeAlias
+
+from fitrag_integrations.core.show import Shown
+from fitrag_integrations.errors import InputError
+
+Row: TypeAlias = Mapping[str, Any]
+"""Plain values by name: a line of JSON Lines, or an object inside one."""
+
+
+class Record(Shown):
+    """Give a dataclass ``to_dict``, ``from_dict`` and a display, over its fields in their order."""
+
+    __slots__ = ()
+    _nested: ClassVar[Mapping[str, type[Record]]] = {}  # fields that hold one record, or several
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give every field as plain Python; what no JSON can hold becomes its ``repr``."""
+        return {spec.name: plain(getattr(self, spec.name)) for spec in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read back what ``to_dict`` gave; entries of ``data`` that are no field are passed over.
+
+        Raises ``InputError`` for what is no mapping, or lacks a field without a default.
+        """
+        values: dict[str, Any] = {}
+        given = check_mapping(cls.__name__, data)
+        for spec in fields(cls):  # type: ignore[arg-type]
+            if spec.name in given:
+                values[spec.name] = _record(cls._nested.get(spec.name), given[spec.name])
+            elif spec.default is MISSING and spec.default_factory is MISSING:
+                raise InputError.of(f"{cls.__name__}.{spec.name}", given=None, allowed="a value")
+        return cls(**values)
+
+
+def check_mapping(field: str, value: Any) -> dict[str, Any]:
+    """Require a mapping and copy it, so that no two owners share one."""
+    if not isinstance(value, Mapping):
+        raise InputError.of(field, given=value, allowed="a mapping")
+    return dict(value)
+
+
+def plain(value: Any) -> Any:
+    """Give dicts, lists, strings, numbers, booleans and None.
+
+    Values with ``to_dict`` give that; NumPy and torch scalars give their ``item``; a number that
+    is not finite, which JSON cannot hold, and anything else give their ``repr``. Raises
+    ``InputError`` for values nested beyond what Python can follow.
+    """
+    try:
+        return _plain(value)
+    except RecursionError:
+        allowed = "values that are not nested so deeply"
+        raise InputError.of("value", given=type(value), allowed=allowed) from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, float):  # also numpy.float64, which frameworks refuse
+        return float(value) if math.isfinite(value) else repr(float(value))
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, BaseException):
+        return {"error": type(value).__name__, "message": str(value)}
+    return _composite(value)
+
+
+def _composite(value: Any) -> Any:
+    if not isinstance(value, type) and callable(getattr(value, "to_dict", None)):
+        return _plain(value.to_dict())
+    if getattr(value, "ndim", None) == 0:
+        return _plain(value.item())
+    if isinstance(value, Sequence | AbstractSet) and not isinstance(value, bytes | bytearray):
+        return [_plain(item) for item in value]
+    return repr(value)
+
+
+def _record(kind: type[Record] | None, value: Any) -> Any:
+    if kind is None or value is None:
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(kind.from_dict(item) for item in value)
+    return kind.from_dict(value)

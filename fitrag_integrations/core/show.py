@@ -1,0 +1,99 @@
+"""How values show themselves: in one line, in a few, and as HTML in a notebook.
+
+``Shown`` is for every result: what it does not word itself is told field by field. Nothing here
+knows the types, which are built upon it.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from fitrag_integrations.core.html import Html, card, folded, table
+
+ROWS = 20  # rows shown of what a result holds
+
+
+class Shown:
+    """Give a dataclass one line, an explanation and HTML, over its fields in their order."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Tell it in one line."""
+        told = (f"{name} {brief(value)}" for name, value in _values(self))
+        return shortened(f"{type(self).__name__}: {', '.join(told)}", most=200)
+
+    def explain(self) -> str:
+        """Tell it in a few lines."""
+        lines = (f"{name}: {brief(value)}" for name, value in _values(self))
+        return "\n".join([type(self).__name__, *lines])
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook; every text is escaped."""
+        return card(type(self).__name__, *_drawn(self))
+
+
+class Table(list[Any]):
+    """Be a list of results of one kind that a notebook shows as a table."""
+
+    def __str__(self) -> str:
+        """Tell in one line how many there are."""
+        kind = type(self[0]).__name__ if self else "result"
+        return f"{len(self)} rows of {kind}" if self else "no rows"
+
+    def _repr_html_(self) -> str:
+        """Show one row for each result; every text is escaped."""
+        return records_table(self)
+
+
+def records_table(records: Sequence[Any], *, most: int | None = None) -> Html:
+    """Draw dataclasses of one kind, a row each."""
+    drawn = [[brief(value) for _, value in _values(record)] for record in records[:most]]
+    columns = [name for name, _ in _values(records[0])] if records else []
+    more = len(records) - len(drawn)
+    return table(columns, [*drawn, [f"… and {more} more"]] if more else drawn)
+
+
+def brief(value: object) -> str:
+    """Give a field's value in a few words."""
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, tuple | list) and value and is_dataclass(value[0]):
+        return f"{len(value)} {type(value[0]).__name__}"
+    return shortened(str(value) if isinstance(value, Shown | int) else value)
+
+
+def shortened(value: object, *, most: int = 100) -> str:
+    """Give a value in one line of at most ``most`` characters."""
+    if isinstance(value, str):
+        line = " ".join(value.split())
+        return line if len(line) <= most else f"{line[: most - 1]}…"
+    return reprlib.repr(value)
+
+
+def describe_error(error: BaseException) -> str:
+    """Name an error by its kind and its message."""
+    return f"{type(error).__name__}: {error}"
+
+
+def lines_html(lines: Iterable[str]) -> Html:
+    """Show lines of a telling, a row each."""
+    return table((), [(line,) for line in lines])
+
+
+def _values(value: Any) -> list[tuple[str, Any]]:
+    return [(spec.name, getattr(value, spec.name)) for spec in fields(value) if spec.repr]
+
+
+def _drawn(value: Any) -> Iterator[Html]:
+    """Draw the fields, and under them those that hold several results."""
+    held = _values(value)
+    yield table((), [(name, brief(one)) for name, one in held])
+    for name, one in held:
+        if isinstance(one, tuple | list) and one and is_dataclass(one[0]):
+            yield folded(name, records_table(one, most=ROWS))

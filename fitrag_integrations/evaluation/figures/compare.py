@@ -1,0 +1,174 @@
+"""Set two results over the same questions side by side, whenever they were measured.
+
+Questions are paired by their content. A figure that is a mean, or an area under the ROC curve, is
+computed again over the pairs, so that the bootstrap draws the same questions for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fitrag_integrations.core.record import Row, plain
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.figures.gate import gate_statistics
+from fitrag_integrations.evaluation.figures.intervals import Places, bootstrap
+from fitrag_integrations.evaluation.figures.summaries import (
+    Draws,
+    Figure,
+    Question,
+    Statistic,
+    area_of,
+    difference,
+)
+from fitrag_integrations.evaluation.result import Result
+
+UNTOLD = ("made",)  # settings that always differ
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Hold the questions of two results in the same order, by system, and what has no partner."""
+
+    kind: str
+    systems: dict[str, tuple[list[Question], list[Question]]]
+    notes: tuple[str, ...] = ()
+
+
+def paired(first: Result, second: Result, *, common: bool = False) -> Pairs:
+    """Find each question's partner by its `id`, system by system.
+
+    Where both hold one system only, its name does not matter. Raises `InputError` for results of
+    different kinds, and, unless `common`, where one holds a question that the other does not.
+    """
+    if first.kind != second.kind or first.kind == "compare":
+        allowed = "two results of one kind, and not comparisons"
+        raise InputError.of("kind", given=f"{first.kind} and {second.kind}", allowed=allowed)
+    one, other = _by_system(first.per_question), _by_system(second.per_question)
+    if len(one) == len(other) == 1:
+        one = dict(zip(other, one.values(), strict=True))
+    shared = [system for system in one if system in other]
+    if not shared:
+        given = f"systems {', '.join(one) or '-'} and {', '.join(other) or '-'}"
+        raise InputError.of("per_question", given=given, allowed="a system that is in both")
+    lonely = [system for system in {**one, **other} if system not in shared]
+    notes = [f"{system} is in one result only and left out" for system in lonely]
+    found = {}
+    for system in shared:
+        found[system], told = _matched(one[system], other[system], common=common)
+        notes += told
+    return Pairs(first.kind, found, tuple(dict.fromkeys(notes)))
+
+
+def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
+    """Give each figure of both, its difference with the bootstrap's bounds, and McNemar's p.
+
+    A row has `figure`, `system`, `questions`, `first`, `second` and what `difference` gives. A
+    question without a value, such as one that was not decided, is left out of that figure alone.
+    """
+    rows = []
+    for system, (first, second) in pairs.systems.items():
+        label = {"system": system} if system else {}
+        rows += [{**row, **label} for row in _means(first, second, draws)]
+        one, other = _areas(first), _areas(second)
+        if pairs.kind == "gate":
+            one, other = one | gate_statistics(first), other | gate_statistics(second)
+        told = _statistics(one, other, len(first), draws)
+        rows += [{**row, **label} for row in told]
+    return rows
+
+
+def setting_differences(first: Result, second: Result) -> list[dict[str, Any]]:
+    """Tell which settings differ: `setting`, a path with dots, and both values."""
+    one, other = dict(_flat(first.settings)), dict(_flat(second.settings))
+    names = [name for name in {**one, **other} if name not in UNTOLD]
+    return [
+        {"setting": name, "first": one.get(name), "second": other.get(name)}
+        for name in names
+        if one.get(name) != other.get(name)
+    ]
+
+
+def _by_system(questions: Sequence[Question]) -> dict[str, dict[str, Question]]:
+    found: dict[str, dict[str, Question]] = {}
+    for question in questions:
+        found.setdefault(str(question.get("system") or ""), {})[question["id"]] = question
+    return found
+
+
+def _matched(
+    one: Mapping[str, Question], other: Mapping[str, Question], *, common: bool
+) -> tuple[tuple[list[Question], list[Question]], list[str]]:
+    shared = [each for each in one if each in other]
+    lost = len(one) - len(shared), len(other) - len(shared)
+    if (any(lost) and not common) or not shared:
+        given = f"{lost[0]} questions that only the first holds, {lost[1]} only the second"
+        allowed = "the same questions" if shared else "questions in common, and there are none"
+        extra = ", or --common for those in both" if shared else ""
+        raise InputError.of("per_question", given=given, allowed=f"{allowed}{extra}")
+    told = (
+        f"{len(shared)} questions are in both; {lost[0]} of the first and {lost[1]} of the second"
+    )
+    notes = [f"{told} are left out"] if any(lost) else []
+    return ([one[each] for each in shared], [other[each] for each in shared]), notes
+
+
+def _means(first: list[Question], second: list[Question], draws: Draws) -> Iterator[Figure]:
+    names = dict.fromkeys(name for q in first for name in q["values"])
+    for name in names:
+        values = [
+            (float(a["values"][name]), float(b["values"][name]))
+            for a, b in zip(first, second, strict=True)
+            if a["values"].get(name) is not None and b["values"].get(name) is not None
+        ]
+        if values:
+            one, other = (list(each) for each in zip(*values, strict=True))
+            told = {"figure": name, "questions": len(values)}
+            ends = {"first": float(np.mean(one)), "second": float(np.mean(other))}
+            yield {**told, **ends, **difference(one, other, draws)}
+
+
+def _areas(questions: Sequence[Question]) -> dict[str, Statistic]:
+    names = dict.fromkeys(name for q in questions for name in q.get("pairs", {}))
+    found = {name: area_of(questions, name) for name in names}
+    return {name: area for name, area in found.items() if area is not None}
+
+
+def _statistics(
+    one: Mapping[str, Statistic], other: Mapping[str, Statistic], rows: int, draws: Draws
+) -> Iterator[Figure]:
+    """Compare figures that are no means; both draw the same questions."""
+    places = np.arange(rows)
+    for name in (name for name in one if name in other):
+        less = _less(other[name], one[name])
+        bounds = bootstrap(less, rows, resamples=draws.resamples, seed=draws.seed)
+        low, high = bounds or (None, None)
+        yield {
+            "figure": name,
+            "questions": rows,
+            "first": one[name](places),
+            "second": other[name](places),
+            "difference": less(places),
+            "difference_low": low,
+            "difference_high": high,
+            "p": None,
+        }
+
+
+def _less(one: Statistic, other: Statistic) -> Statistic:
+    def less(places: Places) -> float | None:
+        a, b = one(places), other(places)
+        return None if a is None or b is None else a - b
+
+    return less
+
+
+def _flat(settings: Row, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in plain(settings).items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value

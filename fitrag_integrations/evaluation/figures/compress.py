@@ -1,0 +1,159 @@
+"""Ask what compression keeps of the answers, and what it saves (FIT-RAG, section 4.4.2).
+
+An answer is kept where it stands, as whole tokens, in what a prompt would still show. Tokens are
+counted on that very text. The curve reads the excerpts best first; beside it stands the plain way
+of saving tokens, which is to take fewer passages of the retriever's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.evaluation.figures.answers import with_ids
+from fitrag_integrations.evaluation.figures.summaries import (
+    Draws,
+    Figure,
+    Question,
+    by_set,
+    mean_row,
+)
+from fitrag_integrations.evaluation.questions import question_id
+from fitrag_integrations.evaluation.result import Plot
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
+from fitrag_integrations.types import Excerpt, Passage
+
+THERE, KEPT, SHARE = "answer in the passages", "answer kept", "share of tokens"
+MEANS = (THERE, KEPT, SHARE, "tokens_in", "tokens_out")
+DEPTHS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
+CUTS = 12  # thresholds between the lowest score and the highest
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """Hold a question's passages in the retriever's order, and the excerpts kept of them.
+
+    `set` names the question's data set.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    passages: tuple[Passage, ...]
+    excerpts: tuple[Excerpt, ...]
+    set: str = ""
+
+    @property
+    def whole(self) -> list[Excerpt]:
+        """Give every passage as an excerpt of all its text."""
+        return [Excerpt.whole(passage) for passage in self.passages]
+
+    @property
+    def best_first(self) -> list[Excerpt]:
+        """Give the excerpts by their scores, equals in the order in which they came."""
+        return sorted(self.excerpts, key=lambda excerpt: -excerpt.score)
+
+    def holds(self, excerpts: Sequence[Excerpt]) -> bool:
+        """Say whether an answer stands in a passage's title and what is left of its text."""
+        return any(contains_answer(text, self.answers) for text in _readable(excerpts))
+
+
+def compress_rows(
+    rows: Sequence[Compressed], count_tokens: TokenCounter = approximate_tokens
+) -> list[Question]:
+    """Judge every row; gives the `per_question` rows of a `Result`, in the same order."""
+    return with_ids([_judged(row, count_tokens) for row in rows])
+
+
+def compress_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
+    """Average, for every set, what was kept of the answers that were there and of the tokens."""
+    rows = [
+        mean_row(part, name, draws, set=label)
+        for label, part in by_set(questions).items()
+        for name in MEANS
+    ]
+    return [row for row in rows if row is not None]
+
+
+def kept_curves(
+    rows: Sequence[Compressed], count_tokens: TokenCounter = approximate_tokens
+) -> dict[str, list[list[float]]]:
+    """Give points of the share of tokens and the share of answers kept, by what is cut.
+
+    `first excerpts` takes the best few of each question, `above a score` all excerpts that reach
+    it, and `first passages` the retriever's, uncompressed. Questions whose passages hold no answer
+    are left out. Empty where no passages do, and without curves by score where all are equal.
+    """
+    asked = [row for row in rows if row.holds(row.whole)]
+    if not asked:
+        return {}
+    whole = [_tokens(row.whole, count_tokens) for row in asked]
+
+    def point(kept: Sequence[Sequence[Excerpt]]) -> list[float]:
+        tokens = [_tokens(k, count_tokens) / w for k, w in zip(kept, whole, strict=True)]
+        held = [row.holds(k) for row, k in zip(asked, kept, strict=True)]
+        return [float(np.mean(tokens)), float(np.mean(held))]
+
+    curves = {"first passages": [point([r.whole[:k] for r in asked]) for k in _depths(asked, True)]}
+    scores = sorted({excerpt.score for row in asked for excerpt in row.excerpts})
+    if len(scores) < 2:
+        return curves
+    ordered = [row.best_first for row in asked]
+    curves["first excerpts"] = [point([e[:k] for e in ordered]) for k in _depths(asked, False)]
+    cuts = np.unique(np.quantile(scores, np.linspace(1, 0, CUTS), method="nearest"))[::-1]
+    curves["above a score"] = [
+        point([[e for e in each if e.score >= cut] for each in ordered]) for cut in cuts
+    ]
+    return curves
+
+
+def compress_plot(curves: Mapping[str, list[list[float]]], name: str = "answers kept") -> Plot:
+    """Draw the curves."""
+    return Plot(name, "share of tokens", "share of answers kept", dict(curves))
+
+
+def _judged(row: Compressed, count_tokens: TokenCounter) -> dict[str, Any]:
+    there = row.holds(row.whole)
+    before, after = _tokens(row.whole, count_tokens), _tokens(row.excerpts, count_tokens)
+    values = {
+        THERE: float(there),
+        **({KEPT: float(row.holds(row.excerpts))} if there else {}),
+        SHARE: after / before,
+        "tokens_in": float(before),
+        "tokens_out": float(after),
+    }
+    return {
+        "id": question_id(row.question, row.answers),
+        "question": row.question,
+        "set": row.set,
+        "system": "",
+        "answers": list(row.answers),
+        "values": values,
+    }
+
+
+def _tokens(excerpts: Sequence[Excerpt], count_tokens: TokenCounter) -> int:
+    return count_tokens(render_excerpts(excerpts)) if excerpts else 0
+
+
+def _depths(rows: Sequence[Compressed], passages: bool) -> list[int]:
+    deepest = max(len(row.passages if passages else row.excerpts) for row in rows)
+    return [*(depth for depth in DEPTHS if depth < deepest), deepest]
+
+
+def _readable(excerpts: Sequence[Excerpt]) -> list[str]:
+    """Join excerpts of one passage that touch, and put its title before each stretch."""
+    stretches: list[tuple[Passage, int, int]] = []
+    for excerpt in sorted(excerpts, key=lambda e: (e.passage.id, e.start)):
+        passage, start, end = excerpt.passage, excerpt.start, excerpt.end
+        if stretches and stretches[-1][0] == passage:
+            _, first, last = stretches[-1]
+            if not passage.text[last:start].strip():  # they overlap, or only blanks lie between
+                stretches[-1] = (passage, first, max(last, end))
+                continue
+        stretches.append((passage, start, end))
+    return [f"{passage.title} {passage.text[start:end]}" for passage, start, end in stretches]

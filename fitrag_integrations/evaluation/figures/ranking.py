@@ -1,0 +1,214 @@
+"""Compare the orders of passages over many questions (FIT-RAG, Figures 7 to 10).
+
+Each order is set beside the retriever's over the same questions, with the bootstrap's bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.core.show import Table
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.calibration import calibration_error
+from fitrag_integrations.evaluation.figures.intervals import (
+    Places,
+    bootstrap,
+    mcnemar,
+    paired_interval,
+)
+from fitrag_integrations.evaluation.ranking import (
+    HAS_ANSWER,
+    LLM_PREFER,
+    NDCG_AT,
+    ORDERS,
+    RETRIEVER,
+    Area,
+    Candidates,
+    ndcg,
+    recall_at,
+    reciprocal_rank,
+    share_at,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure(Record):
+    """Hold one figure of one order, None where the rows do not define it.
+
+    `difference` is that to the retriever's order, from `low` to `high` in the bootstrap over
+    questions; `p` is McNemar's, for accuracies. All four are None for the retriever's own.
+    """
+
+    order: str
+    figure: str
+    value: float | None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Compute figures over questions; `resamples` and `seed` are the bootstrap's."""
+
+    rows: Sequence[Candidates]
+    resamples: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise InputError.of("rows", given=0, allowed="at least one question")
+
+    @cached_property
+    def orders(self) -> tuple[str, ...]:
+        """Name the orders; without `llm_prefer` there is neither its own nor a sum."""
+        both = all(score.llm_prefer is not None for row in self.rows for score in row.scores)
+        return ORDERS if both else ORDERS[:2]
+
+    def figures(self, ks: Sequence[int], read_ks: Sequence[int] = ()) -> list[Figure]:
+        """Compute R@k, share@k, MRR, nDCG@10, AUC, calibration error, and accuracy at `read_ks`."""
+        return Table(
+            [
+                *(figure for k in ks for figure in self.means(f"R@{k}", _recall(k))),
+                *(figure for k in ks if k > 1 for figure in self.means(f"share@{k}", _share(k))),
+                *self.means("MRR", reciprocal_rank),
+                *self.means(f"nDCG@{NDCG_AT}", ndcg),
+                *self.areas(),
+                *self.calibration(),
+                *(figure for k in read_ks for figure in self.accuracies(k)),
+            ]
+        )
+
+    @cached_property
+    def ranked(self) -> dict[str, list[list[int]]]:
+        """Give each question's labels of `has_answer`, in every order."""
+        return {by: [row.labels(by) for row in self.rows] for by in self.orders}
+
+    @property
+    def depth(self) -> int:
+        """Count the passages of the question that has most."""
+        return max(len(row.has_answer) for row in self.rows)
+
+    def curves(self) -> dict[str, list[float]]:
+        """Give R@1, R@2 and so on to the depth, in every order."""
+        return {
+            by: [
+                float(np.mean([recall_at(labels, k) for labels in lists]))
+                for k in range(1, self.depth + 1)
+            ]
+            for by, lists in self.ranked.items()
+        }
+
+    def means(self, name: str, figure: Callable[[list[int]], float]) -> list[Figure]:
+        """Average a figure of the ranked labels in every order."""
+        columns = {by: list(map(figure, lists)) for by, lists in self.ranked.items()}
+        return self._paired(name, columns)
+
+    def answered(self, k: int) -> list[Candidates]:
+        """Give the questions of which it is known, in every order, whether the first `k` do."""
+        known = (all(row.answered(by, k) is not None for by in self.orders) for row in self.rows)
+        return [row for row, is_known in zip(self.rows, known, strict=True) if is_known]
+
+    def accuracies(self, k: int) -> list[Figure]:
+        """Tell how often the first `k` give a right answer, over the questions `answered`."""
+        rows = self.answered(k)
+        if not rows:
+            return []
+        columns = {by: [float(bool(row.answered(by, k))) for row in rows] for by in self.orders}
+        return self._paired(f"accuracy@{k}", columns, test=True)
+
+    def areas(self) -> list[Figure]:
+        """Tell how well scores part passages with an answer from those without.
+
+        Over the pairs of all questions; a passage's score in the retriever's order is its place.
+        """
+        labels = [row.has_answer for row in self.rows]
+        area = {by: Area([row.values(by) for row in self.rows], labels) for by in self.orders}
+        base = area[RETRIEVER]
+        found = []
+        for by, own in area.items():
+            if by == RETRIEVER or base.of_all() is None:
+                found.append(Figure(by, "AUC", own.of_all()))
+                continue
+            bounds = bootstrap(
+                _less(own, base), len(self.rows), resamples=self.resamples, seed=self.seed
+            )
+            everything = _less(own, base)(np.arange(len(self.rows)))
+            found.append(Figure(by, "AUC", own.of_all(), everything, *(bounds or (None, None))))
+        return found
+
+    def calibration(self) -> list[Figure]:
+        """Tell how far each probability is from the share of its label; the sum is none."""
+        found = []
+        for by in (HAS_ANSWER, LLM_PREFER):
+            if by in self.orders and (pairs := list(self._judged(by))):
+                scores, labels = zip(*pairs, strict=True)
+                found.append(Figure(by, "ECE", calibration_error(scores, labels)))
+        return found
+
+    def _judged(self, by: str) -> Iterator[tuple[float, int]]:
+        """Give each probability of a label with the label, where that is known."""
+        for row in self.rows:
+            values, labels = row.values(by), getattr(row, by) or ()
+            pairs = zip(values, labels, strict=False)
+            yield from ((value, label) for value, label in pairs if label is not None)
+
+    def gap_closed(self) -> dict[str, float | None]:
+        """Give the share of what is to be gained over the retriever's MRR that each order gains.
+
+        `(ours - retriever's) / (ceiling - retriever's)`, each the mean over the sets of a set's
+        mean; the ceiling is the share of questions with any answer among their passages. None
+        where there is nothing to gain.
+        """
+        ceiling = self._over_sets([float(any(row.has_answer)) for row in self.rows])
+        rank = {
+            by: self._over_sets(list(map(reciprocal_rank, self.ranked[by]))) for by in self.orders
+        }
+        base = rank.pop(RETRIEVER)
+        room = ceiling - base
+        return {by: (own - base) / room if room > 1e-9 else None for by, own in rank.items()}
+
+    def _over_sets(self, values: Sequence[float]) -> float:
+        groups: dict[str, list[float]] = {}
+        for row, value in zip(self.rows, values, strict=True):
+            groups.setdefault(row.set, []).append(value)
+        return math.fsum(math.fsum(g) / len(g) for g in groups.values()) / len(groups)
+
+    def _paired(
+        self, name: str, columns: Mapping[str, Sequence[float]], *, test: bool = False
+    ) -> list[Figure]:
+        """Compare each order's values with the retriever's, question by question."""
+        base: NDArray[np.float64] = np.asarray(columns[RETRIEVER], float)
+        found = [Figure(RETRIEVER, name, float(base.mean()))]
+        for by, values in columns.items():
+            if by != RETRIEVER:
+                own = np.asarray(values, float)
+                bounds = paired_interval(own, base, resamples=self.resamples, seed=self.seed)
+                p = mcnemar(own, base) if test else None
+                less = float(own.mean() - base.mean())
+                found.append(Figure(by, name, float(own.mean()), less, *bounds, p))
+        return found
+
+
+def _recall(k: int) -> Callable[[list[int]], float]:
+    return lambda labels: recall_at(labels, k)
+
+
+def _share(k: int) -> Callable[[list[int]], float]:
+    return lambda labels: share_at(labels, k)
+
+
+def _less(own: Area, base: Area) -> Callable[[Places], float | None]:
+    def less(places: Places) -> float | None:
+        one, other = own(places), base(places)
+        return None if one is None or other is None else one - other
+
+    return less

@@ -1,0 +1,16 @@
+"""Thresholds and what they promise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fitrag_integrations.core.extras import lazy_names
+
+if TYPE_CHECKING:
+    from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
+
+_MODULE_OF = dict.fromkeys(["choose_threshold"], "gate")
+
+__all__ = ["choose_threshold"]
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

@@ -1,0 +1,137 @@
+"""Choose a gate's threshold from labelled questions, for a target that can be said in words.
+
+A question is known, and not retrieved for, iff its ``p_known`` is above the threshold. IK (section
+4) finds 0.7 to 0.8 best for its models; those numbers do not carry over to another model or gate,
+and a fitted threshold says what it was fitted for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.figures.intervals import bootstrap
+from fitrag_integrations.evaluation.outcomes import Curve, Outcomes, Rows
+from fitrag_integrations.evaluation.thresholds.risk import (
+    ALWAYS,
+    certified_threshold,
+    conformal_threshold,
+    rows_needed,
+)
+from fitrag_integrations.values.thresholds import FittedThreshold
+
+TARGETS = ("best accuracy", "share", "drop", "conformal")
+INTERVAL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """Say in words what is asked, how to choose for it, and how many rows a promise needs."""
+
+    words: str
+    choose: Callable[[Outcomes], float]
+    promises: bool = False
+    rows: int = 0
+
+    def sentence(self, value: float, rows: int) -> str:
+        """Give the words, and the reason where the promise cannot be made."""
+        if not self.promises or value != ALWAYS:
+            return self.words
+        reason = (
+            f"{rows} rows are too few, it takes {self.rows}"
+            if rows < self.rows
+            else "on these rows a larger drop cannot be ruled out at any threshold"
+        )
+        return f"{self.words}; not certified, retrieve always: {reason}"
+
+
+def choose_threshold(
+    rows: Rows,
+    target: str = "best accuracy",
+    *,
+    max_share: float | None = None,
+    max_drop: float | None = None,
+    confidence: float = 0.9,
+    model: str = "",
+    data: str = "",
+    resamples: int = 200,
+    seed: int = 0,
+    show_progress: bool | None = None,
+) -> FittedThreshold:
+    """Choose a threshold, with its interval over bootstrap samples of the rows.
+
+    Rows have ``p_known`` (or ``score``), ``known`` or ``right_without`` (0 or 1), and may have
+    ``right_with``. ``target`` is one of
+
+    - ``best accuracy``: of the answers where the rows have ``right_with``, else of the gate about
+      ``known``; of equally good thresholds the one that retrieves least;
+    - ``share``: retrieve for as many questions as at most ``max_share`` of them allows;
+    - ``drop``: lose at most ``max_drop`` of accuracy against always retrieving (0.02 is two
+      points), and be ``confidence`` sure of that for questions like these (Learn-then-Test);
+    - ``conformal``: the same, but only on the average over calibration sets (conformal risk
+      control); about every second set may lose more.
+
+    The last two need ``right_with``. Where they can promise nothing the threshold is 1.0, which
+    retrieves for every question, and ``target`` of the result says why. The interval has a
+    probability of 0.95; ``resamples`` of 0 leaves it out. ``show_progress`` None draws a bar in a
+    notebook or at a terminal once that takes over two seconds, False never. ``model`` and ``data``
+    are kept in the result, ``seed`` is the bootstrap's. Raises ``InputError`` for a row without
+    its fields and for a share that no threshold keeps to.
+    """
+    outcomes = Outcomes.of(rows)
+    goal = _goal(target, max_share, max_drop, confidence, seed)
+    value = goal.choose(outcomes)
+    bounds = None
+    if check_whole("resamples", resamples, low=0):
+        bounds = bootstrap(
+            lambda places: goal.choose(outcomes.take(places)),
+            len(outcomes),
+            confidence=INTERVAL,
+            resamples=resamples,
+            seed=seed,
+            show_progress=show_progress,
+        )
+    low, high = bounds or (None, None)
+    words, sure = goal.sentence(value, len(outcomes)), None if bounds is None else INTERVAL
+    return FittedThreshold(value, model, words, data, len(outcomes), low, high, sure)
+
+
+def _goal(
+    target: str, max_share: float | None, max_drop: float | None, confidence: float, seed: int
+) -> _Goal:
+    if target == "best accuracy":
+        return _Goal(target, _best)
+    if target == "share":
+        share = check_number("max_share", max_share, low=0.0, high=1.0)
+        return _Goal(f"share of retrieval at most {share:g}", lambda rows: _within(rows, share))
+    if target not in TARGETS:
+        raise InputError.of("target", given=target, allowed=", ".join(TARGETS))
+    drop = check_number("max_drop", max_drop, low=1e-6, high=1 - 1e-6)
+    if target == "conformal":
+        needed = math.ceil(1 / drop) - 1
+        words = f"expected drop at most {drop:g}"
+        return _Goal(words, lambda rows: conformal_threshold(rows, drop), True, needed)
+    sure = check_number("confidence", confidence, low=1e-6, high=1 - 1e-6)
+    return _Goal(
+        f"drop at most {drop:g} with confidence {sure:g}",
+        lambda rows: certified_threshold(rows, drop, sure, seed=seed),
+        True,
+        rows_needed(drop, sure),
+    )
+
+
+def _best(rows: Outcomes) -> float:
+    curve = Curve.of(rows)
+    return float(curve.thresholds[curve.best])
+
+
+def _within(rows: Outcomes, share: float) -> float:
+    curve = Curve.of(rows)
+    at = curve.within(share)
+    if at is None:  # a score of 0 is retrieved for at every threshold
+        least = f"at least {curve.share[-1]:g}, the share of rows with p_known 0"
+        raise InputError.of("max_share", given=share, allowed=least)
+    return float(curve.thresholds[at])

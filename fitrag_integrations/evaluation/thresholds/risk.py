@@ -1,0 +1,116 @@
+"""Choose how far to skip retrieval so that accuracy surely holds: two guarantees, not one.
+
+`certified_threshold` is Learn-then-Test (Angelopoulos et al., 2021): with probability 1 - a over
+the calibration rows, the questions still to come lose at most d. `conformal_threshold` is conformal
+risk control (Angelopoulos et al., 2022): they lose at most d on the average over calibration sets,
+so that about every second set may end above d. Both hold for rows drawn like the questions to come
+and for any number of rows; neither holds once the questions change.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.evaluation.outcomes import Floats, Outcomes
+
+# Thresholds are named before any row is seen. Even in log-odds: gates crowd near 0 and 1.
+GRID: Floats = 1 / (1 + np.exp(-np.linspace(12, -12, 481)))
+ALWAYS = 1.0  # the threshold that retrieves for every question
+AT_ONCE = 32  # thresholds tested in one sweep over the rows
+LARGEST_BET = 0.9
+
+
+def certified_threshold(
+    outcomes: Outcomes, max_drop: float, confidence: float, *, seed: int = 0
+) -> float:
+    """Give the lowest threshold certified to lose at most ``max_drop``, or 1.0 where none is.
+
+    Fixed-sequence testing (Learn-then-Test, section 3.2): thresholds are tested from the highest
+    down, each at the level 1 - ``confidence``, and the last one before the first failure is taken.
+    What is skipped may gain as well as lose, so the drop need not grow with every step; the
+    procedure does not ask it to. The rows are shuffled by ``seed`` first, because a bet on a
+    question may only look at those before it.
+    """
+    max_drop, level = _checked(max_drop, confidence)
+    order = np.random.default_rng(seed).permutation(len(outcomes))
+    scores, drops = outcomes.p_known[order], outcomes.drops[order]
+    grid = _different(scores)
+    passed = 0
+    for at in range(0, len(grid), AT_ONCE):
+        tested = grid[at : at + AT_ONCE]
+        losses = np.where(scores > tested[:, None], drops, 0.0)
+        certified = log_wealth(losses, max_drop, level) >= -math.log(level)
+        passed += len(tested) if certified.all() else int(np.argmin(certified))
+        if not certified.all():
+            break
+    return _lowest(grid[:passed], scores)
+
+
+def log_wealth(losses: Floats, mean: float, level: float) -> Floats:
+    """Bet against "the mean loss is above ``mean``"; gives the logarithm of the wealth at the end.
+
+    Shape: losses (tests, rows) in [-1, 1], result (tests,). Were the claim true, wealth would not
+    grow: it reaches 1 / ``level`` with a probability of at most ``level`` (Markov), whatever the
+    distribution. Bets follow the mean and variance of the rows before (Waudby-Smith and Ramdas,
+    2024, section 4). They would allow the highest wealth on the way; its end depends less on the
+    order of the rows, and leaves room for the noise of the sample on which a user checks it.
+    """
+    tests, rows = losses.shape
+    values, claim = (losses + 1) / 2, (mean + 1) / 2  # the paper's are in [0, 1]
+    count = np.arange(2, rows + 2)
+    means = (0.5 + np.cumsum(values, axis=1)) / count
+    spread = (0.25 + np.cumsum((values - means) ** 2, axis=1)) / count
+    before = np.concatenate([np.full((tests, 1), 0.25), spread[:, :-1]], axis=1)
+    bets = np.sqrt(-2 * math.log(level) / (rows * before))
+    wealth = np.log1p(np.minimum(bets, LARGEST_BET / (1 - claim)) * (claim - values))
+    total: Floats = wealth.sum(axis=1)
+    return total
+
+
+def rows_needed(max_drop: float, confidence: float) -> int:
+    """Count the rows under which nothing can be certified, even if no question lost anything."""
+    max_drop, level = _checked(max_drop, confidence)
+    growth = math.log1p(LARGEST_BET * max_drop / (1 - max_drop))
+    return math.ceil(-math.log(level) / growth)
+
+
+def conformal_threshold(outcomes: Outcomes, max_drop: float) -> float:
+    """Give the lowest threshold whose expected loss is at most ``max_drop``, 1.0 where none is.
+
+    Conformal risk control needs a loss that only grows as more is skipped. So it counts the
+    answers lost by skipping and none of those gained (theirs, equation 4, with B = 1): the drop is
+    at most that.
+    """
+    max_drop, _ = _checked(max_drop, 0.5)
+    lost = np.maximum(outcomes.drops, 0.0)
+    grid = _different(outcomes.p_known)
+    losses = np.array([lost[outcomes.p_known > t].sum() for t in grid])
+    return _lowest(grid[(losses + 1) / (len(outcomes) + 1) <= max_drop], outcomes.p_known)
+
+
+def _different(scores: Floats) -> Floats:
+    """Leave out the thresholds of the grid that skip the same rows as the one after them.
+
+    They would pass or fail with it. Of equals the lowest stays, which stands for all of them; so
+    does one that skips nothing, which has to be passed like the others.
+    """
+    skipped: NDArray[np.intp] = len(scores) - np.searchsorted(np.sort(scores), GRID, side="right")
+    last: Floats = GRID[np.append(skipped[1:] > skipped[:-1], True)]
+    return last
+
+
+def _lowest(thresholds: Floats, scores: Floats) -> float:
+    """Give the last threshold if it skips anything."""
+    if not len(thresholds) or thresholds[-1] >= scores.max():
+        return ALWAYS
+    return float(thresholds[-1])
+
+
+def _checked(max_drop: float, confidence: float) -> tuple[float, float]:
+    """Give the drop and the level. A drop of 0 cannot be certified from any number of rows."""
+    drop = check_number("max_drop", max_drop, low=1e-6, high=1 - 1e-6)
+    return drop, 1 - check_number("confidence", confidence, low=1e-6, high=1 - 1e-6)

@@ -1,0 +1,40 @@
+"""Keep of an answer's trace what a reader of the question wants to see, as plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fitrag_integrations.flow import Traced
+from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.types import Excerpt
+
+TELLS = ("explained", "decision", "action", "excerpts")
+
+
+def trace_fields(traced: Traced[Answered]) -> dict[str, Any]:
+    """Give `explained`, the trace in lines, and what the method decided and kept.
+
+    `decision` and `action` are there where the method has one, `excerpts` where it kept any, each
+    with its passage's id, title and text. A question that ended in an error has its trace alone.
+    """
+    kept: dict[str, Any] = {"explained": traced.explain()}
+    if traced.error is not None:
+        return kept
+    context = traced.value.context
+    if context.decision is not None:
+        kept["decision"] = context.decision.to_dict()
+    if context.action is not None:
+        kept["action"] = context.action.value
+    if context.excerpts:
+        kept["excerpts"] = [_excerpt(each) for each in context.excerpts]
+    return kept
+
+
+def _excerpt(excerpt: Excerpt) -> dict[str, Any]:
+    passage = {name: getattr(excerpt.passage, name) for name in ("id", "title", "text")}
+    return {
+        "passage": passage,
+        "start": excerpt.start,
+        "end": excerpt.end,
+        "score": excerpt.score,
+    }

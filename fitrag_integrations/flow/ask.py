@@ -1,0 +1,79 @@
+"""What a flow yields: an ``Ask``, to be answered by a ``Port``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from fitrag_integrations.errors import InputError
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Port(Generic[Q, A]):
+    """Name a batched call: n items in, n answers out, in order.
+
+    Ports are equal, and share calls, when name and callables are: bound methods of one object
+    are, two closures are not. ``acall`` is the async side of ``call``; one of the two may be None.
+    ``tokens`` counts what items and answers cost, for the trace; ``owner`` is the object whose
+    calls these are, where there is one.
+    """
+
+    name: str
+    call: Callable[[Sequence[Q]], Sequence[A]] | None
+    acall: Callable[[Sequence[Q]], Awaitable[Sequence[A]]] | None = None
+    tokens: Callable[[Sequence[Q], Sequence[A]], int] | None = field(default=None, compare=False)
+    owner: object = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        call: Callable[[Sequence[Q]], Any] | None,
+        acall: Callable[[Sequence[Q]], Awaitable[Sequence[A]]] | None = None,
+        *,
+        owner: object = None,
+    ) -> Port[Q, A]:
+        """Build a port; a coroutine function given as ``call`` becomes ``acall``.
+
+        ``owner`` None is whoever the call is a method of, or the callable itself. Raises
+        ``InputError`` where neither is a callable.
+        """
+        if acall is None and iscoroutinefunction(call):
+            call, acall = None, call
+        for given in (call, acall):
+            if given is not None and not callable(given):
+                raise InputError.of(f"port {name!r}", given=given, allowed="a callable")
+        if call is None and acall is None:
+            raise InputError.of(f"port {name!r}", given=None, allowed="a callable")
+        asked = acall if call is None else call
+        return cls(name, call, acall, owner=owner or getattr(asked, "__self__", asked))
+
+    def __hash__(self) -> int:  # callables need not be hashable, and names tell most ports apart
+        with contextlib.suppress(TypeError):
+            return hash((self.name, self.call, self.acall))
+        return hash(self.name)
+
+    def ask(self, items: Sequence[Q]) -> Flow[list[A]]:
+        """Ask for one answer per item; without items there is nothing to ask."""
+        if not len(items):
+            return []
+        answers: list[A] = yield Ask(self, items)
+        return answers
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Say what a flow wants: these items, answered by this port."""
+
+    port: Port[Any, Any]
+    items: Sequence[Any]
+
+
+Flow: TypeAlias = Generator[Ask, Any, R]

@@ -1,0 +1,159 @@
+"""Turn Documents into Passages, and excerpts back into new Documents; inputs stay as they are.
+
+What is written on a document is flat and plain, because vector stores take nothing else. What a
+run decided stays off the documents: `Documents` carries it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from numbers import Real
+from typing import Any, Literal, TypeAlias
+
+from langchain_core.documents import Document
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Traced
+from fitrag_integrations.methods.adapting import (
+    first_text,
+    made_id,
+    marks,
+    pages_of,
+    relevance_of,
+)
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.passage import derived_id
+
+WHOLE = ("rerank",)
+"""Methods that give back the documents they were given, in another order."""
+Ids: TypeAlias = Literal["pieces", "source"]
+
+
+class Documents(list[Document]):
+    """Be the documents a retriever kept, and carry the run that found them.
+
+    In a prompt they show themselves as the numbered lines `numbered_documents` writes, so that
+    ``{"context": retriever} | prompt`` sends texts and titles and no metadata. A slice or a copy
+    of it is a plain list.
+    """
+
+    traced: Traced[Context]
+
+    def __init__(self, documents: Iterable[Document], traced: Traced[Context]) -> None:
+        super().__init__(documents)
+        self.traced = traced
+
+    def __str__(self) -> str:
+        return render_excerpts([Excerpt.whole(passage) for passage in to_passages(self)])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self), self.traced)
+
+    @property
+    def context(self) -> Context:
+        """Give what the method found and decided: action, decision, queries, notes, details."""
+        return self.traced.value
+
+    def explain(self) -> str:
+        """Tell in a few lines what was asked, what came back and what was kept."""
+        return self.traced.explain()
+
+    def _repr_html_(self) -> str:
+        """Show the run over what it kept; every text is escaped."""
+        return self.traced._repr_html_()
+
+
+def to_passage(document: Document) -> Passage:
+    """Read a Document; without an id of its own the passage gets one made from the text."""
+    metadata = document.metadata
+    return Passage(
+        document.id or made_id(document.page_content),
+        document.page_content,
+        first_text(metadata, ("title",)),
+        first_text(metadata, ("source",)),
+        metadata,
+    )
+
+
+def to_passages(documents: Any) -> list[Passage]:
+    """Read what a retriever gave, or raise ``InputError`` naming what is no Document."""
+    if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
+        raise InputError.of("documents", given=documents, allowed="a sequence of Document")
+    passages = []
+    for i, document in enumerate(documents):
+        if not isinstance(document, Document):
+            raise InputError.of(f"documents[{i}]", given=document, allowed="a Document")
+        passages.append(to_passage(document))
+    return passages
+
+
+def to_pages(found: Any) -> list[Passage]:
+    """Read what a search gave for one query: Documents, Passages, dicts, text, or JSON of these."""
+    return pages_of(found, (Document,), to_passage)
+
+
+def to_documents(context: Context, ids: Ids = "pieces") -> list[Document]:
+    """Write the excerpts of a context, in its order."""
+    return [to_document(excerpt, context.method, ids) for excerpt in context.excerpts]
+
+
+def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
+    """Write an excerpt: the source's metadata, with the scores and the place added.
+
+    It has an id of its own, equal for equal pieces of equal documents; one that was only reranked
+    keeps its id. With ``ids`` "source" every piece has its source's id, for evaluators that match
+    by it. ``start_index`` counts as LangChain's splitters do: from the start of whatever the
+    document given was itself cut from, where its metadata says so.
+    """
+    given = dict(excerpt.passage.metadata)
+    score = _retrieval_score(given)
+    if relevance_of(excerpt, method) is not None and "fitrag" in given:
+        for earlier in ("has_answer", "llm_prefer"):  # of the whole, by another step
+            given.pop(earlier, None)
+    metadata = {
+        **given,
+        **({} if score is None else {"retrieval_score": score}),
+        **marks(excerpt, method),
+        "start_index": _offset(given) + excerpt.start,
+    }
+    name = str(metadata["source_id"]) if ids == "source" else _id(excerpt, method)
+    return Document(page_content=excerpt.text, id=name, metadata=metadata)
+
+
+def passage_document(passage: Passage) -> Document:
+    """Write a passage as an index gave it; title and source join the metadata."""
+    named = {"title": passage.title, "source": passage.source}
+    metadata = {name: value for name, value in named.items() if value} | dict(passage.metadata)
+    return Document(page_content=passage.text, id=_own_id(passage), metadata=metadata)
+
+
+def _id(excerpt: Excerpt, method: str) -> str | None:
+    passage = excerpt.passage
+    if method in WHOLE:
+        return _own_id(passage)
+    whole = (passage.id, passage.text, _offset(passage.metadata))
+    return derived_id(*whole, excerpt.start, excerpt.end)
+
+
+def _retrieval_score(metadata: Mapping[str, Any]) -> float | None:
+    """Find the score the base retriever gave, under the names in use."""
+    names = ["retrieval_score", "score"]
+    if "fitrag" not in metadata:  # or it would be the score of another of our own steps
+        names.append("relevance_score")
+    for name in names:
+        score = metadata.get(name)
+        if isinstance(score, Real) and not isinstance(score, bool) and math.isfinite(score):
+            return float(score)
+    return None
+
+
+def _offset(metadata: Mapping[str, Any]) -> int:
+    start = metadata.get("start_index")
+    return start if isinstance(start, int) and not isinstance(start, bool) else 0
+
+
+def _own_id(passage: Passage) -> str | None:
+    """Give the id the source came with, None where it came without."""
+    return None if passage.id == made_id(passage.text) else passage.id

@@ -1,0 +1,116 @@
+"""What the public classes share: field types, short reprs, and the options of the methods.
+
+A method's options are read off its dataclass (`methods.settings`), so a field that is added there
+is a field of its drop-in, with type, default and description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Annotated, Any, ClassVar, Self
+
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import coerce_to_runnable
+from langchain_core.tools import BaseTool
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    create_model,
+    model_validator,
+)
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.langchain.base.models import CrossEncoderScorer
+from fitrag_integrations.langchain.base.ports import Writer
+from fitrag_integrations.methods.adapting import Named, check_method
+from fitrag_integrations.methods.settings import Setting, settings_of
+
+
+class Brief(BaseModel):
+    """Show only what was set: numbers and texts as they are, objects by their names."""
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        for name, spec in type(self).model_fields.items():
+            value = vars(self).get(name)  # absent while it is being made
+            if value == spec.default or value is None:
+                continue
+            if isinstance(value, bool | int | float | str):
+                yield name, value
+            else:
+                yield name, list(map(Named, value)) if isinstance(value, list) else Named(value)
+
+
+def _runnable(value: Any) -> Any:
+    if isinstance(value, Runnable):
+        return value
+    if isinstance(value, type) or not callable(value):
+        raise InputError.of("runnable", given=value, allowed="a Runnable or a callable")
+    return coerce_to_runnable(value)
+
+
+def _searching(value: Any) -> Any:
+    is_tool = isinstance(value, BaseTool)
+    is_provider = not isinstance(value, type) and callable(getattr(value, "search", None))
+    return value if value is None or is_tool or is_provider else _runnable(value)
+
+
+# the objects behind these fields stay out of dumps; pickle keeps them
+AnyRunnable = Annotated[Runnable[Any, Any], BeforeValidator(_runnable)]
+AnySearch = Annotated[Any, AfterValidator(_searching), Field(exclude=True)]
+AnyMethod = Annotated[Any, AfterValidator(check_method), Field(exclude=True)]
+AnyModel = Annotated[Any, Field(exclude=True)]
+Weight = Annotated[float, Field(ge=0.0, le=1.0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(Brief):
+    """Hold the options of ``made``; what it is made with is read at each call."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    made: ClassVar[Any]
+
+    def settings(self, **given: Any) -> dict[str, Any]:
+        """Give the options as they are now, adapted, with those of ``given`` in their place."""
+        own = {each.name: getattr(self, each.name) for each in settings_of(self.made)}
+        return {name: adapted(value) for name, value in {**own, **given}.items()}
+
+    @model_validator(mode="after")
+    def _check_settings(self) -> Self:
+        """Tell of a wrong argument here rather than at the first question."""
+        self.made(**self.settings())
+        return self
+
+
+def options(made: Any) -> Any:
+    """Make the model whose fields are the options of ``made``, a dataclass.
+
+    Plain values have their type and go into dumps. Models and callables, which only ``made`` can
+    check, stay out of them.
+    """
+    own: dict[str, Any] = {each.name: _field(each) for each in settings_of(made)}
+    kind = create_model(f"{made.__name__}Options", __base__=Settings, **own)
+    kind.made = made
+    return kind
+
+
+def adapted(value: Any) -> Any:
+    """Bring what LangChain has for the same purpose to what a method asks, also inside a gate."""
+    if isinstance(value, BaseCrossEncoder):
+        return CrossEncoderScorer(value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    held = {spec.name: getattr(value, spec.name, None) for spec in fields(value) if spec.init}
+    models = {name: Writer(llm) for name, llm in held.items() if isinstance(llm, BaseLanguageModel)}
+    return replace(value, **models) if models else value
+
+
+def _field(setting: Setting) -> tuple[Any, Any]:
+    is_object = setting.kind is None
+    spec = Field(default=setting.default, description=setting.told, exclude=is_object or None)
+    return (Any if is_object else setting.kind), spec

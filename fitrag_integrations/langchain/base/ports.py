@@ -1,0 +1,182 @@
+"""Offer the caller's Runnables to a method as ports, each ask under its own question's config.
+
+Callbacks belong to a question, calls are shared by all questions of a batch. So a query carries
+the config of the question it serves, and the one call that answers several hands LangChain a
+config for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
+from langchain_core.tools import BaseTool
+
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.langchain.base.convert import to_pages, to_passages
+from fitrag_integrations.langchain.base.models import model_name
+from fitrag_integrations.ports import Ports
+
+
+class Owned(str):
+    """Carry, with a query or a prompt, the config of the question it serves."""
+
+    config: RunnableConfig
+
+    def __new__(cls, text: str, config: RunnableConfig) -> Owned:
+        owned = super().__new__(cls, check_text("query", text))
+        owned.config = config
+        return owned
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)  # a trace may travel, callbacks cannot
+
+
+@dataclass(frozen=True, eq=False)  # equal as ports are: by name and callables, not by config
+class OwnedPort(Port[str, Any]):
+    """Mark each item asked with the config of one question."""
+
+    config: RunnableConfig = field(default_factory=RunnableConfig)
+
+    def ask(self, items: Sequence[str]) -> Flow[list[Any]]:
+        """Ask for one answer per item."""
+        return (yield from super().ask([Owned(item, self.config) for item in items]))
+
+
+@dataclass(frozen=True, eq=False)
+class Backend:
+    """Answer a batch from a Runnable; an item that failed is answered with its exception."""
+
+    runnable: Runnable[str, Any]
+    convert: Callable[[Any], Any]
+
+    def port(self, name: str, config: RunnableConfig) -> Port[str, Any]:
+        """Build the port of one question; those of all questions are equal."""
+        return OwnedPort(name, self.call, self.acall, config=config)
+
+    def call(self, items: Sequence[str]) -> list[Any]:
+        """Answer in one batch, or directly where there is one item."""
+        texts, configs = _unowned(items)
+        if len(items) == 1:
+            return [self.convert(self.runnable.invoke(texts[0], configs[0]))]
+        answers = self.runnable.batch(texts, configs, return_exceptions=True)
+        return [self._converted(answer) for answer in answers]
+
+    async def acall(self, items: Sequence[str]) -> list[Any]:
+        """Answer as ``call`` does, without blocking the event loop."""
+        texts, configs = _unowned(items)
+        if len(items) == 1:
+            return [self.convert(await self.runnable.ainvoke(texts[0], configs[0]))]
+        answers = await self.runnable.abatch(texts, configs, return_exceptions=True)
+        return [self._converted(answer) for answer in answers]
+
+    def _converted(self, answer: Any) -> Any:
+        if isinstance(answer, Exception):
+            return answer
+        try:
+            return self.convert(answer)
+        except (InputError, PortError) as error:  # this question's alone
+            return error
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """Hold the I/O of one batch of questions, and give each question its ``Ports``."""
+
+    retriever: Backend | None = None
+    search: Any = None  # a Backend, or a provider that takes a batch itself
+    llm: Backend | None = None
+
+    @classmethod
+    def of(cls, retriever: Any = None, search: Any = None, llm: Any = None) -> Offer:
+        """Wrap Runnables; a ``search`` that is none but has a ``search`` method is left as is."""
+        is_provider = not isinstance(search, Runnable) and hasattr(search, "search")
+        asked = ToolSearch(tool=search) if isinstance(search, BaseTool) else search
+        return cls(
+            _backend(retriever, to_passages),
+            search if is_provider else _backend(asked, to_pages),
+            _backend(llm, text_of),
+        )
+
+    def to(self, config: RunnableConfig) -> Ports:
+        """Give the ports of a question that runs under this config."""
+        given = {"retrieve": self.retriever, "search": self.search, "generate": self.llm}
+        ports = {
+            name: backend.port(name, config) if isinstance(backend, Backend) else backend
+            for name, backend in given.items()
+        }
+        return Ports(**ports)
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Continue prompts with a language model of LangChain's, whose own ``generate`` is another."""
+
+    llm: BaseLanguageModel[Any]
+
+    @property
+    def name(self) -> str | None:
+        """Name the model, which a fitted threshold is checked against; None if unknown."""
+        return model_name(self.llm)
+
+    def generate(self, prompts: Sequence[str]) -> list[Any]:
+        """Continue each prompt; one that fails is answered with its exception."""
+        return Backend(self.llm, text_of).call(prompts)
+
+    async def agenerate(self, prompts: Sequence[str]) -> list[Any]:
+        """Continue each prompt without blocking the event loop."""
+        return await Backend(self.llm, text_of).acall(prompts)
+
+
+class ToolSearch(RunnableSerializable[str, Any]):
+    """Ask a search tool as an agent does: then it gives its artifact, and says when it failed."""
+
+    tool: BaseTool
+
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Search for one query."""
+        return self._found(self.tool.invoke(self._call(input), config))
+
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Search for one query without blocking the event loop."""
+        return self._found(await self.tool.ainvoke(self._call(input), config))
+
+    def _call(self, query: str) -> dict[str, Any]:
+        name = next(iter(self.tool.args), "query")
+        call = {"name": self.tool.name, "args": {name: query}, "id": str(uuid4())}
+        return {**call, "type": "tool_call"}
+
+    def _found(self, answer: Any) -> Any:
+        """Give the artifact where it can be read as results, else the content."""
+        if not isinstance(answer, ToolMessage):
+            return answer
+        if answer.status == "error":
+            raise PortError(f"the search tool {self.tool.name!r} failed: {answer.text}")
+        with suppress(InputError):
+            if answer.artifact is not None:
+                return to_pages(answer.artifact)
+        return answer.content
+
+
+def text_of(output: Any) -> str:
+    """Read the text of what a language model gave."""
+    if isinstance(output, BaseMessage):
+        return str(output.text)
+    return check_text("llm output", output)
+
+
+def _backend(runnable: Any, convert: Callable[[Any], Any]) -> Backend | None:
+    return None if runnable is None else Backend(runnable, convert)
+
+
+def _unowned(items: Sequence[str]) -> tuple[list[str], list[RunnableConfig]]:
+    configs = [item.config if isinstance(item, Owned) else RunnableConfig() for item in items]
+    return [str(item) for item in items], configs

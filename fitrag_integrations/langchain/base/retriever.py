@@ -1,0 +1,262 @@
+"""Retrievers that are flows: one question, or a batch of them in lock step."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, cast
+
+from langchain_core.callbacks import (
+    AsyncCallbackManager,
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManager,
+    CallbackManagerForRetrieverRun,
+)
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import get_config_list, patch_config
+from pydantic import ConfigDict, Field
+
+from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
+from fitrag_integrations.langchain.base.convert import Documents, Ids, to_documents
+from fitrag_integrations.langchain.base.fields import AnyRunnable, AnySearch, Count, Settings
+from fitrag_integrations.langchain.base.ports import Offer
+from fitrag_integrations.langchain.base.runnable import FlowBatches
+from fitrag_integrations.ports import Method, Ports
+from fitrag_integrations.types import Context
+
+BLANK = "the query is blank: nothing was retrieved"
+
+
+class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
+    """Answer every way a retriever is called from ``flows``, which end in a context.
+
+    Each question is a retriever run of its own, also in a batch, and hands its config on. A blank
+    query, as agents write them, finds nothing; a note says so.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    k: Count | None = None
+    """Documents to give at most, the first ones; also an argument of ``invoke``."""
+
+    def documents(self, context: Context) -> list[Document]:
+        """Write what was found as documents."""
+        return to_documents(context)
+
+    def most(self, k: int | None = None) -> int | None:
+        """Give the number of documents asked for, None where there is no limit."""
+        return self.k if k is None else check_whole("k", k, low=1)
+
+    def invoke(
+        self, input: str, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[Document]:
+        """Retrieve for one question."""
+        return cast(Documents, self.batch([input], config, **kwargs)[0])
+
+    async def ainvoke(
+        self, input: str, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[Document]:
+        """Retrieve for one question without blocking the event loop."""
+        return cast(Documents, (await self.abatch([input], config, **kwargs))[0])
+
+    def batch(
+        self,
+        inputs: list[str],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[Any]:
+        """Retrieve for several questions with joined calls; results in their order."""
+        configs = get_config_list(config, len(inputs))
+        runs = [
+            CallbackManager.configure(**self._scope(each)).on_retriever_start(
+                None, query, **self._named(each)
+            )
+            for query, each in zip(inputs, configs, strict=True)
+        ]
+        try:
+            traces = run_many(self._flows(inputs, configs, runs, **kwargs))
+        except Exception as error:  # a wrong option is every question's
+            outcomes: list[Any] = [error] * len(inputs)
+        else:
+            outcomes = [self._outcome(traced, **kwargs) for traced in self._noted(traces)]
+        for run, outcome in zip(runs, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                run.on_retriever_error(outcome)
+            else:
+                run.on_retriever_end(outcome)
+        return _settled(outcomes, return_exceptions)
+
+    async def abatch(
+        self,
+        inputs: list[str],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[Any]:
+        """Retrieve for several questions with joined calls; results in their order."""
+        configs = get_config_list(config, len(inputs))
+        runs = [
+            await AsyncCallbackManager.configure(**self._scope(each)).on_retriever_start(
+                None, query, **self._named(each)
+            )
+            for query, each in zip(inputs, configs, strict=True)
+        ]
+        try:
+            traces = await arun_many(self._flows(inputs, configs, runs, **kwargs))
+        except Exception as error:  # a wrong option is every question's
+            outcomes: list[Any] = [error] * len(inputs)
+        else:
+            outcomes = [self._outcome(traced, **kwargs) for traced in self._noted(traces)]
+        for run, outcome in zip(runs, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                await run.on_retriever_error(outcome)
+            else:
+                await run.on_retriever_end(outcome)
+        return _settled(outcomes, return_exceptions)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        flows = self._flows([query], [RunnableConfig()], [run_manager], k=k)
+        (found,) = _settled([self._outcome(run_many(flows)[0], k=k)])
+        return cast(Documents, found)
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        flows = self._flows([query], [RunnableConfig()], [run_manager], k=k)
+        (found,) = _settled([self._outcome((await arun_many(flows))[0], k=k)])
+        return cast(Documents, found)
+
+    def _scope(self, config: RunnableConfig) -> dict[str, Any]:
+        """Give what a callback manager of one question is made of, as ``BaseRetriever`` does."""
+        return {
+            "inheritable_callbacks": config.get("callbacks"),
+            "inheritable_tags": config.get("tags"),
+            "local_tags": self.tags,
+            "inheritable_metadata": {**(config.get("metadata") or {}), **self._get_ls_params()},
+            "local_metadata": self.metadata,
+        }
+
+    def _named(self, config: RunnableConfig) -> dict[str, Any]:
+        return {
+            "name": config.get("run_name") or self.get_name(),
+            "run_id": config.get("run_id"),
+        }
+
+    def _flows(
+        self,
+        queries: Sequence[str],
+        configs: Sequence[RunnableConfig],
+        runs: Sequence[CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun],
+        **options: Any,
+    ) -> list[Flow[Context]]:
+        """Give the flows, each under its own run; nobody is asked about a blank query."""
+        under = [
+            patch_config(config, callbacks=run.get_child())
+            for config, run in zip(configs, runs, strict=True)
+        ]
+        flows = self.flows(queries, under, **options)
+        return [
+            _nothing(query) if isinstance(query, str) and not query.strip() else flow
+            for query, flow in zip(queries, flows, strict=True)
+        ]
+
+    def _outcome(self, traced: Traced[Context], k: int | None = None) -> Documents | Exception:
+        if traced.error is not None:
+            return traced.error
+        return Documents(self.documents(traced.value)[: self.most(k)], traced)
+
+
+class MethodOverBase(FlowRetriever):
+    """Give the excerpts a method keeps of what ``base`` finds, as documents.
+
+    What the run decided is on the list that comes back, `Documents`: its ``context`` and
+    ``explain()``; the documents themselves carry scores and places only.
+    """
+
+    base: AnyRunnable = Field(exclude=True)
+    """The retriever to start from: any Runnable from a question to documents."""
+
+    ids: Ids = "pieces"
+    """Whose id a piece has: one of its own, or its "source"'s, for evaluators that match by it."""
+
+    @abstractmethod
+    def method_now(self, **options: Any) -> Method:
+        """Give the method with the fields as they are at this call."""
+
+    def documents(self, context: Context) -> list[Document]:
+        """Write the excerpts as documents, in their order."""
+        return to_documents(context, self.ids)
+
+    def offer(self) -> Offer:
+        """Give the I/O the method may ask for."""
+        return Offer.of(self.base)
+
+    def flows(
+        self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
+    ) -> list[Flow[Context]]:
+        """Give one flow per question; equal asks of one call join."""
+        offer, pairs = self.offer(), list(zip(inputs, configs, strict=True))
+        self.most(**options)
+        methods = self.methods(configs, **options)
+        return [
+            _begun(method, query, offer.to(config))
+            for (query, config), method in zip(pairs, methods, strict=True)
+        ]
+
+    def methods(self, configs: Sequence[RunnableConfig], **options: Any) -> list[Method]:
+        """Give the method of each question, one for all unless it has models that are asked."""
+        return [self.method_now(**options)] * len(configs)
+
+
+class Writing(MethodOverBase):
+    """Offer a language model as well."""
+
+    llm: AnyRunnable | None = Field(default=None, exclude=True)
+    """A language model or chain, for a method that has one write."""
+
+    def offer(self) -> Offer:
+        """Give the I/O the method may ask for."""
+        return Offer.of(self.base, llm=self.llm)
+
+
+class Searching(Writing):
+    """Offer a web search as well."""
+
+    search: AnySearch = None
+    """A search tool, provider, Runnable or callable; without one the web is not searched."""
+
+    def offer(self) -> Offer:
+        """Give the I/O the method may ask for."""
+        return Offer.of(self.base, self.search, self.llm)
+
+
+class DerivedRetriever(Settings, MethodOverBase):
+    """Run the method whose options the fields are."""
+
+    def method_now(self, **options: Any) -> Method:
+        """Give the method with the fields as they are at this call."""
+        return cast(Method, self.made(**self.settings()))
+
+
+def _begun(method: Method, query: str, ports: Ports) -> Flow[Context]:
+    return (yield from method(query, ports))  # a call that fails is its own question's alone
+
+
+def _nothing(query: str) -> Flow[Context]:
+    yield from ()
+    return Context(query, notes=(BLANK,))
+
+
+def _settled(outcomes: list[Any], return_exceptions: bool = False) -> list[Any]:
+    for outcome in outcomes:
+        if isinstance(outcome, Exception) and not return_exceptions:
+            raise outcome
+    return outcomes

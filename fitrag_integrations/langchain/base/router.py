@@ -1,0 +1,159 @@
+"""Route as a flow: ask what decides, then the branch; a batch is one call of each, in any order.
+
+The branch gets what was given under its own question's config, and is streamed where the router is.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from fitrag_integrations.flow import Flow, Port, arun, run
+from fitrag_integrations.langchain.base.runnable import FlowRunnable
+
+Asked: TypeAlias = tuple[Any, RunnableConfig]  # an input, and the config of its question
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """Answer inputs from a Runnable, each under its config; one that failed by its exception."""
+
+    name: str
+    runnable: Runnable[Any, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def ask(self, given: Any, config: RunnableConfig) -> Flow[Any]:
+        """Ask for one answer; equal asks of one batch join."""
+        (answer,) = yield from Port.of(self.name, self.call, self.acall).ask([(given, config)])
+        return answer
+
+    def call(self, items: Sequence[Asked]) -> list[Any]:
+        """Answer in one batch, or directly where there is one item."""
+        inputs, configs = map(list, zip(*items, strict=True))
+        if len(items) == 1:
+            return [self.runnable.invoke(inputs[0], configs[0], **self.options)]
+        return self.runnable.batch(inputs, configs, return_exceptions=True, **self.options)
+
+    async def acall(self, items: Sequence[Asked]) -> list[Any]:
+        """Answer as ``call`` does, without blocking the event loop."""
+        inputs, configs = map(list, zip(*items, strict=True))
+        if len(items) == 1:
+            return [await self.runnable.ainvoke(inputs[0], configs[0], **self.options)]
+        return await self.runnable.abatch(inputs, configs, return_exceptions=True, **self.options)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Hold the branch chosen, what it is given, and what was decided, in plain values."""
+
+    branch: Branch
+    given: Any
+    about: Mapping[str, Any]
+
+    def config(self, config: RunnableConfig) -> RunnableConfig:
+        """Add the decision to the metadata of the branch's runs."""
+        metadata = {**(config.get("metadata") or {}), "fitrag": dict(self.about)}
+        return RunnableConfig(**{**config, "metadata": metadata})
+
+
+Route: TypeAlias = Callable[[Any, RunnableConfig], Flow[Chosen]]
+
+
+class Router(FlowRunnable[Any, Any]):
+    """Give what the chosen branch gives."""
+
+    @abstractmethod
+    def route(self, **options: Any) -> Route:
+        """Give the function from an input and its config to the flow that chooses.
+
+        It is made once for all inputs of a call, and its branches with it. ``options`` are what
+        the caller has to say to the branches.
+        """
+
+    def as_key(self) -> Runnable[Any, dict[str, Any]]:
+        """Give a Runnable to ``{"key", "input"}``, as the stock ``RouterRunnable`` takes it."""
+        return RouteKey(name=f"{type(self).__name__}Key", router=self)
+
+    def explained(
+        self, inputs: Sequence[Any], configs: Sequence[RunnableConfig]
+    ) -> list[Flow[Any]]:
+        """Give the flows of ``inputs``, under ``configs``, that decide and ask no branch."""
+        route, pairs = self.route(), zip(inputs, configs, strict=True)
+        return [_decided(route, given, config) for given, config in pairs]
+
+    def flows(
+        self, inputs: Sequence[Any], configs: Sequence[RunnableConfig], **options: Any
+    ) -> list[Flow[Any]]:
+        """Give one flow per input; what decides is asked once, then each branch."""
+        route = self.route(**options)
+        pairs = zip(inputs, configs, strict=True)
+        return [_through(route, given, config) for given, config in pairs]
+
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        """Decide, then give the chosen branch's pieces as they come."""
+        yield from self._transform_stream_with_config(iter([input]), self._pieces, config, **kwargs)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """Decide, then give the chosen branch's pieces as they come."""
+        pieces = self._atransform_stream_with_config(_aiter(input), self._apieces, config, **kwargs)
+        async for piece in pieces:
+            yield piece
+
+    def _pieces(
+        self, inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
+    ) -> Iterator[Any]:
+        for given in inputs:
+            (traced,) = self._noted([run(self.route()(given, config))])
+            chosen = traced.value
+            yield from chosen.branch.runnable.stream(chosen.given, chosen.config(config), **options)
+
+    async def _apieces(
+        self, inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
+    ) -> AsyncIterator[Any]:
+        async for given in inputs:
+            (traced,) = self._noted([await arun(self.route()(given, config))])
+            chosen = traced.value
+            branch = chosen.branch.runnable
+            async for piece in branch.astream(chosen.given, chosen.config(config), **options):
+                yield piece
+
+
+class RouteKey(FlowRunnable[Any, dict[str, Any]]):
+    """Choose a branch of ``router`` and give its name with what it would be given."""
+
+    router: Router
+
+    def flows(
+        self, inputs: Sequence[Any], configs: Sequence[RunnableConfig], **options: Any
+    ) -> list[Flow[dict[str, Any]]]:
+        """Give one flow per input; what decides is asked once."""
+        route = self.router.route()
+        pairs = zip(inputs, configs, strict=True)
+        return [_keyed(route, given, config) for given, config in pairs]
+
+
+def _through(route: Route, given: Any, config: RunnableConfig) -> Flow[Any]:
+    chosen = yield from route(given, config)
+    return (yield from chosen.branch.ask(chosen.given, chosen.config(config)))
+
+
+def _decided(route: Route, given: Any, config: RunnableConfig) -> Flow[dict[str, Any]]:
+    chosen = yield from route(given, config)
+    return {"branch": chosen.branch.name, **chosen.about}
+
+
+def _keyed(route: Route, given: Any, config: RunnableConfig) -> Flow[dict[str, Any]]:
+    chosen = yield from route(given, config)
+    return {"key": chosen.branch.name, "input": chosen.given}
+
+
+async def _aiter(item: Any) -> AsyncIterator[Any]:
+    yield item

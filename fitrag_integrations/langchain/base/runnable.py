@@ -1,0 +1,212 @@
+"""Runnables that are flows: one input, or a batch in lock step with each input traced alone."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic
+
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables.config import ensure_config, get_config_list
+from langchain_core.runnables.utils import Input, Output
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
+from fitrag_integrations.langchain.base.fields import Brief
+
+KEYS = ("question", "input", "query")
+"""Where the question of a dict is looked for, in this order, unless a key is named."""
+
+
+def question_of(given: Any, key: str | None = None) -> str:
+    """Find the question, or raise ``InputError`` naming where it was looked for.
+
+    It is the text itself, a message's, that of the last message of the user in a conversation, or
+    one entry of a dict, whose ``messages`` may be such a conversation.
+    """
+    if isinstance(given, str):
+        return check_text("question", given, blank=False)
+    if isinstance(given, BaseMessage):
+        return check_text("question", str(given.text), blank=False)
+    keys = KEYS if key is None else (key,)
+    if isinstance(given, Mapping):
+        for name in keys:
+            if name in given:
+                return question_of(given[name], key)
+        if key is None and "messages" in given:
+            return _last_asked(given["messages"])
+    elif isinstance(given, Sequence) and given:
+        return _last_asked(given)
+    allowed = "a question, messages, or a dict with " + " or ".join(map(repr, keys))
+    raise InputError.of("input", given=given, allowed=allowed)
+
+
+def _last_asked(messages: Any) -> str:
+    try:
+        read = convert_to_messages(messages)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise InputError.of("messages", given=messages, allowed="messages") from error
+    for message in reversed(read):
+        if isinstance(message, HumanMessage):
+            return question_of(message)
+    raise InputError.of("messages", given=messages, allowed="a message of the user among them")
+
+
+class Asked(BaseModel):
+    """What a Runnable that takes a question is given, as a tool of an agent too."""
+
+    question: str = Field(description="The question, as the user asks it.")
+
+
+@dataclass(eq=False)
+class Last:
+    """Keep the last run; it is no part of what its owner is, and stays behind when that travels."""
+
+    traced: Traced[Any] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Last)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Last, ()
+
+
+class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Output]):
+    """Answer ``batch`` and ``abatch`` with one call for all equal asks."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    run_type: ClassVar[str | None] = None
+    _last: Last = PrivateAttr(default_factory=Last)
+
+    @abstractmethod
+    def flows(
+        self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], **options: Any
+    ) -> list[Flow[Any]]:
+        """Give one flow per item of ``inputs``, whose I/O runs under its own of ``configs``."""
+
+    def explained(
+        self, inputs: Sequence[Input], configs: Sequence[RunnableConfig]
+    ) -> list[Flow[Any]]:
+        """Give the flows of ``inputs`` that ``explain`` runs, each under its own of ``configs``."""
+        return self.flows(inputs, configs)
+
+    @property
+    def last_run(self) -> Traced[Any] | None:
+        """Give the trace of the run of this object that ended last, None where none has."""
+        return self._last.traced
+
+    def explain(self, input: Input | None = None, config: RunnableConfig | None = None) -> str:
+        """Tell what was asked, what came back and what was decided, for ``input`` or last time."""
+        if input is not None:
+            self._noted(run_many(self.explained([input], [ensure_config(config)])))
+        return self._told()
+
+    async def aexplain(
+        self, input: Input | None = None, config: RunnableConfig | None = None
+    ) -> str:
+        """Do what ``explain`` does without blocking the event loop."""
+        if input is not None:
+            self._noted(await arun_many(self.explained([input], [ensure_config(config)])))
+        return self._told()
+
+    def result(self, traced: Traced[Any]) -> Any:
+        """Give what a flow, here ``traced``, ended with, which may be its exception."""
+        return traced.outcome
+
+    def batch(
+        self,
+        inputs: list[Input],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[Output]:
+        """Run several inputs with joined calls; results in the order of the inputs."""
+        return self._batch_with_config(
+            self._many,
+            inputs,
+            get_config_list(config, len(inputs)),
+            return_exceptions=return_exceptions,
+            run_type=self.run_type,
+            **kwargs,
+        )
+
+    async def abatch(
+        self,
+        inputs: list[Input],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[Output]:
+        """Run several inputs with joined calls; results in the order of the inputs."""
+        return await self._abatch_with_config(
+            self._amany,
+            inputs,
+            get_config_list(config, len(inputs)),
+            return_exceptions=return_exceptions,
+            run_type=self.run_type,
+            **kwargs,
+        )
+
+    def _many(
+        self, inputs: list[Any], run_manager: Any, config: list[RunnableConfig], **kwargs: Any
+    ) -> list[Any]:
+        return list(map(self.result, self._noted(run_many(self.flows(inputs, config, **kwargs)))))
+
+    async def _amany(
+        self, inputs: list[Any], run_manager: Any, config: list[RunnableConfig], **kwargs: Any
+    ) -> list[Any]:
+        traces = self._noted(await arun_many(self.flows(inputs, config, **kwargs)))
+        return list(map(self.result, traces))
+
+    def _noted(self, traces: list[Traced[Any]]) -> list[Traced[Any]]:
+        self._last.traced = traces[-1] if traces else self._last.traced
+        return traces
+
+    def _told(self) -> str:
+        if self._last.traced is None:
+            raise InputError.of("input", given=None, allowed="an input: nothing was run so far")
+        return self._last.traced.explain()
+
+
+class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
+    """Answer ``invoke`` and ``ainvoke`` in a run of their own too."""
+
+    def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
+        """Run one input."""
+        return self._call_with_config(self._one, input, config, run_type=self.run_type, **kwargs)
+
+    async def ainvoke(
+        self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Output:
+        """Run one input without blocking the event loop."""
+        return await self._acall_with_config(
+            self._aone, input, config, run_type=self.run_type, **kwargs
+        )
+
+    def _one(self, input: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
+        return _raised(self._many([input], [run_manager], [config], **kwargs)[0])
+
+    async def _aone(
+        self, input: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any
+    ) -> Any:
+        return _raised((await self._amany([input], [run_manager], [config], **kwargs))[0])
+
+
+class AskedRunnable(FlowRunnable[Any, Output], Generic[Output]):
+    """Take a question in any form; as a tool, under the name ``question``."""
+
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """Give what a tool made of this takes."""
+        return Asked
+
+
+def _raised(result: Any) -> Any:
+    if isinstance(result, Exception):
+        raise result
+    return result

@@ -1,0 +1,51 @@
+"""Give the bi-label scorer LangChain's cross-encoder interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.documents import Document
+
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.flow import Flow, arun, run
+from fitrag_integrations.langchain.base.convert import to_passage
+from fitrag_integrations.methods.fitrag.reducer import score_port
+from fitrag_integrations.ports import Scorer
+from fitrag_integrations.types import Passage
+
+
+class BiLabelCrossEncoder(BaseCrossEncoder):
+    """Score (query, text) pairs by the two labels combined, in [0, 1], as `relevance_score` is.
+
+    ``scorer`` None is the embedded one; ``weight`` is that of ``BiLabelScore.combine``.
+    """
+
+    def __init__(self, scorer: Scorer | None = None, *, weight: float = 0.5) -> None:
+        self.scorer = scorer
+        self.weight = check_number("weight", weight, low=0.0, high=1.0)
+        score_port(scorer)  # tells of a wrong object here
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(weight={self.weight})"
+
+    def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
+        """Give one score per pair, in [0, 1] and in order; a blank text scores 0."""
+        return run(self._flow(text_pairs)).value
+
+    async def ascore(self, text_pairs: list[tuple[str, str]]) -> list[float]:
+        """Do what ``score`` does for ``text_pairs``, in [0, 1]; the event loop stays free."""
+        return (await arun(self._flow(text_pairs))).value
+
+    def _flow(self, text_pairs: Sequence[tuple[str, str]]) -> Flow[list[float]]:
+        scores = [0.0] * len(text_pairs)
+        asked = [at for at, (_, text) in enumerate(text_pairs) if text.strip()]
+        pairs = [(text_pairs[at][0], _passage(text_pairs[at][1])) for at in asked]
+        labels = yield from score_port(self.scorer).ask(pairs)
+        for at, label in zip(asked, labels, strict=True):
+            scores[at] = label.combine(self.weight) / 2
+        return scores
+
+
+def _passage(text: str) -> Passage:
+    return to_passage(Document(page_content=text))

@@ -1,0 +1,71 @@
+"""Apply compressors to what a retriever finds, without langchain-classic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from pydantic import Field
+
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.langchain.base.compressor import FlowCompressor
+from fitrag_integrations.langchain.base.convert import passage_document, to_passages
+from fitrag_integrations.langchain.base.fields import AnyRunnable
+from fitrag_integrations.langchain.base.retriever import FlowRetriever
+from fitrag_integrations.langchain.base.router import Branch
+from fitrag_integrations.types import Context, Excerpt
+
+
+class CompressingRetriever(FlowRetriever):
+    """Pass what ``base`` finds through each compressor in turn.
+
+    ::
+
+        CompressingRetriever(base=r, compressors=[BiLabelReranker(), SubDocumentCompressor()])
+    """
+
+    base: AnyRunnable = Field(exclude=True)
+    """The retriever to start from: any Runnable from a question to documents."""
+
+    compressors: list[BaseDocumentCompressor] = Field(exclude=True)
+    """Any LangChain compressors, in the order in which they are applied."""
+
+    def documents(self, context: Context) -> list[Document]:
+        """Give the documents as the last compressor gave them."""
+        return [passage_document(excerpt.passage) for excerpt in context.excerpts]
+
+    def flows(
+        self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
+    ) -> list[Flow[Context]]:
+        """Give one flow per question; equal asks of one call join."""
+        self.most(**options)
+        base = Branch("retrieve", self.base)
+        steps = [Branch("compress", _step(compressor)) for compressor in self.compressors]
+        pairs = zip(inputs, configs, strict=True)
+        return [_flow(query, config, base, steps) for query, config in pairs]
+
+
+def _flow(
+    query: str, config: RunnableConfig, base: Branch, steps: Sequence[Branch]
+) -> Flow[Context]:
+    documents = yield from base.ask(query, config)
+    for step in steps:
+        documents = yield from step.ask({"documents": list(documents), "query": query}, config)
+    kept = map(Excerpt.whole, to_passages(documents))
+    return Context(query, tuple(kept), method="compressing")
+
+
+def _step(compressor: BaseDocumentCompressor) -> Runnable[Any, Any]:
+    """Give a compressor as a Runnable: ours take a batch in one call, others one after another."""
+    if isinstance(compressor, FlowCompressor):
+        return compressor.as_runnable()
+
+    def compress(given: dict[str, Any], config: RunnableConfig) -> Sequence[Document]:
+        return compressor.compress_documents(**given, callbacks=config.get("callbacks"))
+
+    async def acompress(given: dict[str, Any], config: RunnableConfig) -> Sequence[Document]:
+        return await compressor.acompress_documents(**given, callbacks=config.get("callbacks"))
+
+    return RunnableLambda(compress, acompress, name=type(compressor).__name__)

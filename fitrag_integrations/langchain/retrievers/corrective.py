@@ -1,0 +1,28 @@
+"""Retrieve as CRAG does: judge, refine, and search the web where needed (CRAG, section 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fitrag_integrations.langchain.base.fields import options
+from fitrag_integrations.langchain.base.retriever import DerivedRetriever, Searching
+from fitrag_integrations.methods.crag.method import Crag
+
+if TYPE_CHECKING:
+    CragOptions = Crag  # so that type checkers and editors know the fields
+else:
+    CragOptions = options(Crag)
+
+
+class CorrectiveRetriever(CragOptions, DerivedRetriever, Searching):  # type: ignore[misc]
+    """Give the strips of what ``base`` and, where that is no good, the web have on a question.
+
+    ::
+
+        CorrectiveRetriever(base=store.as_retriever(), search=my_search_tool)
+
+    Strips of what was retrieved come first, then those of the web, which carry ``url``, ``web``
+    and ``trust``; each in the order of its documents. An ``llm`` writes the keywords to search for;
+    without one they are taken from the question. The ``context`` of what comes back has the action,
+    the thresholds, what there is to note, and ``web_error`` where the search failed.
+    """

@@ -1,0 +1,46 @@
+"""Retrieve as FIT-RAG does: score, decide, rerank, reduce (FIT-RAG, Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fitrag_integrations.langchain.base.fields import options
+from fitrag_integrations.langchain.base.retriever import DerivedRetriever
+from fitrag_integrations.methods.fitrag.method import FitRag
+from fitrag_integrations.ports import Method
+
+if TYPE_CHECKING:
+    FitRagOptions = FitRag  # so that type checkers and editors know the fields
+else:
+    FitRagOptions = options(FitRag)
+
+
+class FitRagRetriever(FitRagOptions, DerivedRetriever):  # type: ignore[misc]
+    """Give the best windows of the best documents ``base`` finds, within a budget of tokens.
+
+    ::
+
+        FitRagRetriever(base=store.as_retriever(search_kwargs={"k": 100}), max_tokens=800)
+
+    It gives nothing where ``gate`` finds that the model knows the answer by itself. Whoever asks
+    for ``k`` documents gets as many, where there are: what is best in each of the best documents,
+    one piece of each. The options that would stop earlier hold only where they are set.
+    """
+
+    def method_now(self, **options: Any) -> Method:
+        """Give FIT-RAG with the fields as they are at this call."""
+        method = FitRag(**self.settings())
+        if self.most(**options) is None:
+            return method
+        freed: dict[str, Any] = {
+            "detector": (None, False),
+            "per_passage": ("auto", 1),
+            "max_share": ("auto", None),
+        }
+        changed: dict[str, Any] = {
+            name: instead
+            for name, (default, instead) in freed.items()
+            if getattr(method, name) == default
+        }
+        return replace(method, **changed)

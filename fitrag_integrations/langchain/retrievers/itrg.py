@@ -1,0 +1,44 @@
+"""Retrieve as ITRG does: in rounds, each with what the last one had written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from fitrag_integrations.langchain.base.fields import Count, options
+from fitrag_integrations.langchain.base.ports import Offer
+from fitrag_integrations.langchain.base.retriever import DerivedRetriever, Writing
+from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
+from fitrag_integrations.methods.itrg.method import ITRG
+
+K = 5  # documents of a round, as in the paper
+
+if TYPE_CHECKING:
+    ITRGOptions = ITRG  # so that type checkers and editors know the fields
+else:
+    ITRGOptions = options(ITRG)
+
+
+class ITRGRetriever(ITRGOptions, DerivedRetriever, Writing):  # type: ignore[misc]
+    """Give the documents of the last round that retrieval and generation took in turn.
+
+    ::
+
+        ITRGRetriever(base=store.as_retriever(), llm=llm, rounds=3)
+
+    ``llm`` writes; None is the small model of the package, a stand-in only. The ``context`` of what
+    comes back has the query, the documents and the text of every round, and the last text under
+    ``details["document"]``.
+    """
+
+    k: Count | None = K  # type: ignore[assignment]  # None is the paper's
+    """Documents of a round, and to give; as an argument of ``invoke``, to give. None is 5."""
+
+    def settings(self, **given: Any) -> dict[str, Any]:
+        """Give ITRG's options as they are now."""
+        return super().settings(**{"k": K if self.k is None else self.k, **given})
+
+    def offer(self) -> Offer:
+        """Give the I/O ITRG asks for."""
+        offer = super().offer()
+        return replace(offer, llm=cast(Any, EMBEDDED_GENERATOR)) if self.llm is None else offer

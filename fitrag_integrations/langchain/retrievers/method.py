@@ -1,0 +1,25 @@
+"""Use any method of this package, or one of your own, as a retriever."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from fitrag_integrations.langchain.base.fields import AnyMethod
+from fitrag_integrations.langchain.base.retriever import Searching
+from fitrag_integrations.ports import Method
+
+
+class MethodRetriever(Searching):
+    """Give the excerpts ``method`` keeps of what ``base`` finds.
+
+    ::
+
+        MethodRetriever(base=vectorstore.as_retriever(), method=FitRag(top_n=5))
+    """
+
+    method: AnyMethod
+    """A method: ``method(question, ports)`` gives the flow that ends in a context."""
+
+    def method_now(self, **options: Any) -> Method:
+        """Give the method."""
+        return cast(Method, self.method)

@@ -1,0 +1,64 @@
+"""Retrieve from the web, by whatever searches it (CRAG, section 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
+from pydantic import Field, field_validator
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.langchain.base.convert import passage_document
+from fitrag_integrations.langchain.base.fields import AnyRunnable, AnySearch
+from fitrag_integrations.langchain.base.ports import Offer
+from fitrag_integrations.langchain.base.retriever import FlowRetriever
+from fitrag_integrations.methods.crag.search import WebSearching
+from fitrag_integrations.types import Context
+
+
+class WebSearchRetriever(FlowRetriever):
+    """Give what a web search finds, marked as untrusted, in its order.
+
+    ::
+
+        WebSearchRetriever(search=WebSearch(SearxngSearch("https://..."), pages=PageReader()))
+
+    Documents carry ``url``, ``web`` and ``trust``; the ``context`` of what comes back has the query
+    and what there is to note. A search that fails raises; one that finds nothing gives nothing.
+    """
+
+    search: AnySearch
+    """A search tool, provider, Runnable or callable."""
+
+    rewrite: bool = False
+    """Search for keywords, as CRAG does; otherwise for the question itself."""
+
+    llm: AnyRunnable | None = Field(default=None, exclude=True)
+    """A language model that writes the keywords; None takes them from the question."""
+
+    @field_validator("search")
+    @classmethod
+    def _check_search(cls, search: Any) -> Any:
+        if search is None:
+            raise InputError.of("search", given=None, allowed="a search tool, provider or callable")
+        return search
+
+    def documents(self, context: Context) -> list[Document]:
+        """Give what was found, marked as what it is."""
+        found = (passage_document(excerpt.passage) for excerpt in context.excerpts)
+        return [
+            each.model_copy(update={"metadata": {**each.metadata, "fitrag": context.method}})
+            for each in found
+        ]
+
+    def flows(
+        self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
+    ) -> list[Flow[Context]]:
+        """Give one flow per question; the searches of one call are one."""
+        self.most(**options)
+        offer, method = Offer.of(search=self.search, llm=self.llm), WebSearching(self.rewrite)
+        pairs = zip(inputs, configs, strict=True)
+        return [method(query, offer.to(config)) for query, config in pairs]

@@ -1,0 +1,1 @@
+"""Runnables that choose whether and where to retrieve."""

@@ -1,0 +1,83 @@
+"""Go on as what was retrieved deserves: CRAG's three actions as branches (CRAG, section 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
+from pydantic import Field
+
+from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.langchain.base.fields import AnyRunnable
+from fitrag_integrations.langchain.base.router import Branch, Chosen, Route, Router
+from fitrag_integrations.langchain.base.runnable import question_of
+from fitrag_integrations.langchain.routers.judge import JudgeFields, RetrievalJudge
+from fitrag_integrations.types import Action
+
+
+class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
+    """Judge the documents and give them to the branch of the action; streams pass through.
+
+    ::
+
+        CorrectiveRouter(correct=answer, ambiguous=both, incorrect=search_web, base=retriever)
+
+    Takes ``{"question", "documents"}``, or with a ``base`` a question alone. The branch gets
+    ``{"question", "documents", "action", "grades"}`` beside what else the dict had; the documents
+    as they came, the grades in their order. Judging is a run of its own, ``RetrievalJudge``, and
+    stands in the metadata of the branch's runs as ``fitrag``. A batch is one call of the evaluator
+    and one of each branch.
+    """
+
+    correct: AnyRunnable = Field(exclude=True)
+    """What goes on where a document is surely about the question."""
+
+    incorrect: AnyRunnable = Field(exclude=True)
+    """What goes on where none is; in the paper, from the web alone."""
+
+    ambiguous: AnyRunnable | None = Field(default=None, exclude=True)
+    """What goes on where that is unclear; in the paper, from the documents and the web together.
+
+    None is ``incorrect``, which can tell the two apart by the action.
+    """
+
+    base: AnyRunnable | None = Field(default=None, exclude=True)
+    """The retriever for inputs without documents: any Runnable from a question to documents."""
+
+    def route(self, **options: Any) -> Route:
+        """Give the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""
+        arguments = {**self.judge_arguments(), "question_key": None}  # asked under its plain name
+        judge = Branch("judge", RetrievalJudge(**arguments))
+        base = None if self.base is None else Branch("retrieve", self.base)
+        ambiguous = self.incorrect if self.ambiguous is None else self.ambiguous
+        runnables = (self.correct, ambiguous, self.incorrect)
+        branches = {
+            action.value: Branch(action.value, runnable, options)
+            for action, runnable in zip(Action, runnables, strict=True)
+        }
+
+        def chosen(given: Any, config: RunnableConfig) -> Flow[Chosen]:
+            question = question_of(given, self.question_key)
+            documents = yield from _documents(given, question, base, config)
+            known = {"question": question, "documents": documents}
+            judged = yield from judge.ask(known, config)
+            known |= {"action": judged["action"], "grades": judged["grades"]}
+            others = given if isinstance(given, Mapping) else {}
+            return Chosen(branches[judged["action"]], {**others, **known}, judged)
+
+        return chosen
+
+
+def _documents(
+    given: Any, question: str, base: Branch | None, config: RunnableConfig
+) -> Flow[list[Any]]:
+    if isinstance(given, Mapping) and "documents" in given:
+        return list(check_many("documents", given["documents"], Document))
+    if base is None:
+        allowed = "a dict with 'question' and 'documents', or give a base"
+        raise InputError.of("input", given=given, allowed=allowed)
+    return list((yield from base.ask(question, config)))

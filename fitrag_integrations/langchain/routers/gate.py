@@ -1,0 +1,90 @@
+"""Decide whether to retrieve, as a step of a chain or a node of a graph (IK, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.langchain.base.fields import Settings, options
+from fitrag_integrations.langchain.base.models import check_model
+from fitrag_integrations.langchain.base.ports import Backend, text_of
+from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of
+from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.types import RetrievalDecision
+
+if TYPE_CHECKING:
+    DeciderOptions = Decider  # so that type checkers and editors know the fields
+else:
+    DeciderOptions = options(Decider)
+
+
+class GateFields(DeciderOptions, Settings):  # type: ignore[misc]
+    """Hold what a decision is made with; read at call time.
+
+    ``drafter`` may be a chat model or any other Runnable from a prompt to text.
+    """
+
+    question_key: str | None = None
+    """Where a dict has its question; None looks for "question", "input", "query", "messages"."""
+
+    def gate_arguments(self) -> dict[str, Any]:
+        """Give what a ``RetrievalGate`` is made of."""
+        return {name: getattr(self, name) for name in GateFields.model_fields}
+
+    def settings(self, **given: Any) -> dict[str, Any]:
+        """Give the options as they are now, with a port for a Runnable that drafts.
+
+        Raises ``InputError`` for a language model that was given as the gate.
+        """
+        if isinstance(self.drafter, Runnable):
+            port = Backend(self.drafter, text_of).port("draft", RunnableConfig())
+            given = {"drafter": port, **given}
+        if isinstance(self.gate, BaseLanguageModel | BaseCrossEncoder):
+            allowed = "an object with a 'p_known' method, such as IKClassifier or AskGate"
+            raise InputError.of("gate", given=self.gate, allowed=allowed)
+        return super().settings(**given)
+
+    def _deciders(self, configs: Sequence[RunnableConfig]) -> list[Decider]:
+        """Give one decider per question, whose drafts are written under that question's config."""
+        if not isinstance(self.drafter, Runnable):
+            return [Decider(**self.settings())] * len(configs)
+        check_model(Decider(**self.settings()), self.drafter)  # a port has no name
+        llm = Backend(self.drafter, text_of)
+        return [Decider(**self.settings(drafter=llm.port("draft", config))) for config in configs]
+
+
+class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):  # type: ignore[misc]
+    """Give ``{"retrieve", "p_known", "threshold", "why"}`` for a question.
+
+    The question is a text, a message, the last one of the user in a list of messages, or an entry
+    of a dict. A batch is one call of the gate::
+
+        RetrievalGate(gate=ik).invoke("Who wrote the score of Amarcord?")["retrieve"]
+    """
+
+    def decide(self, question: Any, config: RunnableConfig | None = None) -> RetrievalDecision:
+        """Decide for one question."""
+        return RetrievalDecision.from_dict(self.invoke(question, config))
+
+    async def adecide(
+        self, question: Any, config: RunnableConfig | None = None
+    ) -> RetrievalDecision:
+        """Decide for one question without blocking the event loop."""
+        return RetrievalDecision.from_dict(await self.ainvoke(question, config))
+
+    def flows(
+        self, inputs: Sequence[Any], configs: Sequence[RunnableConfig], **options: Any
+    ) -> list[Flow[dict[str, Any]]]:
+        """Give one flow per question; equal asks of one call join."""
+        pairs = zip(inputs, self._deciders(configs), strict=True)
+        return [self._flow(given, decider) for given, decider in pairs]
+
+    def _flow(self, given: Any, decider: Decider) -> Flow[dict[str, Any]]:
+        decided = yield from decider(question_of(given, self.question_key))
+        return decided.decision.to_dict()

@@ -1,0 +1,61 @@
+"""Judge what was retrieved, as a step of a chain or a node of a graph (CRAG, 4.2 and 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.runnables import RunnableConfig
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.langchain.base.convert import to_passages
+from fitrag_integrations.langchain.base.fields import Settings, options
+from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
+from fitrag_integrations.methods.crag.judge import Judge
+
+if TYPE_CHECKING:
+    JudgeOptions = Judge  # so that type checkers and editors know the fields
+else:
+    JudgeOptions = options(Judge)
+
+
+class JudgeFields(JudgeOptions, Settings):  # type: ignore[misc]
+    """Hold what is judged with; read at call time."""
+
+    question_key: str | None = None
+    """Where a dict has its question; None looks for "question", "input", "query", "messages"."""
+
+    def judge_arguments(self) -> dict[str, Any]:
+        """Give what a ``RetrievalJudge`` is made of."""
+        return {name: getattr(self, name) for name in JudgeFields.model_fields}
+
+
+class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):  # type: ignore[misc]
+    """Give ``{"action", "grades", "thresholds"}`` for ``{"question", "documents"}``.
+
+    ``action`` is "correct", "ambiguous" or "incorrect"; ``grades`` are in [-1, 1], one per
+    document, -1 for one without text. A batch is one call of the evaluator. As a node of a graph,
+    with edges on the action::
+
+        graph.add_node("judge", RetrievalJudge())
+        graph.add_conditional_edges("judge", lambda state: state["action"])
+    """
+
+    def flows(
+        self,
+        inputs: Sequence[dict[str, Any]],
+        configs: Sequence[RunnableConfig],
+        **options: Any,
+    ) -> list[Flow[dict[str, Any]]]:
+        """Give one flow per question; equal asks of one call join."""
+        judge = Judge(**self.settings())
+        return [self._flow(given, judge) for given in inputs]
+
+    def _flow(self, given: Any, judge: Judge) -> Flow[dict[str, Any]]:
+        if not isinstance(given, Mapping) or "documents" not in given:
+            allowed = "a dict with 'question' and 'documents'"
+            raise InputError.of("input", given=given, allowed=allowed)
+        question = question_of(given, self.question_key)
+        judged = yield from judge(question, to_passages(given["documents"]))
+        return judged.to_dict()

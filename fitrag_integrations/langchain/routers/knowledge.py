@@ -1,0 +1,88 @@
+"""Answer what the model knows by itself, and retrieve for the rest (IK; FIT-RAG, Algorithm 1)."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from pydantic import BaseModel, Field, model_validator
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.langchain.base.fields import AnyRunnable
+from fitrag_integrations.langchain.base.models import check_model
+from fitrag_integrations.langchain.base.router import Branch, Chosen, Route, Router
+from fitrag_integrations.langchain.base.runnable import Asked, question_of
+from fitrag_integrations.langchain.routers.gate import GateFields, RetrievalGate
+from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.methods.prompts import NO_RETRIEVAL
+from fitrag_integrations.types import Context, RetrievalDecision
+
+
+class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
+    """Give a question that is known to ``known``, any other to ``unknown``; streams pass through.
+
+    ::
+
+        KnowledgeRouter(gate=ik, known=llm_chain, unknown=chain).stream("Who wrote ...?")
+
+    A threshold that was fitted for another model than the one that answers raises
+    ``ThresholdMismatchError``, unless ``allow_other_model``. The branch gets the input as it is.
+    The decision is a run of its own, ``RetrievalGate``, and stands in the metadata of the branch's
+    runs as ``fitrag``. A batch is one call of the gate and one of each branch.
+    """
+
+    known: AnyRunnable | None = Field(default=None, exclude=True)
+    """What answers without retrieval; None is ``llm`` with FIT-RAG's no-retrieval prompt."""
+
+    unknown: AnyRunnable = Field(exclude=True)
+    """What answers with retrieval."""
+
+    llm: AnyRunnable | None = Field(default=None, exclude=True)
+    """A language model for the default of ``known``, whose answers it gives as text."""
+
+    def decide(self, input: Any, config: RunnableConfig | None = None) -> RetrievalDecision:
+        """Say which way an input would go, and why."""
+        return self._asker().decide(input, config)
+
+    async def adecide(self, input: Any, config: RunnableConfig | None = None) -> RetrievalDecision:
+        """Say which way an input would go, and why, without blocking the event loop."""
+        return await self._asker().adecide(input, config)
+
+    def route(self, **options: Any) -> Route:
+        """Give the flow's choice: ``known`` or ``unknown``."""
+        check_model(Decider(**self.settings()), self.llm if self.known is None else self.known)
+        gate = Branch("gate", self._asker())
+        branches = {
+            False: Branch("known", self._known(), options),
+            True: Branch("unknown", self.unknown, options),
+        }
+
+        def chosen(given: Any, config: RunnableConfig) -> Flow[Chosen]:
+            decision = yield from gate.ask(question_of(given, self.question_key), config)
+            return Chosen(branches[decision["retrieve"]], given, decision)
+
+        return chosen
+
+    @model_validator(mode="after")
+    def _check_known(self) -> Self:
+        if self.known is None and self.llm is None:
+            raise InputError.of("known", given=None, allowed="a Runnable, or give an llm")
+        return self
+
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """Give what a tool made of this takes."""
+        return Asked
+
+    def _asker(self) -> RetrievalGate:
+        return RetrievalGate(**self.gate_arguments())
+
+    def _known(self) -> Runnable[Any, Any]:
+        if self.known is not None:
+            return self.known
+        assert self.llm is not None
+        return RunnableLambda(self._prompt) | self.llm | StrOutputParser()
+
+    def _prompt(self, given: Any) -> str:
+        return NO_RETRIEVAL.render(Context(question_of(given, self.question_key)))

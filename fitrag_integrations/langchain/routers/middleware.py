@@ -1,0 +1,186 @@
+"""Keep an agent from retrieving what its model knows (IK, section 3; extra ``agents``)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool
+
+from fitrag_integrations.core.checks import check_callable, check_text
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.langchain.routers.gate import RetrievalGate
+
+require_extra("langchain.agents", extra="agents", feature="RetrievalGateMiddleware")
+
+from langchain.agents.middleware import AgentMiddleware, AgentState  # noqa: E402
+from langchain.agents.middleware.types import OmitFromSchema  # noqa: E402
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware.types import ModelRequest, ToolCallRequest
+
+DECISION = "retrieval_decision"
+"""The key of the decision in the agent's state."""
+NOT_NEEDED = "Nothing was retrieved: you know the answer to this question. Give it from memory."
+
+
+class RetrievalGateState(AgentState[Any]):
+    """Add the decision on the last question to an agent's state.
+
+    A dict of ``retrieve``, ``p_known``, ``threshold``, ``why``, and ``question`` and ``message_id``
+    for which it was taken; None where nobody has asked anything.
+    """
+
+    retrieval_decision: NotRequired[
+        Annotated[dict[str, Any] | None, OmitFromSchema(input=True, output=False)]
+    ]
+
+
+class RetrievalGateMiddleware(AgentMiddleware[RetrievalGateState]):
+    """Hide the retrieval ``tools`` from the model while the user's question is one it knows.
+
+    ::
+
+        create_agent(model, [search], middleware=[RetrievalGateMiddleware(ik, tools=["search"])])
+
+    ``tools`` are names, or the tools themselves. The gate is asked once per message of the user,
+    and the decision stays in the state as ``retrieval_decision``. A call of a hidden tool that the
+    model makes all the same is answered with ``message``; None lets it through. ``question`` finds
+    the question in the messages; None takes the text of the last one of the user. ``drafter``,
+    ``threshold``, ``on_error`` and ``allow_other_model`` are those of ``RetrievalGate``.
+    """
+
+    state_schema = RetrievalGateState
+
+    def __init__(
+        self,
+        gate: Any = None,
+        *,
+        tools: str | BaseTool | Iterable[str | BaseTool],
+        message: str | None = NOT_NEEDED,
+        question: Callable[[Sequence[BaseMessage]], str] | None = None,
+        **options: Any,
+    ) -> None:
+        """Raise ``InputError`` for a wrong argument."""
+        super().__init__()
+        check_callable("question", question)
+        if message is not None:
+            check_text("message", message, blank=False)
+        self.retrieval_tools = _names(tools)
+        self._message = message
+        self._question = question or last_question
+        self._gate = RetrievalGate(gate=gate, **options)
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """Decide on a question that is new; leave the state alone for one that is not."""
+        asked = self._asked(state)
+        if asked is None or not asked["question"].strip():
+            return _update(state, None)
+        if asked == _asked_before(state):
+            return None
+        return _update(state, {**self._gate.invoke(asked["question"]), **asked})
+
+    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """Do as ``before_agent`` does, without blocking the event loop."""
+        asked = self._asked(state)
+        if asked is None or not asked["question"].strip():
+            return _update(state, None)
+        if asked == _asked_before(state):
+            return None
+        return _update(state, {**await self._gate.ainvoke(asked["question"]), **asked})
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
+    ) -> Any:
+        """Call the model, without the retrieval tools where the question is known."""
+        return handler(self._without_tools(request))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
+    ) -> Any:
+        """Call the model, without the retrieval tools where the question is known."""
+        return await handler(self._without_tools(request))
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
+    ) -> Any:
+        """Answer a call of a hidden tool in its place; let any other through."""
+        answer = self._answer(request)
+        return handler(request) if answer is None else answer
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """Answer a call of a hidden tool in its place; let any other through."""
+        answer = self._answer(request)
+        return await handler(request) if answer is None else answer
+
+    def _asked(self, state: Any) -> dict[str, Any] | None:
+        messages = state["messages"]
+        asker = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), None)
+        if asker is None:
+            return None
+        question = check_text("question", self._question(messages))
+        return {"question": str(question), "message_id": asker.id}
+
+    def _without_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        if not _known(request.state):
+            return request
+        kept = [tool for tool in request.tools if _name(tool) not in self.retrieval_tools]
+        choice = request.tool_choice
+        if not kept or _chosen(choice) in self.retrieval_tools:
+            choice = None  # nobody can be made to call what is not there
+        return request.override(tools=kept, tool_choice=choice)
+
+    def _answer(self, request: ToolCallRequest) -> ToolMessage | None:
+        call = request.tool_call
+        is_hidden = call["name"] in self.retrieval_tools and _known(request.state)
+        if self._message is None or not is_hidden:
+            return None
+        return ToolMessage(self._message, name=call["name"], tool_call_id=call["id"])
+
+
+def last_question(messages: Sequence[BaseMessage]) -> str:
+    """Give the text of the user's last message, blank where there is none."""
+    found = (m.text for m in reversed(messages) if isinstance(m, HumanMessage))
+    return str(next(found, ""))
+
+
+def _known(state: Any) -> bool:
+    decision = state.get(DECISION)
+    return decision is not None and not decision["retrieve"]
+
+
+def _asked_before(state: Any) -> dict[str, Any] | None:
+    decision = state.get(DECISION)
+    return decision and {name: decision[name] for name in ("question", "message_id")}
+
+
+def _update(state: Any, decision: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Write a decision, or None over an old one that no longer belongs to a question."""
+    return {DECISION: decision} if decision or state.get(DECISION) else None
+
+
+def _names(tools: Any) -> frozenset[str]:
+    given = [tools] if isinstance(tools, str | BaseTool) else tools
+    allowed = "the names of retrieval tools, or the tools"
+    if not isinstance(given, Iterable):
+        raise InputError.of("tools", given=tools, allowed=allowed)
+    names = frozenset(tool if isinstance(tool, str) else _name(tool) for tool in given)
+    if not names or "" in names:
+        raise InputError.of("tools", given=tools, allowed=allowed)
+    return names
+
+
+def _name(tool: Any) -> str:
+    """Give a tool's name; a provider's own tool is a dict in one of two shapes."""
+    if isinstance(tool, dict):
+        return str(tool.get("name") or tool.get("function", {}).get("name") or "")
+    return str(getattr(tool, "name", ""))
+
+
+def _chosen(choice: Any) -> str:
+    """Give the name of the tool that a call is to be made of, if it is a certain one."""
+    return choice if isinstance(choice, str) else _name(choice)

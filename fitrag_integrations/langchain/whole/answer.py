@@ -1,0 +1,60 @@
+"""What ``MethodRunnable`` answers: a text to the next step of a chain, with all that led to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fitrag_integrations.flow import Traced
+from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.types import Context, Excerpt
+
+
+class Answer(str):
+    """Be the answer's text, and carry its context, prompt and source; ``traced`` is the trace."""
+
+    traced: Traced[Answered]
+
+    def __new__(cls, traced: Traced[Answered]) -> Answer:
+        answer = super().__new__(cls, traced.value.text)
+        answer.traced = traced
+        return answer
+
+    def __reduce__(self) -> tuple[type[Answer], tuple[Traced[Answered]]]:
+        return type(self), (self.traced,)
+
+    @property
+    def text(self) -> str:
+        """Give the bare text."""
+        return self.traced.value.text
+
+    @property
+    def context(self) -> Context:
+        """Give what the method found."""
+        return self.traced.value.context
+
+    @property
+    def prompt(self) -> str:
+        """Give the prompt the answer continues."""
+        return self.traced.value.prompt
+
+    @property
+    def source(self) -> Excerpt | None:
+        """Give the place of an extracted answer, None for a generated one."""
+        return self.traced.value.source
+
+    @property
+    def score(self) -> float | None:
+        """Give the reader's score, None for a generated answer."""
+        return self.traced.value.score
+
+    def explain(self) -> str:
+        """Tell in a few lines what was asked, what came back and what was answered."""
+        return self.traced.explain()
+
+    def _repr_html_(self) -> str:
+        """Show the answer over what it came from; every text is escaped."""
+        return self.traced._repr_html_()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give answer, context, prompt, source and score as plain Python."""
+        return self.traced.value.to_dict()

@@ -1,0 +1,139 @@
+"""Run a whole method as one step of a chain: question in, traced context or answer out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from pydantic import Field, field_validator
+
+from fitrag_integrations.flow import Flow, Traced, arun, run
+from fitrag_integrations.langchain.base.fields import AnyMethod, AnyModel, AnyRunnable, AnySearch
+from fitrag_integrations.langchain.base.ports import Offer, text_of
+from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of
+from fitrag_integrations.langchain.prompts import as_template
+from fitrag_integrations.langchain.whole.answer import Answer
+from fitrag_integrations.methods.answer.answering import Answered, Answering, own_answer, read_port
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import Context
+
+
+class MethodRunnable(AskedRunnable[Any]):
+    """Give a question's ``Traced[Context]`` or, with an ``llm`` or a ``reader``, its ``Answer``.
+
+    ``stream`` gives the model's words as they come; an answer the method itself wrote comes in one
+    piece. A batch asks retriever, scorer and model once
+    for all its questions::
+
+        MethodRunnable(method=FitRag(), retriever=store.as_retriever(), llm=llm).invoke("Who ...?")
+    """
+
+    method: AnyMethod
+    """A method: ``method(question, ports)`` gives the flow that ends in a context."""
+
+    retriever: AnyRunnable | None = Field(default=None, exclude=True)
+    """Any Runnable from a question to documents."""
+
+    search: AnySearch = None
+    """A search tool, provider or callable, for a method that searches the web."""
+
+    llm: AnyRunnable | None = Field(default=None, exclude=True)
+    """A language model or chain from a prompt to text; also the method's own writer."""
+
+    reader: AnyModel = None
+    """An object with ``read(pairs)`` that finds the answer in the passages, before any ``llm``."""
+
+    template: AnyModel = None
+    """The prompt: a template of LangChain's or of this package, the name of one of these, or a text
+    with {context} and {question}; None is the context's choice."""
+
+    @field_validator("reader")
+    @classmethod
+    def _check_reader(cls, reader: Any) -> Any:
+        if reader is not None:
+            read_port(reader)
+        return reader
+
+    @field_validator("template")
+    @classmethod
+    def _check_template(cls, template: Any) -> Any:
+        as_template(template)
+        return template
+
+    def flows(
+        self, inputs: Sequence[Any], configs: Sequence[RunnableConfig], **options: Any
+    ) -> list[Flow[Any]]:
+        """Give one flow per question."""
+        whole, offer = self._whole(), self._offer()
+        pairs = zip(inputs, configs, strict=True)
+        return [_begun(whole, question, offer.to(config)) for question, config in pairs]
+
+    def result(self, traced: Traced[Any]) -> Any:
+        """Give the answer, the trace, or the exception a flow ended with."""
+        if traced.error is not None:
+            return traced.error
+        return Answer(traced) if isinstance(traced.outcome, Answered) else traced
+
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        """Give the words of ``llm`` as they come; anything else in one piece."""
+        yield from self._transform_stream_with_config(iter([input]), self._words, config, **kwargs)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """Give the words of ``llm`` as they come; anything else in one piece."""
+        words = self._atransform_stream_with_config(_aiter(input), self._awords, config, **kwargs)
+        async for word in words:
+            yield word
+
+    def _words(
+        self, questions: Iterator[Any], run_manager: Any, config: RunnableConfig
+    ) -> Iterator[Any]:
+        for question in questions:
+            if self.llm is None or self.reader is not None:
+                yield self._one(question, run_manager, config)
+                continue
+            context = run(self._context(question, config)).value
+            if answer := own_answer(context):
+                yield answer
+                continue
+            for chunk in self.llm.stream(context.prompt(as_template(self.template)), config):
+                yield text_of(chunk)
+
+    async def _awords(
+        self, questions: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
+    ) -> AsyncIterator[Any]:
+        async for question in questions:
+            if self.llm is None or self.reader is not None:
+                yield await self._aone(question, run_manager, config)
+                continue
+            context = (await arun(self._context(question, config))).value
+            if answer := own_answer(context):
+                yield answer
+                continue
+            async for chunk in self.llm.astream(context.prompt(as_template(self.template)), config):
+                yield text_of(chunk)
+
+    def _context(self, question: Any, config: RunnableConfig) -> Flow[Context]:
+        return _begun(self.method, question, self._offer().to(config))
+
+    def _whole(self) -> Any:
+        if self.llm is None and self.reader is None:
+            return self.method
+        return Answering(self.method, reader=self.reader, template=as_template(self.template))
+
+    def _offer(self) -> Offer:
+        return Offer.of(self.retriever, self.search, self.llm)
+
+
+def _begun(method: Any, given: Any, ports: Ports) -> Flow[Any]:
+    return (
+        yield from method(question_of(given), ports)
+    )  # a call that fails is its own question's alone
+
+
+async def _aiter(item: Any) -> AsyncIterator[Any]:
+    yield item

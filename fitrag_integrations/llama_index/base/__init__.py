@@ -1,0 +1,1 @@
+"""What every drop-in for LlamaIndex stands on."""

@@ -1,0 +1,218 @@
+"""Turn nodes into passages, and excerpts back into new nodes.
+
+A node given is never written to. A whole node that was only scored comes back as a copy with its
+id, class and relationships, so that evaluators and document stores still know it. A piece comes
+back as a new ``TextNode`` with an id of its own, equal for equal pieces of equal nodes.
+
+``start_char_idx`` and ``end_char_idx`` of a piece count in the text of its SOURCE node. Where the
+node cut from says where it begins in its own SOURCE document, that document stays the SOURCE and
+the piece's offsets are shifted by ``start_char_idx``; otherwise the node cut from is the SOURCE.
+Offsets that do not span exactly the node's text are taken for unknown. A node with a
+parent is never believed about its own place: LlamaIndex's hierarchical parser counts it in the
+parent and names the document. ``source_id`` in the metadata names the node cut from,
+``source_start`` and ``source_end`` the place in it; of a piece of a piece, the node that the first
+was cut from. All that is written into the metadata is flat and plain, as vector stores want it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, cast
+
+from llama_index.core.schema import (
+    DEFAULT_TEXT_NODE_TMPL,
+    BaseNode,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+
+from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.core.record import plain
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.adapting import MARKS, first_text, marks, relevance_of
+from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.passage import derived_id
+
+BOOKKEEPING = MARKS
+"""The metadata keys written here; neither a language model nor an embedder gets to read them."""
+Ids: TypeAlias = Literal["pieces", "source"]
+_WEB_SHOWN = ("title", "source", "url", "web", "trust", "retrieved_at")
+"""What a language model gets to read of a web node's metadata: the rest is a stranger's text."""
+_ADDED = ("retrieval_score", "title", "web", "url", "trust")  # to what a node itself says
+_SOURCE_KEYS = ("source", "url", "file_path", "file_name")
+_STORED = "_node_content"  # where LlamaIndex's vector stores keep a node they must give back
+
+
+@dataclass(frozen=True, slots=True)
+class NodePassage(Passage):
+    """Remember the node a passage was made from; equality and ``to_dict`` leave it out."""
+
+    node: BaseNode | None = field(default=None, compare=False, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the fields of a plain passage."""
+        names = ("id", "text", "title", "source", "metadata")
+        return {name: plain(getattr(self, name)) for name in names}
+
+
+def passages_of(nodes: Any) -> list[Passage]:
+    """Make one passage per node, in order; a node without text gives a blank one."""
+    return [_passage(found) for found in check_many("nodes", nodes, NodeWithScore)]
+
+
+def _passage(found: NodeWithScore) -> NodePassage:
+    node, metadata = found.node, dict(found.node.metadata)
+    if found.score is not None:
+        metadata.setdefault("retrieval_score", float(found.score))  # an earlier step's stays
+    return NodePassage(
+        node.node_id,
+        node.get_content(metadata_mode=MetadataMode.NONE),
+        first_text(metadata, ("title",)),
+        first_text(metadata, _SOURCE_KEYS),
+        metadata,
+        node,
+    )
+
+
+def node_of(passage: Passage) -> BaseNode:
+    """Give the node a passage was made from, or make one of its text and metadata."""
+    if isinstance(passage, NodePassage) and passage.node is not None:
+        return passage.node
+    metadata = plain(passage.metadata)  # a search may give what no node can hold
+    if _STORED in metadata:
+        node = metadata_dict_to_node(metadata, text=passage.text)
+        node.metadata.update(_present(metadata, ("retrieval_score",)))
+        return _hidden(node)
+    for key in ("title", "source"):
+        if value := getattr(passage, key):
+            metadata.setdefault(key, value)
+    return _hidden(TextNode(id_=passage.id, text=passage.text, metadata=metadata))
+
+
+def stored_passage(node: BaseNode) -> Passage:
+    """Make a passage from whose metadata ``node_of`` gets back the node, but for its embedding."""
+    made = _passage(NodeWithScore(node=node))
+    kept = node_to_metadata_dict(node, remove_text=True)
+    return Passage(made.id, made.text, made.title, made.source, kept)
+
+
+def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
+    """Make nodes of what an index found, with its scores."""
+    return [
+        NodeWithScore(node=node_of(passage), score=passage.metadata.get("retrieval_score"))
+        for passage in passages
+    ]
+
+
+def check_ids(ids: Any) -> Ids:
+    """Require one of the two ways to name a piece."""
+    if ids not in ("pieces", "source"):
+        raise InputError.of("ids", given=ids, allowed="'pieces' or 'source'")
+    return cast(Ids, ids)
+
+
+def whole_node(excerpt: Excerpt, method: str) -> NodeWithScore:
+    """Copy the node of an excerpt that covers it, with scores added."""
+    node = node_of(excerpt.passage)
+    copied = _copied(node, _metadata(node, excerpt, method))
+    return NodeWithScore(node=copied, score=_score(excerpt, method))
+
+
+def web_node(passage: Passage, method: str) -> NodeWithScore:
+    """Copy the node of a passage from the web that nobody graded."""
+    node, marked = node_of(passage), _present(passage.metadata, _ADDED)
+    copied = _copied(node, {**node.metadata, **marked, "fitrag": method})
+    return NodeWithScore(node=copied, score=marked.get("retrieval_score"))
+
+
+def piece_node(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> NodeWithScore:
+    """Make a new node of an excerpt."""
+    node = node_of(excerpt.passage)
+    source, base = _source(node, excerpt.passage.text)
+    metadata = _metadata(node, excerpt, method)
+    piece = TextNode(
+        id_=metadata["source_id"] if ids == "source" else _identity(node, excerpt),
+        text=excerpt.text,
+        metadata=metadata,
+        excluded_embed_metadata_keys=_excluded(node.excluded_embed_metadata_keys),
+        excluded_llm_metadata_keys=_unread(node.excluded_llm_metadata_keys, metadata),
+        metadata_template=node.metadata_template,
+        metadata_separator=node.metadata_separator,
+        text_template=getattr(node, "text_template", DEFAULT_TEXT_NODE_TMPL),
+        relationships={NodeRelationship.SOURCE: source},
+        start_char_idx=base + excerpt.start,
+        end_char_idx=base + excerpt.end,
+    )
+    return NodeWithScore(node=piece, score=_score(excerpt, method))
+
+
+def context_nodes(context: Context, ids: Ids = "pieces") -> list[NodeWithScore]:
+    """Make a new node of each excerpt of a context, in its order."""
+    return [piece_node(excerpt, context.method, ids) for excerpt in context.excerpts]
+
+
+def _score(excerpt: Excerpt, method: str) -> float | None:
+    """Give the relevance in [0, 1], else the retriever's own score, where there is one."""
+    relevance = relevance_of(excerpt, method)
+    if relevance is not None:
+        return relevance
+    found = excerpt.passage.metadata.get("retrieval_score")
+    return float(found) if isinstance(found, int | float) else None
+
+
+def _copied(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:
+    """Copy a node with other metadata; nothing that may be written to is shared."""
+    fresh = {"metadata": metadata, "relationships": dict(node.relationships)}
+    return _hidden(node.model_copy(update=fresh))
+
+
+def _source(node: BaseNode, text: str) -> tuple[RelatedNodeInfo, int]:
+    """Find the node whose text the offsets of pieces count in, and what to add to them."""
+    start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
+    parted = NodeRelationship.PARENT in node.relationships
+    if parted or start is None or (end is not None and end - start != len(text)):
+        return node.as_related_node_info(), 0
+    document = node.relationships.get(NodeRelationship.SOURCE)
+    known = document if isinstance(document, RelatedNodeInfo) else node.as_related_node_info()
+    return known, start
+
+
+def _identity(node: BaseNode, excerpt: Excerpt) -> str:
+    """Derive an id from the node and the place: some vector stores take UUIDs only."""
+    return derived_id(node.node_id, node.hash, excerpt.start, excerpt.end)
+
+
+def _metadata(node: BaseNode, excerpt: Excerpt, method: str) -> dict[str, Any]:
+    judged = "fitrag" in node.metadata and relevance_of(excerpt, method) is not None
+    earlier = ("has_answer", "llm_prefer") if judged else ()  # of the whole, by another step
+    return {
+        **{key: value for key, value in node.metadata.items() if key not in earlier},
+        **_present(excerpt.passage.metadata, _ADDED),
+        **marks(excerpt, method),
+    }
+
+
+def _present(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: values[key] for key in keys if values.get(key) is not None}
+
+
+def _excluded(keys: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys((*keys, *BOOKKEEPING)))
+
+
+def _unread(keys: Iterable[str], metadata: Mapping[str, Any]) -> list[str]:
+    """Give the keys no language model reads: of a web node all but a few."""
+    web = [key for key in metadata if key not in _WEB_SHOWN] if metadata.get("web") is True else []
+    return _excluded((*keys, *web))
+
+
+def _hidden(node: BaseNode) -> BaseNode:
+    """Keep the bookkeeping of a node made here from its readers, by lists of its own."""
+    node.excluded_embed_metadata_keys = _excluded(node.excluded_embed_metadata_keys)
+    node.excluded_llm_metadata_keys = _unread(node.excluded_llm_metadata_keys, node.metadata)
+    return node

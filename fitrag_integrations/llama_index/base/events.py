@@ -1,0 +1,186 @@
+"""What these components tell LlamaIndex's instrumentation besides the framework's own events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.instrumentation.events.retrieval import (
+    RetrievalEndEvent,
+    RetrievalStartEvent,
+)
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher  # the core re-exports both
+from llama_index_instrumentation.base import BaseEvent
+
+from fitrag_integrations.flow import Traced
+from fitrag_integrations.flow.explain import decided
+from fitrag_integrations.llama_index.base.convert import whole_node
+from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.fitrag.method import FitRag
+from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
+from fitrag_integrations.values.windows import by_score
+
+dispatcher = get_dispatcher(__name__)
+
+
+class CompressionEvent(BaseEvent):
+    """Report a compression: how many nodes and, by the compressor's counter, how many tokens.
+
+    ``nodes_in`` and ``tokens_in`` are before it, ``nodes_out`` and ``tokens_out`` after it.
+    """
+
+    nodes_in: float
+    nodes_out: float
+    tokens_in: float
+    tokens_out: float
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the event in serialised form."""
+        return "CompressionEvent"
+
+
+class RetrievalSkippedEvent(BaseEvent):
+    """Report a ``query`` that was not retrieved for, or whose passages were set aside, and ``why``.
+
+    ``p_known`` in [0, 1] and ``threshold`` are None where the gate gave none.
+    """
+
+    query: str
+    p_known: float | None = None
+    threshold: float | None = None
+    why: str = ""
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the event in serialised form."""
+        return "RetrievalSkippedEvent"
+
+
+class RouteDecisionEvent(BaseEvent):
+    """Report which way a question, ``query``, was sent, and why.
+
+    ``route`` is ``"known"`` or ``"unknown"`` of a gate, else CRAG's action. ``p_known`` in [0, 1]
+    and ``threshold`` are a gate's, ``best_grade``, ``upper`` and ``lower`` in [-1, 1] an
+    evaluator's; each is None where there is none. ``notes`` say what was degraded on the way.
+    """
+
+    query: str
+    route: str
+    p_known: float | None = None
+    threshold: float | None = None
+    best_grade: float | None = None
+    upper: float | None = None
+    lower: float | None = None
+    why: str = ""
+    notes: list[str] = []
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the event in serialised form."""
+        return "RouteDecisionEvent"
+
+
+def tell_decided(context: Context) -> None:
+    """Report a gate's decision or CRAG's action, and a question that was not retrieved for."""
+    decision, query = context.decision, context.question
+    if context.action is not None:
+        why, notes = explanation(context), list(context.notes)
+        graded = RouteDecisionEvent(
+            query=query, route=context.action.value, why=why, notes=notes, **_grading(context)
+        )
+        dispatcher.event(graded)
+    if decision is not None:
+        told: dict[str, Any] = decision.to_dict()
+        del told["retrieve"]
+        route = "unknown" if decision.retrieve else "known"
+        dispatcher.event(RouteDecisionEvent(query=query, route=route, **told))
+        if not decision.retrieve:
+            dispatcher.event(RetrievalSkippedEvent(query=query, **told))
+
+
+def tell_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithScore]) -> None:
+    """Report the reranking and the compression of a FIT-RAG run, as the two by themselves do.
+
+    The start has the nodes that were scored, the end the best of them, before any was cut.
+    """
+    context = traced.value
+    told = context.details
+    if not isinstance(method, FitRag) or "reranked" not in told:
+        return
+    bundle = QueryBundle(context.question)
+    graded = [
+        Excerpt.whole(passage, score=labels.combine(method.weight), labels=labels)
+        for passage, labels in _scored(traced, told["scored"])
+    ]
+    best = by_score(graded)[: told["reranked"]]
+    model = name_of("embedded" if method.scorer is None else method.scorer)
+    given = [whole_node(excerpt, "rerank") for excerpt in graded]
+    start = ReRankStartEvent(query=bundle, nodes=given, top_n=method.top_n, model_name=model)
+    dispatcher.event(start)
+    dispatcher.event(ReRankEndEvent(nodes=[whole_node(excerpt, "rerank") for excerpt in best]))
+    dispatcher.event(
+        CompressionEvent(
+            nodes_in=float(len(best)),
+            nodes_out=float(len(nodes)),
+            tokens_in=float(told["tokens_in"]),
+            tokens_out=float(told["tokens_out"]),
+        )
+    )
+
+
+def _scored(traced: Traced[Context], count: int) -> Iterator[tuple[Passage, BiLabelScore]]:
+    """Find in the trace the passages that were scored, and their labels.
+
+    One pass is asked with the spans of the sentences too, and answers with their labels behind.
+    """
+    for step in traced.steps:
+        if step.port.startswith("score") and len(step.items) == count and step.error is None:
+            for item, answer in zip(step.items, step.answers, strict=True):
+                yield item[1], answer if isinstance(answer, BiLabelScore) else answer[0]
+            return
+
+
+def _grading(context: Context) -> dict[str, Any]:
+    """Find the numbers behind an action, where the method tells them."""
+    grades, limits = context.details.get("grades"), context.details.get("thresholds")
+    told = (
+        {name: limits.get(name) for name in ("upper", "lower")} if isinstance(limits, dict) else {}
+    )
+    return {**told, "best_grade": max(grades) if grades else None}
+
+
+def explanation(context: Context) -> str:
+    """Say in one line what was decided, and by what numbers; empty where nothing was."""
+    heads = ("decision: ", "action: ")
+    lines = (line for line in decided(context) if line.startswith(heads))
+    return next(lines, "").partition(": ")[2]
+
+
+def tell_retrieving(bundles: Sequence[QueryBundle]) -> None:
+    """Report the start of each query of a batch, as ``retrieve`` does for one."""
+    for bundle in bundles:
+        dispatcher.event(RetrievalStartEvent(str_or_query_bundle=bundle))
+
+
+def tell_retrieved(bundles: Sequence[QueryBundle], found: Sequence[Any]) -> None:
+    """Report the end of each query of a batch that did not fail."""
+    for bundle, nodes in zip(bundles, found, strict=True):
+        if not isinstance(nodes, Exception):
+            dispatcher.event(RetrievalEndEvent(str_or_query_bundle=bundle, nodes=nodes))
+
+
+def tell_asked(bundles: Sequence[QueryBundle]) -> None:
+    """Report the start of each query of a batch, as ``query`` does for one."""
+    for bundle in bundles:
+        dispatcher.event(QueryStartEvent(query=bundle))
+
+
+def tell_answered(bundles: Sequence[QueryBundle], responses: Sequence[Any]) -> None:
+    """Report the end of each query of a batch that did not fail."""
+    for bundle, response in zip(bundles, responses, strict=True):
+        if not isinstance(response, Exception):
+            dispatcher.event(QueryEndEvent(query=bundle, response=response))

@@ -1,0 +1,251 @@
+"""Build the ports of what a caller brings: a retriever, perhaps a search and a language model.
+
+Each item is asked for by itself, side by side when async, and one that fails is answered with its
+exception, which only its own question hears of. What the framework would run on the event loop,
+because the component has no async side of its own, runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from inspect import getattr_static, iscoroutinefunction
+from typing import Any, TypeVar
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.llms import LLM
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType
+from llama_index.core.tools import AsyncBaseTool, BaseTool, ToolOutput
+
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.flow import Port, Traced
+from fitrag_integrations.llama_index.base.convert import passages_of
+from fitrag_integrations.llama_index.base.models import awritten, blocks, model_name, written
+from fitrag_integrations.methods.adapting import pages_of
+from fitrag_integrations.ports import Ports, port_of
+from fitrag_integrations.types import Passage
+
+Q = TypeVar("Q")
+AT_ONCE = 16
+"""How many calls of one batch run side by side: base retrievers and services have limits."""
+
+
+def retrieve_port(
+    base: Any, bundles: Sequence[QueryBundle] = (), *, name: str = "retrieve"
+) -> Port[str, Any]:
+    """Build the port of a retriever; one that has ``retrieve_many`` gets all queries in a call."""
+    if isinstance(base, Port):
+        return base
+    check_base(base)
+    known = {bundle.query_str: bundle for bundle in bundles}
+
+    def asked(query: str) -> QueryType:
+        return known.get(query, query)
+
+    def one(query: str) -> Any:
+        return passages_of(base.retrieve(asked(query)))
+
+    async def aone(query: str) -> Any:
+        if not has_own(base, "_aretrieve", BaseRetriever):
+            return await asyncio.to_thread(one, query)
+        return passages_of(await base.aretrieve(asked(query)))
+
+    if not hasattr(base, "retrieve_many"):
+        return Port(name, each(one), aeach(aone))
+
+    def many(queries: Sequence[str]) -> list[Any]:
+        return _lists(base.retrieve_many([*map(asked, queries)], return_exceptions=True))
+
+    async def amany(queries: Sequence[str]) -> list[Any]:
+        return _lists(await base.aretrieve_many([*map(asked, queries)], return_exceptions=True))
+
+    return Port(name, many, amany)
+
+
+def check_base(base: Any) -> None:
+    """Require a retriever."""
+    if not isinstance(base, BaseRetriever | Port):
+        allowed = "a BaseRetriever, such as index.as_retriever()"
+        raise InputError.of("base", given=base, allowed=allowed)
+
+
+def _lists(found: Sequence[Any]) -> list[Any]:
+    return [nodes if isinstance(nodes, Exception) else passages_of(nodes) for nodes in found]
+
+
+def each(call: Callable[[Q], Any]) -> Callable[[Sequence[Q]], list[Any]]:
+    """Call once per item; what an item raises is its answer."""
+
+    def guarded(item: Q) -> Any:
+        try:
+            return call(item)
+        except Exception as error:  # raised in the flow that asked
+            return error
+
+    return lambda items: [guarded(item) for item in items]
+
+
+def aeach(
+    acall: Callable[[Q], Awaitable[Any]],
+) -> Callable[[Sequence[Q]], Awaitable[list[Any]]]:
+    """Await one call per item, at most ``AT_ONCE`` side by side."""
+
+    async def all_of(items: Sequence[Q]) -> list[Any]:
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def guarded(item: Q) -> Any:
+            async with slots:
+                try:
+                    return await acall(item)
+                except Exception as error:  # raised in the flow that asked
+                    return error
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(guarded(item)) for item in items]
+        return [task.result() for task in tasks]
+
+    return all_of
+
+
+def has_own(instance: object, name: str, base: type) -> bool:
+    """Tell whether a class gives its own version of a method of ``base``."""
+    # static, because the framework's decorators give another object at each look
+    return getattr_static(type(instance), name, None) is not getattr_static(base, name)
+
+
+def search_port(search: Any) -> Port[str, Any]:
+    """Build the search port.
+
+    Takes a ``Port``, a retriever, a tool, an object with a batched ``search(queries)``, or a
+    function from one query to what ``results`` reads.
+    """
+    if isinstance(search, BaseRetriever):
+        return retrieve_port(search, name="search")
+    if isinstance(search, BaseTool):
+        return _tool_port(search)
+    if isinstance(search, Port | type) or hasattr(search, "search") or not callable(search):
+        return port_of("search", search, "search")
+    if iscoroutinefunction(search):
+        return Port("search", None, aeach(_then_results(search)))
+    return Port("search", each(lambda query: results(search(query))))
+
+
+def _tool_port(tool: BaseTool) -> Port[str, Any]:
+    async def aone(query: str) -> list[Passage]:
+        if isinstance(tool, AsyncBaseTool):
+            return results(await tool.acall(query))
+        return results(await asyncio.to_thread(tool, query))
+
+    return Port("search", each(lambda query: results(tool(query))), aeach(aone))
+
+
+def _then_results(search: Any) -> Any:
+    async def one(query: str) -> list[Passage]:
+        return results(await search(query))
+
+    return one
+
+
+def results(found: Any) -> list[Passage]:
+    """Read what ``pages_of`` reads, nodes among it; a tool that reports an error raises it."""
+    if isinstance(found, ToolOutput):
+        if found.is_error:
+            raise PortError(f"the search tool {found.tool_name!r} failed: {found.content}")
+        return results(found.content if found.raw_output is None else found.raw_output)
+    return pages_of(found, (NodeWithScore, BaseNode), _node_page)
+
+
+def _node_page(node: NodeWithScore | BaseNode) -> Passage:
+    return passages_of([node if isinstance(node, NodeWithScore) else NodeWithScore(node=node)])[0]
+
+
+def generate_port(llm: Any) -> Port[str, str]:
+    """Build the port of a LlamaIndex LLM, or of anything with ``generate(prompts)``."""
+    if not isinstance(llm, LLM):
+        return port_of("generate", llm, "generate", argument="llm")
+
+    async def aone(prompt: str) -> str:
+        if blocks(llm):
+            return await asyncio.to_thread(written, llm, prompt)
+        return await awritten(llm, prompt)
+
+    return Port("generate", each(lambda prompt: written(llm, prompt)), aeach(aone))
+
+
+@dataclass(frozen=True)
+class LLMDrafter:
+    """Let a LlamaIndex LLM write drafts, under the name of its model."""
+
+    llm: LLM
+
+    @property
+    def name(self) -> str | None:
+        """Give the model's name, which a fitted threshold is checked against."""
+        return model_name(self.llm)
+
+    def generate(self, prompts: Sequence[str]) -> Sequence[Any]:
+        """Continue each prompt; one that fails is answered with its exception."""
+        call = generate_port(self.llm).call
+        assert call is not None
+        return call(prompts)
+
+    async def agenerate(self, prompts: Sequence[str]) -> Sequence[Any]:
+        """Continue each prompt without blocking the event loop."""
+        acall = generate_port(self.llm).acall
+        assert acall is not None
+        return await acall(prompts)
+
+
+def adapted(value: Any) -> Any:
+    """Bring what LlamaIndex has for the same purpose to what a method asks."""
+    return LLMDrafter(value) if isinstance(value, LLM) else value
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Hold what the ports of each call are built from, and check it."""
+
+    base: Any
+    search: Any = None
+    llm: Any = None
+
+    def __post_init__(self) -> None:
+        check_base(self.base)
+        if self.search is not None:
+            search_port(self.search)
+        if self.llm is not None:
+            generate_port(self.llm)
+
+    def ports(self, bundles: Sequence[QueryBundle], *, llm: Any = None) -> Ports:
+        """Build the ports of one call, so that its questions share them.
+
+        ``llm`` stands in where the caller has none.
+        """
+        chosen = llm if self.llm is None else self.llm
+        return Ports(
+            retrieve=retrieve_port(self.base, bundles),
+            search=None if self.search is None else search_port(self.search),
+            generate=None if chosen is None else generate_port(chosen),
+        )
+
+
+def bundles_of(queries: Sequence[QueryType]) -> list[QueryBundle]:
+    """Make a bundle of each query."""
+    if isinstance(queries, str | QueryBundle):
+        raise InputError.of("queries", given=queries, allowed="a sequence of queries")
+    return [bundle_of(query) for query in queries]
+
+
+def bundle_of(query: QueryType) -> QueryBundle:
+    """Make a bundle of a query; a bundle passes through."""
+    if isinstance(query, QueryBundle):
+        return query
+    if not isinstance(query, str):
+        raise InputError.of("query", given=query, allowed="a string or a QueryBundle")
+    return QueryBundle(query)
+
+
+def settled(traces: Sequence[Traced[Any]], return_exceptions: bool) -> list[Any]:
+    """Give each question's value, or error; without ``return_exceptions`` raise the first one."""
+    return [traced.outcome if return_exceptions else traced.value for traced in traces]

@@ -1,0 +1,57 @@
+"""Turn what a method found and answered into a LlamaIndex response."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+from llama_index.core.base.response.schema import (
+    RESPONSE_TYPE,
+    AsyncStreamingResponse,
+    Response,
+    StreamingResponse,
+)
+
+from fitrag_integrations.core.record import plain
+from fitrag_integrations.flow import Traced
+from fitrag_integrations.llama_index.base.convert import context_nodes
+from fitrag_integrations.llama_index.base.events import tell_decided
+from fitrag_integrations.methods import adapting
+from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.types import Context
+
+
+def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
+    """Make the response; ``tokens``, a generator of either kind, makes it a streaming one.
+
+    Raises what the flow ended with.
+    """
+    outcome = traced.value
+    context = outcome if isinstance(outcome, Context) else outcome.context
+    tell_decided(context)
+    nodes, told = context_nodes(context), {"fitrag": report(traced, context)}
+    if isinstance(tokens, AsyncGenerator):
+        return AsyncStreamingResponse(tokens, nodes, told)
+    if isinstance(tokens, Generator):
+        return StreamingResponse(tokens, nodes, told)
+    return Response(outcome.text, nodes, told)
+
+
+def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
+    """Say in plain values what was decided, what was noted, and which steps were taken."""
+    told = adapting.summary(context)
+    told["queries"] = list(context.queries)
+    told["notes"] = list(context.notes)
+    told["steps"] = [step.to_dict() for step in traced.steps]
+    if isinstance(traced.outcome, Answered):
+        told["answer"] = _answer(traced.outcome)
+    return told
+
+
+def _answer(answered: Answered) -> dict[str, Any]:
+    """Say where an extracted answer stands in the text of which node."""
+    told: dict[str, Any] = {"score": plain(answered.score)}
+    source = answered.source
+    if source is not None:
+        told |= {"source_id": source.passage.id, "start": source.start, "end": source.end}
+    return told

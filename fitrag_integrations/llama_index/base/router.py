@@ -1,0 +1,238 @@
+"""What the query engines share: events, streams, engines that route, and the engines routed to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import RESPONSE_TYPE
+from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
+from llama_index.core.types import TokenAsyncGen, TokenGen
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Port, Traced, arun, arun_many, run, run_many
+from fitrag_integrations.llama_index.base.events import dispatcher, tell_answered, tell_asked
+from fitrag_integrations.llama_index.base.fields import Configured
+from fitrag_integrations.llama_index.base.ports import aeach, bundles_of, each, has_own, settled
+from fitrag_integrations.llama_index.base.response import report
+from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.types import Context
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Hold another engine's response and the context with the decision that led to it."""
+
+    context: Context
+    response: Any
+
+
+class Router(Configured, BaseQueryEngine):
+    """Answer by a flow that decides and asks an engine; batches run in lock step."""
+
+    def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
+        """Give one flow per query; ``alone`` tells that its answer may be a stream."""
+        raise NotImplementedError  # not abstract: the framework puts a span around those
+
+    def _response(self, traced: Traced[Any], *, alone: bool = False) -> RESPONSE_TYPE:
+        """Make the response of what a flow ended with, or raise that."""
+        return reported(traced)
+
+    async def _aresponse(self, traced: Traced[Any]) -> RESPONSE_TYPE:
+        """Make the response of a query that came alone, without blocking the event loop."""
+        return self._response(traced, alone=True)
+
+    def explain(self, query: QueryType | None = None) -> str:
+        """Tell what was asked and decided, for ``query``, which is answered, or last time."""
+        if query is not None:
+            self._noted([run(self._flows(bundles_of([query]))[0])])
+        return self._told()
+
+    @dispatcher.span
+    def query_many(
+        self, queries: Sequence[QueryType], *, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Decide for all queries in lock step, in one batch per model, and answer each.
+
+        Gives a response per query, in order. The first failure is raised, or, with
+        ``return_exceptions``, stands in the place of its query's response.
+        """
+        bundles = bundles_of(queries)
+        tell_asked(bundles)
+        return self._responses(
+            bundles, self._noted(run_many(self._flows(bundles))), return_exceptions
+        )
+
+    @dispatcher.span
+    async def aquery_many(
+        self, queries: Sequence[QueryType], *, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Decide for all queries in lock step, as ``query_many``; engines answer side by side."""
+        bundles = bundles_of(queries)
+        tell_asked(bundles)
+        traces = self._noted(await arun_many(self._flows(bundles)))
+        return self._responses(bundles, traces, return_exceptions)
+
+    def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        with query_event(self.callback_manager, query_bundle) as ended:
+            (traced,) = self._noted([run(self._flows([query_bundle], alone=True)[0])])
+            return ended(self._response(traced, alone=True))
+
+    @dispatcher.span
+    async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        with query_event(self.callback_manager, query_bundle) as ended:
+            (traced,) = self._noted([await arun(self._flows([query_bundle], alone=True)[0])])
+            return ended(await self._aresponse(traced))
+
+    def _responses(
+        self, bundles: list[QueryBundle], traces: list[Traced[Any]], return_exceptions: bool
+    ) -> list[Any]:
+        settled(traces, return_exceptions)
+        responses = [traced.error or self._response(traced) for traced in traces]
+        tell_answered(bundles, responses)
+        return responses
+
+
+def reported(traced: Traced[Any]) -> RESPONSE_TYPE:
+    """Add what was decided to another engine's response, which is otherwise left as it is.
+
+    What that engine itself reported under ``fitrag`` moves to ``fitrag["engine"]``.
+    """
+    routed = traced.value
+    told = report(traced, routed.context)
+    metadata = dict(routed.response.metadata or {})  # a new one: the old may have other owners
+    if "fitrag" in metadata:
+        told["engine"] = metadata["fitrag"]
+    routed.response.metadata = {**metadata, "fitrag": told}
+    response: RESPONSE_TYPE = routed.response
+    return response
+
+
+@contextmanager
+def query_event(
+    callback_manager: CallbackManager, query_bundle: QueryBundle
+) -> Iterator[Callable[[RESPONSE_TYPE], RESPONSE_TYPE]]:
+    """Report a query to the callback handlers, with the response passed through at its end."""
+    payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
+    with callback_manager.event(CBEventType.QUERY, payload=payload) as event:
+
+        def ended(response: RESPONSE_TYPE) -> RESPONSE_TYPE:
+            event.on_end(payload={EventPayload.RESPONSE: response})
+            return response
+
+        yield ended
+
+
+def once(text: str) -> TokenGen:
+    """Stream a text in one piece."""
+    yield text
+
+
+async def aonce(text: str) -> TokenAsyncGen:
+    """Stream a text in one piece."""
+    yield text
+
+
+@dataclass(frozen=True)
+class Handed:
+    """Hold a question for an engine.
+
+    ``nodes`` None is a plain query; else the engine synthesizes from them and, if ``searches``,
+    from what it retrieves itself behind them, each node once.
+    """
+
+    bundle: QueryBundle
+    nodes: Sequence[NodeWithScore] | None = None
+    searches: bool = False
+
+
+def check_engine(field: str, engine: Any) -> BaseQueryEngine:
+    """Require a query engine."""
+    if not isinstance(engine, BaseQueryEngine):
+        allowed = "a BaseQueryEngine, such as index.as_query_engine()"
+        raise InputError.of(field, given=engine, allowed=allowed)
+    return engine
+
+
+def can(engine: BaseQueryEngine, name: str) -> bool:
+    """Tell whether an engine has its own ``retrieve`` or ``synthesize``; the base's only raises."""
+    return has_own(engine, name, BaseQueryEngine)
+
+
+def engine_port(name: str, engine: Any, *, alone: bool) -> Port[Handed, Any]:
+    """Build the port of an engine.
+
+    One with ``query_many`` gets its plain queries in a call, unless the question came ``alone``:
+    then it may be answered with a stream.
+    """
+    call, acall = each(partial(_ask, engine)), aeach(partial(_aask, engine))
+    if alone or not hasattr(engine, "query_many"):
+        return Port(name, call, acall)
+
+    def many(items: Sequence[Handed]) -> list[Any]:
+        if any(item.nodes is not None for item in items):
+            return call(items)
+        found: list[Any] = engine.query_many(_bundles(items), return_exceptions=True)
+        return found
+
+    async def amany(items: Sequence[Handed]) -> list[Any]:
+        if any(item.nodes is not None for item in items):
+            return await acall(items)
+        found: list[Any] = await engine.aquery_many(_bundles(items), return_exceptions=True)
+        return found
+
+    return Port(name, many, amany)
+
+
+def _ask(engine: Any, handed: Handed) -> Any:
+    if handed.nodes is None:
+        return engine.query(handed.bundle)
+    own = engine.retrieve(handed.bundle) if handed.searches else []
+    return engine.synthesize(handed.bundle, _distinct(handed.nodes, own))
+
+
+async def _aask(engine: Any, handed: Handed) -> Any:
+    if handed.nodes is None:
+        return await engine.aquery(handed.bundle)
+    own: Sequence[NodeWithScore] = ()
+    if handed.searches and callable(getattr(engine, "aretrieve", None)):
+        own = await engine.aretrieve(handed.bundle)
+    elif handed.searches:
+        own = await asyncio.to_thread(engine.retrieve, handed.bundle)
+    nodes = _distinct(handed.nodes, own)
+    if can(engine, "asynthesize"):
+        return await engine.asynthesize(handed.bundle, nodes)
+    return await asyncio.to_thread(engine.synthesize, handed.bundle, nodes)
+
+
+def _distinct(*lists: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+    once: dict[str, NodeWithScore] = {}
+    for node in (node for nodes in lists for node in nodes):
+        once.setdefault(node.node_id, node)
+    return list(once.values())
+
+
+def _bundles(items: Sequence[Handed]) -> list[QueryBundle]:
+    return [item.bundle for item in items]
+
+
+def decided_context(decider: Decider, question: str) -> Flow[Context]:
+    """Give the flow that ends in a context with the decision, and without excerpts.
+
+    Whatever it says, the rest is the caller's. The prompt of a known question is the no-retrieval
+    one.
+    """
+    known = yield from decider(question)
+    return Context(
+        question,
+        decision=known.decision,
+        draft=known.draft,
+        method="iknow",
+        details=decider.details(known),
+    )

@@ -1,0 +1,54 @@
+"""Use this package's encoders wherever LlamaIndex wants embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.bridge.pydantic import PrivateAttr
+
+from fitrag_integrations.methods.encoding import EncoderVectors
+
+
+class EncoderEmbedding(BaseEmbedding):
+    """Embed with the encoder that ships, or with any other object that has ``encode(texts)``.
+
+    ::
+
+        VectorStoreIndex.from_documents(documents, embed_model=EncoderEmbedding())
+    """
+
+    _vectors: EncoderVectors = PrivateAttr()
+
+    def __init__(self, encoder: Any = None, **options: Any) -> None:
+        vectors = EncoderVectors(encoder)
+        super().__init__(**{"model_name": vectors.name, **options})
+        self._vectors = vectors
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the component in serialised form."""
+        return "EncoderEmbedding"
+
+    @property
+    def encoder(self) -> Any:
+        """Give the encoder."""
+        return self._vectors.encoder
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._vectors.of([text])[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return self._vectors.of(texts)
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self._vectors.of([query])[0]
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        return (await self._vectors.aof([text]))[0]
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return await self._vectors.aof(texts)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return (await self._vectors.aof([query]))[0]

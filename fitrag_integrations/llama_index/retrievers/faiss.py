@@ -1,0 +1,142 @@
+"""Retrieve from a FAISS index of this package."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar
+
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+
+from fitrag_integrations.core.checks import check_many, check_whole
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.llama_index.base.convert import scored_nodes, stored_passage
+from fitrag_integrations.llama_index.base.retriever import FlowRetriever
+from fitrag_integrations.methods.adapting import made_id
+from fitrag_integrations.types import Context, Excerpt, Passage
+
+_loading = Lock()
+
+
+class FaissRetriever(FlowRetriever):
+    """Find the ``similarity_top_k`` nodes nearest to a query.
+
+    ``index`` is a ``FaissIndex`` or the folder of a saved one, read at the first query. Nodes
+    carry their ids, metadata and, as score, the inner product.
+    """
+
+    _held: ClassVar[tuple[str, ...]] = ("_index",)
+
+    def __init__(
+        self,
+        index: Any,
+        *,
+        similarity_top_k: int = 10,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        is_folder = isinstance(index, str | Path)
+        searches = not isinstance(index, type) and callable(getattr(index, "search", None))
+        if not is_folder and not searches:
+            raise InputError.of("index", given=index, allowed="a FaissIndex or the folder of one")
+        super().__init__(callback_manager=callback_manager)
+        self.similarity_top_k = check_whole("similarity_top_k", similarity_top_k, low=1)
+        self._folder = str(index) if is_folder else None
+        self._index = None if is_folder else index
+
+    @classmethod
+    def load(cls, folder: str | Path, *, encoder: Any = None, **settings: Any) -> FaissRetriever:
+        """Read a saved index now; ``encoder`` as in ``FaissIndex.load``."""
+        return cls(_faiss_index().load(folder, encoder=encoder), **settings)
+
+    @classmethod
+    def from_nodes(
+        cls, nodes: Sequence[BaseNode], *, encoder: Any = None, **settings: Any
+    ) -> FaissRetriever:
+        """Index nodes, which come back with class, relationships and offsets."""
+        given = check_many("nodes", nodes, BaseNode)  # type: ignore[type-abstract]
+        passages = [stored_passage(node) for node in given]
+        return cls(_faiss_index().build(passages, encoder=encoder), **settings)
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Sequence[str],
+        *,
+        metadatas: Sequence[Mapping[str, Any]] | None = None,
+        ids: Sequence[str] | None = None,
+        encoder: Any = None,
+        **settings: Any,
+    ) -> FaissRetriever:
+        """Index texts; ``title`` and ``source`` of their metadata are used, ids are optional."""
+        given = check_many("texts", texts, str)
+        metadatas = _as_many("metadatas", metadatas, {}, len(given))
+        ids = _as_many("ids", ids, "", len(given))
+        passages = [
+            _passage(text, dict(metadata), name)
+            for text, metadata, name in zip(given, metadatas, ids, strict=True)
+        ]
+        return cls(_faiss_index().build(passages, encoder=encoder), **settings)
+
+    @property
+    def index(self) -> Any:
+        """Give the index, read from its folder where that was not done yet."""
+        with _loading:
+            if self._index is None:
+                self._index = _faiss_index().load(self._folder)
+            return self._index
+
+    def __repr__(self) -> str:
+        shown = self._index if self._folder is None else self._folder
+        return f"{type(self).__name__}({shown!r}, similarity_top_k={self.similarity_top_k})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**vars(self), "_last": None}
+        if self._folder is not None:
+            state["_index"] = None  # the folder says it all
+        return state
+
+    def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
+        """Give one flow per query of ``bundles``; the search of one call is one."""
+        port = Port.of("search", self._search, self._asearch)
+        return [_flow(bundle.query_str, port) for bundle in bundles]
+
+    def nodes(self, context: Context) -> list[NodeWithScore]:
+        """Give the nodes as they were indexed, with their scores."""
+        return scored_nodes(excerpt.passage for excerpt in context.excerpts)
+
+    def _search(self, queries: Sequence[str]) -> Any:
+        return self.index.search(queries, self.similarity_top_k)
+
+    async def _asearch(self, queries: Sequence[str]) -> Any:
+        asearch = getattr(self._index, "asearch", None)
+        if asearch is None:  # not read yet, or an index without an async side
+            return await asyncio.to_thread(self._search, queries)
+        return await asearch(queries, self.similarity_top_k)
+
+
+def _flow(query: str, port: Port[str, Any]) -> Flow[Context]:
+    (found,) = yield from port.ask([query])
+    return Context(query, tuple(map(Excerpt.whole, found)), method="faiss")
+
+
+def _faiss_index() -> Any:
+    """Find the class by name: the adapters import no model, and the index may load one."""
+    return importlib.import_module("fitrag_integrations.retrieval").FaissIndex
+
+
+def _passage(text: str, metadata: dict[str, Any], name: str) -> Passage:
+    """Make the passage of a text; without an id it gets one made from the text."""
+    title, source = (str(metadata.get(key) or "") for key in ("title", "source"))
+    return Passage(name or made_id(text), text, title, source, metadata)
+
+
+def _as_many(field: str, values: Any, default: Any, count: int) -> Sequence[Any]:
+    given = [default] * count if values is None else list(values)
+    if len(given) != count:
+        raise InputError.of(field, given=given, allowed=f"{count} items, one per text")
+    return given

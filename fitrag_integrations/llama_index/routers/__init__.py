@@ -1,0 +1,1 @@
+"""Selectors and query engines that choose whether and where to retrieve."""

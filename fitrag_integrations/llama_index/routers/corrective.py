@@ -1,0 +1,121 @@
+"""Go on as what was retrieved deserves: an engine for each of CRAG's actions (CRAG, 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.prompts.mixin import PromptMixinType
+from llama_index.core.schema import QueryBundle
+
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.llama_index.base.convert import whole_node
+from fitrag_integrations.llama_index.base.events import tell_decided
+from fitrag_integrations.llama_index.base.fields import made_from, signed
+from fitrag_integrations.llama_index.base.ports import Caller
+from fitrag_integrations.llama_index.base.router import (
+    Handed,
+    Routed,
+    Router,
+    can,
+    check_engine,
+    engine_port,
+)
+from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.crag.judge import Judge, Judged
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import Action, Context, Excerpt, Passage
+
+
+class CorrectiveRouterQueryEngine(Router):
+    """Grade what ``base`` retrieves and let the engine of the action answer.
+
+    What the engine gets to work with:
+
+    - ``correct``: the nodes retrieved, graded and in their order, if it has ``synthesize``; its
+      own retriever and postprocessors are passed by. Without it, the question.
+    - ``incorrect``: the question; the nodes are put aside, so this is the one to search the web.
+    - ``ambiguous``: the nodes retrieved and, behind them, those it retrieves itself, if it has
+      ``synthesize``; else the question. None is the engine of ``incorrect``.
+
+    The response is the engine's, streams and all; ``metadata["fitrag"]`` says the action, the
+    grades and the thresholds. ``evaluator`` None is the embedded one; it and ``thresholds`` are
+    those of ``fitrag_integrations.methods.Crag``.
+    """
+
+    _held: ClassVar[tuple[str, ...]] = ("_judge", "_caller")
+
+    def __init__(
+        self,
+        base: BaseRetriever,
+        *,
+        correct: BaseQueryEngine,
+        incorrect: BaseQueryEngine,
+        ambiguous: BaseQueryEngine | None = None,
+        callback_manager: CallbackManager | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(callback_manager=callback_manager)
+        self._caller = Caller(base)
+        self._engines = {
+            Action.CORRECT: check_engine("correct", correct),
+            Action.AMBIGUOUS: check_engine(
+                "ambiguous", incorrect if ambiguous is None else ambiguous
+            ),
+            Action.INCORRECT: check_engine("incorrect", incorrect),
+        }
+        self._judge = made_from(type(self), Judge, options)
+
+    def __repr__(self) -> str:
+        engines = (f"{action}={name_of(engine)}" for action, engine in self._engines.items())
+        return f"{type(self).__name__}(base={name_of(self._caller.base)}, {', '.join(engines)})"
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {action.value: engine for action, engine in self._engines.items()}
+
+    def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
+        ports = self._caller.ports(bundles)
+        engines = {
+            action: engine_port(action.value, engine, alone=alone)
+            for action, engine in self._engines.items()
+        }
+        return [self._flow(bundle, ports, engines) for bundle in bundles]
+
+    def _flow(
+        self, bundle: QueryBundle, ports: Ports, engines: dict[Action, Port[Handed, Any]]
+    ) -> Flow[Routed]:
+        (found,) = yield from ports.retrieve.ask([bundle.query_str])
+        judged = yield from self._judge(bundle.query_str, found)
+        context = _context(bundle.query_str, found, judged)
+        tell_decided(context)
+        handed = self._handed(bundle, context, judged.action)
+        (response,) = yield from engines[judged.action].ask([handed])
+        return Routed(context, response)
+
+    def _handed(self, bundle: QueryBundle, context: Context, action: Action) -> Handed:
+        engine = self._engines[action]
+        if action is Action.INCORRECT or not can(engine, "synthesize"):
+            return Handed(bundle)
+        nodes = [whole_node(excerpt, context.method) for excerpt in context.excerpts]
+        return Handed(bundle, nodes, action is Action.AMBIGUOUS and can(engine, "retrieve"))
+
+
+def _context(question: str, found: Sequence[Passage], judged: Judged) -> Context:
+    """Hold what was judged; a passage without text has nothing to show."""
+    graded = [
+        Excerpt.whole(passage, score=grade)
+        for passage, grade in zip(found, judged.grades, strict=True)
+        if passage.text.strip()
+    ]
+    told = judged.to_dict()
+    details = {"grades": told["grades"], "thresholds": told["thresholds"]}
+    notes = () if graded else ("nothing with text was retrieved",)
+    return Context(
+        question, tuple(graded), action=judged.action, notes=notes, method="crag", details=details
+    )
+
+
+signed(CorrectiveRouterQueryEngine, Judge)

@@ -1,0 +1,166 @@
+"""Answer what the model knows by itself, and retrieve for the rest (IK; FIT-RAG, Algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import RESPONSE_TYPE
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.llms import LLM
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
+from llama_index.core.schema import QueryBundle
+from llama_index.core.settings import Settings
+
+from fitrag_integrations.core.checks import check_is
+from fitrag_integrations.flow import Flow, Port, Traced
+from fitrag_integrations.llama_index.base.events import tell_decided
+from fitrag_integrations.llama_index.base.fields import made_from, signed
+from fitrag_integrations.llama_index.base.models import astream, check_model, stream
+from fitrag_integrations.llama_index.base.ports import generate_port
+from fitrag_integrations.llama_index.base.response import response_of
+from fitrag_integrations.llama_index.base.router import (
+    Handed,
+    Routed,
+    Router,
+    aonce,
+    check_engine,
+    decided_context,
+    engine_port,
+    once,
+    reported,
+)
+from fitrag_integrations.llama_index.prompts import Written, as_template
+from fitrag_integrations.methods import adapting
+from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.ports import Gate
+from fitrag_integrations.types import Context, Template
+
+
+@dataclass(frozen=True)
+class _Answering:
+    """Hold who answers which questions, and how."""
+
+    retrieve: BaseQueryEngine
+    llm: Any
+    streaming: bool
+    template: Template | None
+
+    def __post_init__(self) -> None:
+        check_engine("retrieve", self.retrieve)
+        check_is("streaming", self.streaming, bool)
+        object.__setattr__(self, "template", as_template(self.template, alone=True))
+        if self.llm is not None:
+            generate_port(self.llm)
+
+
+class KnowledgeRouterQueryEngine(Router):
+    """Have the language model answer what it knows; ``retrieve``, an engine, answers the rest.
+
+    A known question goes to ``llm``, ``Settings.llm`` where None, with FIT-RAG's no-retrieval
+    prompt or ``template``: one of this package, its name, or one of LlamaIndex's with
+    ``{query_str}``; with ``streaming`` its answer streams. Of any other question the response is
+    that of ``retrieve``, streams and all. A threshold that was fitted for another model than
+    ``llm`` raises ``ThresholdMismatchError``, unless ``allow_other_model``. Either way
+    ``metadata["fitrag"]`` says what was decided and which steps were taken. ``gate`` None is the
+    embedded one; ``drafter`` may be a LlamaIndex LLM, such as ``llm`` itself. The rest is as in
+    ``fitrag_integrations.methods.Decider``.
+    """
+
+    _held: ClassVar[tuple[str, ...]] = ("_decider", "_answering")
+
+    def __init__(
+        self,
+        gate: Gate | None = None,
+        *,
+        retrieve: BaseQueryEngine,
+        llm: Any = None,
+        streaming: bool = False,
+        template: Template | BasePromptTemplate | str | None = None,
+        callback_manager: CallbackManager | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(callback_manager=callback_manager)
+        self._answering = _Answering(retrieve, llm, streaming, as_template(template, alone=True))
+        self._decider = made_from(type(self), Decider, {"gate": gate, **options})
+
+    def __repr__(self) -> str:
+        gate = "embedded" if self._decider.gate is None else adapting.name_of(self._decider.gate)
+        engine = adapting.name_of(self._answering.retrieve)
+        return f"{type(self).__name__}(gate={gate}, retrieve={engine})"
+
+    def _get_prompts(self) -> PromptDictType:
+        if isinstance(self._answering.template, Written):
+            return {"no_retrieval_template": self._answering.template.prompt}
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        if "no_retrieval_template" in prompts:
+            self.template = Written(prompts["no_retrieval_template"], alone=True)
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {"retrieve": self._answering.retrieve}
+
+    def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
+        unknown = engine_port("unknown", self._answering.retrieve, alone=alone)
+        # one for all questions, and none where none is known: there may be no language model
+        write = cache(lambda: None if alone and self._streams_tokens() else self._written())
+        return [self._flow(bundle, unknown, write) for bundle in bundles]
+
+    def _flow(
+        self,
+        bundle: QueryBundle,
+        unknown: Port[Handed, Any],
+        write: Callable[[], Port[str, str] | None],
+    ) -> Flow[Any]:
+        """Decide, then ask; a known question whose answer will stream ends in its context."""
+        check_model(self._decider, self._answering.llm)
+        context = yield from decided_context(self._decider, bundle.query_str)
+        if context.decision is not None and context.decision.retrieve:
+            tell_decided(context)
+            (response,) = yield from unknown.ask([Handed(bundle)])
+            return Routed(context, response)
+        port = write()
+        if port is None:
+            return context
+        prompt = context.prompt(self._answering.template)
+        (text,) = yield from port.ask([prompt])
+        return Answered(text.strip(), context, prompt)
+
+    def _response(self, traced: Traced[Any], *, alone: bool = False) -> RESPONSE_TYPE:
+        outcome = traced.value
+        if isinstance(outcome, Routed):
+            return reported(traced)
+        if isinstance(outcome, Context):
+            return response_of(
+                traced, stream(self._model(), outcome.prompt(self._answering.template))
+            )
+        return response_of(
+            traced, once(outcome.text) if alone and self._answering.streaming else None
+        )
+
+    async def _aresponse(self, traced: Traced[Any]) -> RESPONSE_TYPE:
+        outcome = traced.value
+        if isinstance(outcome, Routed):
+            return reported(traced)
+        if isinstance(outcome, Context):
+            prompt = outcome.prompt(self._answering.template)
+            return response_of(traced, await astream(self._model(), prompt))
+        return response_of(traced, aonce(outcome.text) if self._answering.streaming else None)
+
+    def _model(self) -> Any:
+        return Settings.llm if self._answering.llm is None else self._answering.llm
+
+    def _written(self) -> Port[str, str]:
+        return generate_port(self._model())
+
+    def _streams_tokens(self) -> bool:
+        return self._answering.streaming and isinstance(self._model(), LLM)
+
+
+signed(KnowledgeRouterQueryEngine, Decider)

@@ -1,0 +1,100 @@
+"""Select the engine without retrieval, or the one with it, by what the model knows (IK)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
+from llama_index.core.prompts.mixin import PromptDictType
+from llama_index.core.schema import QueryBundle, QueryType
+from llama_index.core.tools.types import ToolMetadata
+
+from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Traced, arun, run
+from fitrag_integrations.llama_index.base.events import explanation, tell_decided
+from fitrag_integrations.llama_index.base.fields import Configured, made_from, signed
+from fitrag_integrations.llama_index.base.ports import bundle_of
+from fitrag_integrations.llama_index.base.router import decided_context
+from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.ports import Gate
+from fitrag_integrations.types import Context
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Hold the index of each choice."""
+
+    known: int
+    unknown: int
+
+    def __post_init__(self) -> None:
+        for name in ("known", "unknown"):
+            check_whole(name, getattr(self, name), low=0)
+        if self.known == self.unknown:
+            allowed = f"another choice than known={self.known}"
+            raise InputError.of("unknown", given=self.unknown, allowed=allowed)
+
+
+class KnowledgeSelector(Configured, BaseSelector):
+    """Choose for a ``RouterQueryEngine`` or a ``RouterRetriever`` whether to retrieve.
+
+    ``known`` is the index, from 0, of the choice that goes without retrieval, ``unknown`` that of
+    the one that retrieves; descriptions are not looked at. ``gate`` None is the embedded one;
+    ``drafter`` may be a LlamaIndex LLM. The rest is as in
+    ``fitrag_integrations.methods.Decider``. The selection's ``reason`` gives ``p_known``, the
+    threshold and why.
+    """
+
+    _held: ClassVar[tuple[str, ...]] = ("_decider", "_sides")
+
+    def __init__(
+        self, gate: Gate | None = None, *, known: int = 0, unknown: int = 1, **options: Any
+    ) -> None:
+        self._sides = _Sides(known, unknown)
+        self._decider = made_from(type(self), Decider, {"gate": gate, **options})
+
+    def __repr__(self) -> str:
+        gate = "embedded" if self._decider.gate is None else name_of(self._decider.gate)
+        return f"KnowledgeSelector(gate={gate}, known={self.known}, unknown={self.unknown})"
+
+    def explain(self, query: QueryType | None = None) -> str:
+        """Tell what was asked and decided, for ``query`` or last time."""
+        if query is not None:
+            question = bundle_of(query).query_str
+            self._noted([run(decided_context(self._decider, question))])
+        return self._told()
+
+    def _get_prompts(self) -> PromptDictType:
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        """Have none to update."""
+
+    def _select(self, choices: Sequence[ToolMetadata], query: QueryBundle) -> SelectorResult:
+        self._check(choices)
+        return self._selected(run(decided_context(self._decider, query.query_str)))
+
+    async def _aselect(self, choices: Sequence[ToolMetadata], query: QueryBundle) -> SelectorResult:
+        self._check(choices)
+        return self._selected(await arun(decided_context(self._decider, query.query_str)))
+
+    def _selected(self, traced: Traced[Context]) -> SelectorResult:
+        self._noted([traced])
+        context = traced.value
+        tell_decided(context)
+        assert context.decision is not None
+        index = self.unknown if context.decision.retrieve else self.known
+        reason = explanation(context)
+        return SelectorResult(selections=[SingleSelection(index=index, reason=reason)])
+
+    def _check(self, choices: Sequence[ToolMetadata]) -> None:
+        """Refuse choices among which one of the two is not."""
+        for name, index in (("known", self.known), ("unknown", self.unknown)):
+            check_whole(name, index, low=0, high=len(choices) - 1)
+
+
+signed(KnowledgeSelector, Decider)

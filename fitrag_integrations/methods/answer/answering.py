@@ -1,0 +1,127 @@
+"""Take any method on to an answer: read it out of what was kept, or generate it from the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar
+
+from fitrag_integrations.core.html import Html, card
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.core.show import lines_html
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.flow.explain import decided, noted, place, shortened
+from fitrag_integrations.ports import AnswerLike, Method, Pair, Ports, Reader, port_of
+from fitrag_integrations.types import Context, Excerpt, Template
+
+NOTHING_TO_READ = "no answer: the reader was given nothing to read"
+ABSTAINED = "no answer: the reader found none it trusts"
+WROTE_NOTHING = "no answer: the language model wrote nothing after the prompt"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Record):
+    """Hold an answer with the context and the prompt it came from.
+
+    `source` is the place of an extracted answer in its passage and `score` what the reader gave
+    it; both are None for a generated one. `text` is empty only where a note in the context says
+    why.
+    """
+
+    _nested: ClassVar = {"context": Context, "source": Excerpt}
+
+    text: str
+    context: Context
+    prompt: str
+    source: Excerpt | None = None
+    score: float | None = None
+
+    @property
+    def question(self) -> str:
+        """Give the question that is answered."""
+        return self.context.question
+
+    def __str__(self) -> str:
+        """Tell question and answer in one line."""
+        return f"{shortened(self.question)} -> {shortened(self.text) or 'no answer'}"
+
+    def explain(self) -> str:
+        """Tell what was kept, what was answered and from where, a line each."""
+        return "\n".join([f"question: {self.question}", *self.trace_lines()])
+
+    def _repr_html_(self) -> str:
+        """Show the answer, then the context with what was kept marked; all of it is escaped."""
+        held = [lines_html([f"source: {place(self.source)}"])] if self.source is not None else []
+        return card(self.text or "no answer", *held, Html(self.context._repr_html_()))
+
+    def trace_lines(self) -> Iterator[str]:
+        """Tell what was kept, what was answered and from where, for ``Traced.explain``."""
+        yield from decided(self.context)
+        yield f"answer: {shortened(self.text) or 'none'}"
+        if self.source is not None:
+            yield f"source: {place(self.source)}"
+        yield from noted(self.context)
+
+
+def read_port(reader: Reader) -> Port[Pair, AnswerLike]:
+    """Build the port of a reader."""
+    return port_of("read", reader, "read", argument="reader")
+
+
+@dataclass(frozen=True)
+class Answering:
+    """Run a method, then answer from its context.
+
+    A method that wrote its answer itself is not asked to have another one written. Otherwise, with
+    a `reader`, the answer is the best span over all excerpts; the reader may carry `abstain_below`,
+    a score under which it gives none. Without one, and where the method decided against retrieving
+    and left nothing to read, `ports.generate` continues the prompt. `template` None is the
+    context's own choice of prompt.
+    """
+
+    method: Method
+    _: KW_ONLY
+    reader: Reader | None = None
+    template: Template | None = None
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Answered]:
+        """Give the flow that ends in the answer to one question."""
+        context = yield from self.method(question, ports)
+        prompt = context.prompt(self.template)
+        if answer := own_answer(context):
+            return Answered(answer, context, prompt)
+        if self.reader is None or (ports.generate and _left_to_the_model(context)):
+            (text,) = yield from ports.generate.ask([prompt])
+            written = text.strip()
+            left = context if written else _noted(context, WROTE_NOTHING)
+            return Answered(written, left, prompt)
+        pairs = [(question, excerpt.as_passage()) for excerpt in context.excerpts]
+        answers = yield from read_port(self.reader).ask(pairs)
+        least = getattr(self.reader, "abstain_below", None)
+        return _best(context, prompt, answers, -float("inf") if least is None else float(least))
+
+
+def own_answer(context: Context) -> str:
+    """Give the answer the method itself wrote; blank where that is left to the caller."""
+    return (context.draft or "").strip() if context.details.get("answers") else ""
+
+
+def _left_to_the_model(context: Context) -> bool:
+    return not context.excerpts and context.decision is not None and not context.decision.retrieve
+
+
+def _best(context: Context, prompt: str, answers: Sequence[AnswerLike], least: float) -> Answered:
+    """Choose the best-scored answer, the first of equals, and find its place in its source."""
+    if not answers:
+        return Answered("", _noted(context, NOTHING_TO_READ), prompt)
+    at = max(range(len(answers)), key=lambda i: answers[i].score)
+    answer, excerpt = answers[at], context.excerpts[at]
+    if not answer.text or answer.score < least:
+        return Answered("", _noted(context, ABSTAINED), prompt, score=float(answer.score))
+    start = excerpt.start + answer.start
+    source = Excerpt(excerpt.passage, start, start + len(answer.text), float(answer.score))
+    return Answered(answer.text, context, prompt, source, float(answer.score))
+
+
+def _noted(context: Context, note: str) -> Context:
+    return replace(context, notes=(*context.notes, note))

@@ -1,0 +1,1 @@
+"""Methods over one another, from a recipe."""

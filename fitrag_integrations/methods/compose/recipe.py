@@ -1,0 +1,171 @@
+"""Put methods together by name, from Python values or a short TOML file.
+
+A table names its `method` and gives it plain fields. `[inner]` is the method that one goes on with
+where it retrieves, `[retriever]` the method whose excerpts it gets in place of what is retrieved;
+both have the same form again. Nothing here knows a model: what a field names is loaded when the
+method is built, by `composing_models`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from fitrag_integrations.core.checks import check_callable, meant
+from fitrag_integrations.core.record import check_mapping
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.adapting import template_of
+from fitrag_integrations.methods.compose.models import MODEL_FIELDS, Models
+from fitrag_integrations.methods.compose.stacked import MethodPort
+from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.ports import Method, Ports
+from fitrag_integrations.text.tokens import counter_for
+from fitrag_integrations.types import Context
+
+Recipe: TypeAlias = "str | Path | Mapping[str, Any]"
+
+HOME = "fitrag_integrations.methods"
+NAMES: Mapping[str, tuple[str, str]] = {
+    **{name.lower(): (HOME, name) for name in ("FitRag", "Crag", "IKnow", "SlimPLM", "ITRG")},
+    **{
+        name.lower(): (f"{HOME}.baselines", name)
+        for name in (
+            "Direct",
+            "Vanilla",
+            "CoT",
+            "GenRead",
+            "Refeed",
+            "SkrKnn",
+            "SelfEval",
+            "SelfAsk",
+            "Flare",
+            "IterRetgen",
+            "SelfRag",
+            "Gated",
+            "Targ",
+            "Replug",
+        )
+    },
+}
+"""Where each method is, by the name its contexts bear."""
+
+NOT_PLAIN = ("split",)  # fields for objects no text can name: Python alone gives them
+TABLES = ("thresholds",)
+
+
+@dataclass(frozen=True)
+class Over:
+    """Run a method over what another one keeps, which stands in the place of its retrieval.
+
+    Both use the caller's search and language model, and share calls with other questions.
+    """
+
+    method: Method
+    _: KW_ONLY
+    retriever: Method
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        for name in ("method", "retriever"):
+            if getattr(self, name) is None:
+                raise InputError.of(name, given=None, allowed="a method, such as Crag()")
+            check_callable(name, getattr(self, name))
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Give the flow of `method`, which ends as it would over any other retriever."""
+        retrieve = MethodPort(self.retriever, ports)
+        shown = Ports(retrieve=retrieve, search=ports.search, generate=ports.generate)
+        return (yield from self.method(question, shown))
+
+
+def method_named(name: str) -> Method:
+    """Build a method as it is without arguments; blanks, `-` and `_` in the name do not count."""
+    return _composed({"method": name}, "", Models())
+
+
+def method_from(recipe: Recipe, **fields: Any) -> Method:
+    """Build a method from its name, a mapping, or a TOML file.
+
+    `fields` stand over those of the recipe's outermost table. Raises `InputError` for an unknown
+    name or field, naming its place and what is allowed, and `ModelLoadError` for a model that
+    cannot be loaded. Folders of models are looked for beside the file first.
+    """
+    beside = Path(cast(str, recipe)).parent if is_file(recipe) else None
+    return _composed({**read_recipe(recipe), **fields}, "", Models(beside))
+
+
+def is_file(recipe: Any) -> bool:
+    """Say whether a recipe is the name of a TOML file."""
+    return isinstance(recipe, Path) or (isinstance(recipe, str) and recipe.endswith(".toml"))
+
+
+def read_recipe(recipe: Recipe) -> dict[str, Any]:
+    """Give a recipe of any form as a mapping."""
+    if not is_file(recipe):
+        return {"method": recipe} if isinstance(recipe, str) else check_mapping("method", recipe)
+    path = Path(cast(str, recipe))
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError.of("method", given=str(path), allowed=f"a TOML file ({error})") from error
+
+
+def _composed(given: Any, place: str, models: Models) -> Method:
+    if callable(given) and not isinstance(given, type):
+        return cast(Method, given)
+    table = {"method": given} if isinstance(given, str) else check_mapping(place or "method", given)
+    at = f"{place}." if place else ""
+    kind = _kind(f"{at}method", table.pop("method", None))
+    over = table.pop("retriever", None)
+    made = _made(kind, table, at, models)
+    if over is None:
+        return made
+    return Over(made, retriever=_composed(over, f"{at}retriever", models))
+
+
+def _kind(place: str, name: Any) -> type:
+    plain = re.sub(r"[\s_-]", "", name).lower() if isinstance(name, str) else ""
+    if plain not in NAMES:
+        raise InputError.of(place, given=name, allowed=", ".join(NAMES) + meant(plain, NAMES))
+    home, kind = NAMES[plain]
+    return cast(type, getattr(importlib.import_module(home), kind))
+
+
+def _made(kind: type, table: Mapping[str, Any], at: str, models: Models) -> Method:
+    known = {spec.name: spec for spec in fields(kind) if spec.init and spec.name not in NOT_PLAIN}
+    names = ["inner" if name == "method" else name for name in known]
+    values = {}
+    for name, value in table.items():
+        if name not in names:
+            allowed = ", ".join(["method", *names, "retriever"])
+            raise InputError.of(f"{at}{name}", given=value, allowed=allowed)
+        if name == "inner":
+            values["method"] = _composed(value, f"{at}inner", models)
+        else:
+            values[name] = _value(kind.__name__, name, value, at, models)
+    for name, spec in known.items():
+        if spec.default is MISSING and spec.default_factory is MISSING and name not in values:
+            raise InputError.of(f"{at}{name}", given=None, allowed="a value: there is no default")
+    try:
+        return cast(Method, kind(**values))
+    except InputError as error:
+        raise InputError(f"{at}{error}") from error
+
+
+def _value(kind: str, name: str, value: Any, at: str, models: Models) -> Any:
+    """Read a field: a model by its name, anything else as it stands."""
+    if name in MODEL_FIELDS and isinstance(value, str):
+        return models.named(kind, name, value, at)
+    if isinstance(value, Mapping):
+        if name not in TABLES:
+            raise InputError.of(f"{at}{name}", given=value, allowed="a number, a text or a list")
+        return ActionThresholds.from_dict(value)
+    if isinstance(value, str) and name == "count_tokens":
+        return counter_for(value)
+    return template_of(value) if isinstance(value, str) and name == "template" else value

@@ -1,0 +1,168 @@
+"""CRAG's inference (CRAG, section 4, Algorithm 1): evaluate, act, refine, search where needed.
+
+The language model that answers is left to the caller, who gets a ``Context`` to prompt it with.
+The steps lie beside it: ``judge`` (evaluate and act), ``search``, and ``refiner``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any
+
+from fitrag_integrations.core.checks import check_is, check_text
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.crag.actions import (
+    PRESETS,
+    ActionThresholds,
+    merged_action,
+    removed_actions,
+)
+from fitrag_integrations.methods.crag.judge import Judge, Judged
+from fitrag_integrations.methods.crag.refiner import TOP_N, Refined, Refiner, Source
+from fitrag_integrations.methods.crag.search import Searched, search_web
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.text.asked import asked_note
+from fitrag_integrations.text.sentences import SentenceSplitter
+from fitrag_integrations.text.tokens import CountTokens
+from fitrag_integrations.types import Action, Context, Excerpt
+from fitrag_integrations.values.windows import usable
+
+__all__ = ["PRESETS", "ActionThresholds", "Crag"]
+
+KEPT_ANYWAY = "nothing came from the web: what was retrieved is kept, though graded low"
+NOTHING = "nothing to refer to"
+ON_WEB_ERROR = ("degrade", "raise")
+
+
+@dataclass(frozen=True)
+class Crag:
+    """Run corrective retrieval for a question.
+
+    ``evaluator`` is an object with ``evaluate(pairs)``, a bi-label scorer, or a callable; None is
+    the embedded one. ``count_tokens`` and ``split`` take a text, as in ``Refiner``. With
+    ``on_web_error`` "degrade" a failed search is noted, with "raise" raised. ``thresholds`` None
+    are the evaluator's own, a text names a preset of the paper; those of another evaluator are
+    refused unless ``allow_other_model``. ``top_n``, ``strip_threshold``, ``sentences``,
+    ``min_score`` and the budget ``max_tokens`` are those of ``Refiner``; ``top_n`` holds for what
+    was retrieved and for what the web gave, each by itself. They make its ``refiner``.
+
+    The ablations of the paper's Tables 2, 3 and 11: an action in ``without`` gives way to
+    ambiguous; without ambiguous, ``upper`` alone parts correct from incorrect. ``refine=False``
+    keeps retrieved passages whole, ``rewrite=False`` searches for the question itself, and
+    ``select=False`` keeps all the web gave.
+    """
+
+    evaluator: Any = None
+    _: KW_ONLY
+    thresholds: ActionThresholds | str | None = None
+    top_n: int | None = TOP_N
+    strip_threshold: float | None = None
+    sentences: int | None = None
+    max_tokens: int | None = None
+    count_tokens: CountTokens = None
+    split: SentenceSplitter | None = None
+    on_web_error: str = "degrade"
+    allow_other_model: bool = False
+    without: Iterable[Action | str] = ()
+    refine: bool = True
+    rewrite: bool = True
+    select: bool = True
+    min_score: float | None = None
+    refiner: Refiner = field(init=False, repr=False, compare=False)
+    _judge: Judge = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        for name in ("allow_other_model", "refine", "rewrite", "select"):
+            check_is(name, getattr(self, name), bool)
+        if self.on_web_error not in ON_WEB_ERROR:
+            allowed = " or ".join(map(repr, ON_WEB_ERROR))
+            raise InputError.of("on_web_error", given=self.on_web_error, allowed=allowed)
+        object.__setattr__(self, "without", removed_actions(self.without))
+        refiner = Refiner(
+            self.evaluator,
+            top_n=self.top_n,
+            threshold=self.strip_threshold,
+            sentences=self.sentences,
+            max_tokens=self.max_tokens,
+            count_tokens=self.count_tokens,
+            split=self.split,
+            min_score=self.min_score,
+        )
+        object.__setattr__(self, "count_tokens", refiner.count_tokens)
+        object.__setattr__(self, "refiner", refiner)
+        judge = Judge(
+            self.evaluator, thresholds=self.thresholds, allow_other_model=self.allow_other_model
+        )
+        object.__setattr__(self, "_judge", judge)
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Give the flow that ends in the context for one question.
+
+        The excerpts are those of what was retrieved, then those of the web, each in the order of
+        their documents. A web that was needed and gave nothing leaves what was retrieved in its
+        place, whatever the action; a note says so. Raises ``InputError`` for a blank question.
+        """
+        context = Context(check_text("question", question, blank=False), method="crag")
+
+        # evaluate what was retrieved (section 4.2)
+        (found,) = yield from ports.retrieve.ask([question])
+        retrieved, notes = usable(found)
+        if not retrieved:  # the last note says that there is nothing to refer to: the web may help
+            notes = (*notes[:-1], "nothing with text was retrieved")
+        notes = (*asked_note(question), *notes)
+        judged = yield from self._judge(question, retrieved)
+        graded = [Excerpt.whole(p, score=g) for p, g in zip(retrieved, judged.grades, strict=True)]
+
+        # act (section 4.3): search the web unless it is correct (section 4.5)
+        action, web = merged_action(judged.action, self.without), Searched()
+        if action is not Action.CORRECT:
+            web = yield from search_web(
+                question, ports, rewriting=self.rewrite, on_error=self.on_web_error
+            )
+        internal, external = graded, [Excerpt.whole(page) for page in web.passages]
+        notes += web.notes
+        if action is Action.INCORRECT and graded:
+            internal = [] if external else graded
+            notes += (KEPT_ANYWAY,) * bool(internal)
+
+        # refine both to what matters (section 4.4)
+        sources = [
+            Source(internal, "what was retrieved", whole=not self.refine),
+            Source(external, "the web", whole=not self.select),
+        ]
+        known = yield from self.refiner.refined(question, sources, judged.thresholds)
+        notes += known.notes
+        if not known.excerpts and not any(note.startswith(NOTHING) for note in notes):
+            notes += (f"{NOTHING}: neither retrieval nor the web left anything",)
+        return replace(
+            context,
+            excerpts=known.excerpts,
+            queries=web.queries,
+            action=action,
+            notes=notes,
+            details=self._details(judged, [*graded, *external], web, known),
+        )
+
+    def _details(
+        self, judged: Judged, wholes: Sequence[Excerpt], web: Searched, known: Refined
+    ) -> dict[str, Any]:
+        pages = set(map(id, web.passages))
+        from_web = [at for at, one in enumerate(known.excerpts) if id(one.passage) in pages]
+        strips = sum(id(strip.passage) in pages for strip in known.graded)
+        steps = [name for name in ("refine", "rewrite", "select") if not getattr(self, name)]
+        off = [str(action) for action in Action if action in self.without] + steps
+        return {
+            "grades": list(judged.grades),
+            "thresholds": judged.thresholds.to_dict(),
+            **({"verdict": str(judged.action), "without": off} if off else {}),
+            **web.details,
+            "strips": {"retrieved": len(known.graded) - strips, "web": strips},
+            "kept": {"retrieved": len(known.excerpts) - len(from_web), "web": len(from_web)},
+            "from_web": from_web,
+            **known.details,
+            "tokens_in": self.refiner.cost(wholes),
+            "tokens_out": self.refiner.cost(known.excerpts),
+        }

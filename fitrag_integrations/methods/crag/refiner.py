@@ -1,0 +1,225 @@
+"""Refine passages to knowledge strips: decompose, filter, recompose (CRAG, section 4.4).
+
+Where the released code keeps the best strips in the order of their grades and without the paper's
+threshold, this follows the paper: the threshold holds, and what is kept goes back into the order
+of the documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from fitrag_integrations.core.checks import check_callable, check_text, check_whole
+from fitrag_integrations.core.show import Shown
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.budget import Budget
+from fitrag_integrations.methods.crag.actions import ActionThresholds, check_grade
+from fitrag_integrations.methods.crag.grading import (
+    EvaluatePort,
+    evaluate_port,
+    grade,
+    strip_length_of,
+    strip_threshold_of,
+)
+from fitrag_integrations.methods.crag.strips import distinct, strips
+from fitrag_integrations.text.sentences import SentenceSplitter
+from fitrag_integrations.text.tokens import (
+    CountTokens,
+    TokenCounter,
+    approximate_tokens,
+    counter_or_none,
+)
+from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.windows import by_score, usable
+
+TOP_N = 5
+"""Strips kept in the paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refined(Shown):
+    """Hold the strips kept, what there is to note, and the numbers.
+
+    ``excerpts`` are in document order, ``notes`` plain sentences, ``details`` plain values;
+    ``graded`` are all strips with their grades, of which those kept were chosen.
+    """
+
+    excerpts: tuple[Excerpt, ...] = ()
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    graded: tuple[Excerpt, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Hold passages of one origin, whose strips are chosen among themselves, or kept ``whole``."""
+
+    wholes: Sequence[Excerpt]
+    name: str = ""
+    whole: bool = False
+
+    @property
+    def passages(self) -> list[Passage]:
+        """Give the passages."""
+        return [whole.passage for whole in self.wholes]
+
+
+@dataclass(frozen=True)
+class Refiner:
+    """Cut passages into strips, grade all of them in one ask, and keep the best in their order.
+
+    ``evaluator`` is an object with ``evaluate(pairs)``, a scorer, or a callable; None is the
+    embedded one. The ``top_n`` best (None: all) of the strips graded ``threshold`` or more are
+    kept; None is the evaluator's own strip threshold, else the paper's -0.5. If no strip reaches
+    it, the best one is kept, with a note, unless it is below ``min_score``, in [-1, 1]: None, the
+    default, always keeps one. ``sentences`` is the most a strip holds; None is what the evaluator's
+    strip threshold was fitted on, else three. With ``max_tokens`` the best whose rendered text fits
+    are kept, and one too long by itself is narrowed to the clauses graded best. ``count_tokens``
+    goes from a text to its tokens (None estimates them), ``split`` to the [start, end) of its
+    sentences.
+    """
+
+    evaluator: Any = None
+    _: KW_ONLY
+    top_n: int | None = TOP_N
+    threshold: float | None = None
+    sentences: int | None = None
+    max_tokens: int | None = None
+    count_tokens: CountTokens = None
+    split: SentenceSplitter | None = None
+    min_score: float | None = None
+    _port: EvaluatePort = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        object.__setattr__(self, "_port", evaluate_port(self.evaluator))
+        for name in ("top_n", "max_tokens", "sentences"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), low=1)
+        for name in ("threshold", "min_score"):
+            if getattr(self, name) is not None:
+                check_grade(name, getattr(self, name))
+        object.__setattr__(self, "count_tokens", counter_or_none(self.count_tokens))
+        check_callable("split", self.split)
+
+    def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[Refined]:
+        """Give the flow that ends in the strips kept for one question."""
+        check_text("question", question, blank=False)
+        readable, notes = usable(passages)
+        wholes = [Excerpt.whole(passage) for passage in readable]
+        refined = yield from self.refined(question, [Source(wholes)])
+        details = {
+            "strips": len(refined.graded),
+            "kept": len(refined.excerpts),
+            **refined.details,
+            "tokens_in": self.cost(wholes),
+            "tokens_out": self.cost(refined.excerpts),
+        }
+        return Refined(refined.excerpts, (*notes, *refined.notes), details, refined.graded)
+
+    def refined(
+        self,
+        question: str,
+        sources: Sequence[Source],
+        thresholds: ActionThresholds | None = None,
+    ) -> Flow[Refined]:
+        """Refine the passages of several ``sources`` in one ask; ``top_n`` holds for each."""
+        limit, length = self.limit(thresholds), self.length(thresholds)
+
+        # decompose
+        to_cut = [passage for source in sources if not source.whole for passage in source.passages]
+        cut = [s for one in to_cut for s in strips(one, sentences=length, split=self.split)]
+        once = distinct(cut)
+        notes = []
+        if repeated := len(cut) - len(once):
+            notes.append(f"{repeated} of {len(cut)} strips left out: repeated")
+
+        # filter
+        graded = yield from grade(question, once, self._port)
+        kept, more = self._filtered(sources, graded, limit)
+        notes += more
+
+        # recompose
+        best = by_score(kept)
+        budget = Budget(
+            self.max_tokens, None, f"max_tokens={self.max_tokens}", self.counter, self.split
+        )
+        fitted = yield from budget.fitted(question, best, self._graded)
+        shown = _in_order(fitted.kept, sources)
+        while not budget.fits(shown):  # in their own order they may cost a token more
+            fitted.kept.pop()
+            shown = _in_order(fitted.kept, sources)
+        details = {
+            "top_n": self.top_n,
+            "strip_threshold": limit,
+            "sentences": length,
+            "max_tokens": self.max_tokens,
+        }
+        return Refined(tuple(shown), (*notes, *fitted.notes), details, tuple(graded))
+
+    def limit(self, thresholds: ActionThresholds | None = None) -> float:
+        """Give the threshold in use, in [-1, 1]: ours, else that of ``thresholds`` or evaluator."""
+        if self.threshold is not None:
+            return float(self.threshold)
+        return strip_threshold_of(self.evaluator) if thresholds is None else thresholds.strip
+
+    def length(self, thresholds: ActionThresholds | None = None) -> int:
+        """Give the sentences of a strip: those given, else what the threshold was fitted on."""
+        if self.sentences is not None:
+            return int(self.sentences)
+        return strip_length_of(self.evaluator) if thresholds is None else thresholds.sentences
+
+    @property
+    def counter(self) -> TokenCounter:
+        """Give the counter in use."""
+        return counter_or_none(self.count_tokens) or approximate_tokens
+
+    def cost(self, excerpts: Sequence[Excerpt]) -> int:
+        """Count the tokens of excerpts as a prompt shows them."""
+        return Budget(count=self.counter).cost(excerpts)
+
+    def _graded(self, question: str, excerpts: Sequence[Excerpt]) -> Flow[list[Excerpt]]:
+        return grade(question, excerpts, self._port)
+
+    def _filtered(
+        self, sources: Sequence[Source], graded: Sequence[Excerpt], limit: float
+    ) -> tuple[list[Excerpt], list[str]]:
+        """Keep the best strips of each source that reach the limit; where none does, the best.
+
+        That one stays only where nothing reached it in another source either.
+        """
+        kept, missed = list[Excerpt](), list[tuple[Source, list[Excerpt]]]()
+        for source in sources:
+            own = _of(source, graded)
+            passed = by_score([strip for strip in own if strip.score >= limit])
+            kept += passed[: self.top_n]
+            if source.whole:
+                kept += source.wholes
+            elif own and not passed:
+                missed.append((source, by_score(own)))
+        notes, alone = [], not kept
+        for source, ranked in missed:
+            best = ranked[0]
+            stays = alone and (self.min_score is None or best.score >= self.min_score)
+            kept += [best] * stays
+            of = f" of {source.name}" if source.name else ""
+            verdict = "kept" if stays else "left out"
+            notes.append(
+                f"none of {len(ranked)} strips{of} reaches {limit:.2f}: the best, graded "
+                f"{best.score:.2f}, is {verdict}"
+            )
+        return kept, notes
+
+
+def _of(source: Source, excerpts: Sequence[Excerpt]) -> list[Excerpt]:
+    own = set(map(id, source.passages))
+    return [] if source.whole else [one for one in excerpts if id(one.passage) in own]
+
+
+def _in_order(kept: Sequence[Excerpt], sources: Sequence[Source]) -> list[Excerpt]:
+    """Put excerpts back into the order of the documents."""
+    passages = [passage for source in sources for passage in source.passages]
+    place = {id(passage): at for at, passage in enumerate(passages)}
+    return sorted(kept, key=lambda one: (place[id(one.passage)], one.start))

@@ -1,0 +1,157 @@
+"""Find the embedded model for a role when a method is given none.
+
+Methods import no model: the arrow would turn a page of pure Python into a load of torch. So a
+default is named here as text and imported when the first flow that needs it runs. Until then a
+stand-in takes its place, which has the model's calls and tells its numbers. Async calls go to the
+model's own worker and occupy no thread while they wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from importlib import resources
+from threading import Lock
+from typing import Any
+
+from fitrag_integrations.errors import InputError
+
+HOMES = {
+    "scorer": ("fitrag_integrations.models", "BiLabelScorer"),
+    "continuer": ("fitrag_integrations.models", "Continuer"),
+    "replug": ("fitrag_integrations.models", "ReplugGenerator"),
+    "evaluator": ("fitrag_integrations.models", "RetrievalEvaluator"),
+    "gate": ("fitrag_integrations.models", "IKClassifier"),
+    "generator": ("fitrag_integrations.models", "LocalGenerator"),
+    "reader": ("fitrag_integrations.models", "ExtractiveReader"),
+    "one_pass": ("fitrag_integrations.models", "OnePassScorer"),
+    "detector": ("fitrag_integrations.models", "EligibilityDetector"),
+}
+
+_loading = Lock()
+_loaded: dict[str, Any] = {}
+
+
+def default_model(role: str) -> Any:
+    """Load the embedded model of a role once per process; every later call gives the same."""
+    if role not in HOMES:
+        raise InputError.of("role", given=role, allowed=", ".join(HOMES))
+    with _loading:  # two threads must not load it twice
+        if role not in _loaded:
+            module, name = HOMES[role]
+            _loaded[role] = getattr(importlib.import_module(module), name).embedded()
+        return _loaded[role]
+
+
+async def adefault_model(role: str) -> Any:
+    """Do what ``default_model`` does; the event loop stays free while the model is loaded."""
+    if role in _loaded:
+        return _loaded[role]
+    return await asyncio.to_thread(default_model, role)
+
+
+def _asks(role: str, verb: str) -> tuple[Any, Any]:
+    """Make a call of a role's model and its async twin, both loading it first."""
+
+    def ask(_: object, *items: Any) -> Any:
+        return getattr(default_model(role), verb)(*items)
+
+    async def aask(_: object, *items: Any) -> Any:
+        return await getattr(await adefault_model(role), f"a{verb}")(*items)
+
+    for call, name in ((ask, verb), (aask, f"a{verb}")):
+        call.__name__ = name  # by which a bound method is pickled
+        call.__doc__ = f"Call `{name}` of the embedded {role}."
+    return ask, aask
+
+
+def _tells(role: str, name: str, default: Any = None) -> property:
+    """Make a property that reads a number or name of a role's model, loading it first."""
+
+    def told(_: object) -> Any:
+        found = getattr(default_model(role), name, None)
+        return default if found is None else found
+
+    return property(told, doc=f"Give the embedded {role}'s `{name}`.")
+
+
+class EmbeddedScorer:
+    """Stand for the embedded bi-label scorer, and for the one that reads each passage once."""
+
+    score, ascore = _asks("scorer", "score")
+    score_sentences, ascore_sentences = _asks("one_pass", "score_sentences")
+    name = _tells("scorer", "name", "")
+
+
+class EmbeddedDetector:
+    """Stand for the embedded detector of combinations that are enough."""
+
+    eligible, aeligible = _asks("detector", "eligible")
+    eligible_among, aeligible_among = _asks("detector", "eligible_among")
+    threshold = _tells("detector", "threshold")
+
+    @cached_property
+    def fitted_for(self) -> Mapping[str, Any] | None:
+        """Say which scorer and which windows it was trained on; None where it does not ship."""
+        folder = resources.files("fitrag_integrations") / "embedded" / "eligibility"
+        manifest = folder / "model.json"
+        if not manifest.is_file():
+            return None
+        found: Mapping[str, Any] = json.loads(manifest.read_text("utf-8"))["fitted_for"]
+        return found
+
+
+class EmbeddedGate:
+    """Stand for the embedded gate."""
+
+    p_known, ap_known = _asks("gate", "p_known")
+    threshold = _tells("gate", "threshold")
+    fitted = _tells("gate", "fitted")
+    draft_tokens = _tells("gate", "draft_tokens", 0)
+    drafter = _tells("gate", "drafter")
+
+
+class EmbeddedEvaluator:
+    """Stand for the embedded retrieval evaluator."""
+
+    evaluate, aevaluate = _asks("evaluator", "evaluate")
+    name = _tells("evaluator", "name", "")
+    thresholds = _tells("evaluator", "thresholds")
+
+
+class EmbeddedGenerator:
+    """Stand for the embedded language model, which answers and continues prompts."""
+
+    answer, aanswer = _asks("generator", "answer")
+    generate, agenerate = _asks("generator", "generate")
+    name = _tells("generator", "name", "")
+
+
+class EmbeddedModel(EmbeddedGenerator):
+    """Do what the baselines ask of a model that tells its probabilities."""
+
+    draft, adraft = _asks("generator", "draft")
+    rescore, arescore = _asks("generator", "rescore")
+    continue_with_logprobs, acontinue_with_logprobs = _asks("continuer", "continue_with_logprobs")
+    ensemble, aensemble = _asks("replug", "ensemble")
+
+
+# one of each, so that all questions without a model of their own share its calls
+EMBEDDED_SCORER = EmbeddedScorer()
+EMBEDDED_DETECTOR = EmbeddedDetector()
+EMBEDDED_GATE = EmbeddedGate()
+EMBEDDED_EVALUATOR = EmbeddedEvaluator()
+EMBEDDED_GENERATOR = EmbeddedGenerator()
+EMBEDDED_MODEL = EmbeddedModel()
+
+
+def embedded_detector(scorer: str, **cutting: int | None) -> EmbeddedDetector | None:
+    """Give the embedded detector that was trained on a scorer's scores of windows cut so.
+
+    ``cutting`` is window, stride and per_passage. None where the one that ships was not.
+    """
+    asked_for = {"scorer": scorer, **cutting}
+    return EMBEDDED_DETECTOR if scorer and EMBEDDED_DETECTOR.fitted_for == asked_for else None

@@ -1,0 +1,1 @@
+"""Why a compression kept what it kept."""

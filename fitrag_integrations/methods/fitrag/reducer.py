@@ -1,0 +1,292 @@
+"""FIT-RAG's reranker and token reducer, as flows any adapter can run (section 4.4).
+
+Where Algorithm 3 as printed contradicts its text and Figure 5, this follows the text: the whole
+prefix of sub-documents is kept, not the last alone, and everything when the detector never
+agrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, cast
+
+from fitrag_integrations.core.checks import (
+    check_callable,
+    check_is,
+    check_many,
+    check_number,
+    check_text,
+    check_whole,
+)
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.budget import Budget
+from fitrag_integrations.methods.explain.compression import Reduction
+from fitrag_integrations.methods.fitrag.scoring import (
+    ONE_PASS,
+    WINDOWS,
+    ScorePort,
+    Scoring,
+    Windows,
+    reads_once,
+    score_port,
+    scoring_named,
+    scoring_of,
+)
+from fitrag_integrations.methods.fitrag.selection import (
+    detect_port,
+    detector_for,
+    representatives,
+    sufficient,
+)
+from fitrag_integrations.ports import Detector
+from fitrag_integrations.text.sentences import SentenceSplitter
+from fitrag_integrations.text.tokens import (
+    CountTokens,
+    TokenCounter,
+    approximate_tokens,
+    counter_or_none,
+)
+from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.windows import at_least, by_score, merge, windows, with_text
+
+__all__ = ["Reduced", "ScorePort", "TokenReducer", "compress", "rerank", "score_port"]
+
+Reduced: TypeAlias = tuple[list[Excerpt], tuple[str, ...]]  # the excerpts kept, and notes
+Auto: TypeAlias = Literal["auto"]
+
+PAPERS, SENTENCES = 3, 1
+"""Sentences in a window: the paper's, and what is asked of a scorer that reads passages once."""
+SHARE = 0.4
+"""Of the tokens, which single sentences may cost where no budget is set."""
+FREE = 64
+"""Tokens that `SHARE` leaves alone: so few are not worth a dropped passage."""
+
+
+def rerank(
+    question: str,
+    passages: Sequence[Passage],
+    score: ScorePort,
+    *,
+    top_n: int | None = 10,
+    weight: float = 0.5,
+    min_score: float | None = None,
+    logits: bool = False,
+) -> Flow[list[Excerpt]]:
+    """Score whole passages and keep the ``top_n`` best, best first (section 4.4.1).
+
+    ``score`` is the port of a scorer, asked for pairs of ``question`` and passage. Equals keep
+    their order; None keeps all but blank ones, which are never kept. ``weight`` is that of
+    ``BiLabelScore.combine``, as is ``logits``; its sum, in [0, 2] but of logits, has to be
+    ``min_score`` at least.
+    """
+    check_text("question", question, blank=False)
+    kept = None if top_n is None else check_whole("top_n", top_n, low=1)
+    given = with_text(check_many("passages", passages, Passage))
+    graded = yield from Windows(score, weight, logits).wholes(question, given)
+    return at_least(min_score, by_score(graded)[:kept])
+
+
+def compress(
+    question: str,
+    passages: Sequence[Passage],
+    score: ScorePort,
+    *,
+    window: int | None = None,
+    stride: int = 1,
+    weight: float = 0.5,
+    max_tokens: int | None = None,
+    count_tokens: CountTokens = None,
+    detector: Detector | Literal[False] | None = None,
+    split: SentenceSplitter | None = None,
+    per_passage: int | Auto | None = "auto",
+    max_share: float | Auto | None = "auto",
+    min_score: float | None = None,
+    scoring: str | None = None,
+    logits: bool = False,
+) -> Flow[list[Excerpt]]:
+    """Reduce passages to their best sentences or windows, best first (section 4.4.2).
+
+    ``score`` is the port of a scorer, asked for pairs of ``question`` and window, or where it reads
+    passages once for these with spans; ``window``, ``stride``, ``weight``, ``max_tokens``,
+    ``count_tokens``, ``detector``, ``split``, ``per_passage``, ``max_share``, ``min_score``,
+    ``scoring`` and ``logits`` are those of ``TokenReducer``.
+    """
+    reducer = TokenReducer(
+        window=window,
+        stride=stride,
+        weight=weight,
+        max_tokens=max_tokens,
+        count_tokens=count_tokens,
+        detector=detector,
+        split=split,
+        per_passage=per_passage,
+        max_share=max_share,
+        min_score=min_score,
+        scoring=scoring,
+        logits=logits,
+    )
+    kept, _ = yield from reducer(question, passages, score)
+    return kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenReducer:
+    """Reduce passages to few excerpts (section 4.4.2).
+
+    Every passage is cut into windows of ``window`` sentences, ``stride`` apart, and all windows are
+    scored. The best ``per_passage`` of each passage that do not overlap represent it, None any
+    number. Of these, best first, those below ``min_score``, on the scale of
+    ``BiLabelScore.combine``, go, then all after the shortest prefix ``detector`` finds sufficient
+    (0.5 or more, or its own ``threshold``), then what is over the budget: the longest prefix is
+    kept whose rendered text costs at most ``max_tokens``, and at most ``max_share`` in (0, 1] of
+    what all passages cost. An excerpt too long by itself is narrowed, sentence by sentence and then
+    by clause and word, to the part that scores best. Windows that touch are joined.
+
+    With ``scoring`` "windows" every window is read as a text of its own, as in the paper; with
+    "one_pass" they are judged from one reading of the passages, by a scorer with
+    ``score_sentences``. Where nothing is said of either, a scorer that has it is asked in one pass
+    for single sentences, any number from a passage, and without ``max_tokens`` 0.4 of the tokens
+    are kept (64 in any case): more answers in fewer tokens than the paper's windows of three, one
+    from each passage, which any other scorer is asked for. ``count_tokens`` goes from a text to its
+    tokens (None estimates them), ``split`` to the [start, end) of its sentences.
+
+    ``weight`` and ``logits`` are those of ``BiLabelScore.combine``; sums of logits are any number.
+
+    ``detector`` None is the embedded one, where the scores come from the scorer it was trained on
+    and windows are cut as they were in its training; anywhere else, and with False, nothing is cut
+    off. A detector that was fitted for another scorer raises ``ThresholdMismatchError``.
+    """
+
+    window: int | None = None
+    stride: int = 1
+    weight: float = 0.5
+    max_tokens: int | None = None
+    count_tokens: CountTokens = None
+    detector: Detector | Literal[False] | None = None
+    split: SentenceSplitter | None = None
+    per_passage: int | Auto | None = "auto"
+    max_share: float | Auto | None = "auto"
+    min_score: float | None = None
+    scoring: str | None = None
+    logits: bool = False
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        object.__setattr__(self, "scoring", scoring_named(self.scoring))
+        object.__setattr__(self, "count_tokens", counter_or_none(self.count_tokens))
+        for name in ("window", "max_tokens", "per_passage"):
+            if getattr(self, name) not in (None, "auto"):
+                check_whole(name, getattr(self, name), low=1)
+        stride, window = check_whole("stride", self.stride, low=1), self.window
+        if stride > (stride if window is None else window):
+            allowed = f"an integer from 1 to window={window}, or sentences would be skipped"
+            raise InputError.of("stride", given=stride, allowed=allowed)
+        check_number("weight", self.weight, low=0.0, high=1.0)
+        check_callable("split", self.split)
+        share = self.max_share
+        if share not in (None, "auto") and not check_number("max_share", share, high=1) > 0:
+            raise InputError.of("max_share", given=share, allowed="a number above 0, at most 1")
+        check_is("logits", self.logits, bool)
+        if self.min_score is not None:
+            bounds = {} if self.logits else {"low": 0.0, "high": 2.0}
+            check_number("min_score", self.min_score, **bounds)
+        if self.detector is not None and self.detector is not False:
+            detect_port(self.detector)
+
+    def __call__(
+        self, question: str, passages: Sequence[Passage], score: ScorePort
+    ) -> Flow[Reduced]:
+        """Give the flow that ends in the excerpts kept, best first, and what there is to note."""
+        reduction = yield from self.reduction(question, passages, score)
+        return list(reduction.kept), reduction.notes
+
+    def reduction(
+        self, question: str, passages: Sequence[Passage], score: ScorePort
+    ) -> Flow[Reduction]:
+        """Give the same flow; it ends in what was kept and in all that it was chosen from."""
+        reducer, scoring = self.settled(score)
+        return (yield from reducer.reduced(question, passages, scoring))
+
+    def reduced(
+        self, question: str, passages: Sequence[Passage], scoring: Scoring
+    ) -> Flow[Reduction]:
+        """Give the same flow once nothing is left open: cut, score, choose."""
+        check_text("question", question, blank=False)
+        given = with_text(check_many("passages", passages, Passage))
+        cut = [window for passage in given for window in self.cut(passage)]
+        scored = yield from scoring.windows(question, cut)
+        return (yield from self.chosen(question, scored, scoring))
+
+    def settled(self, score: ScorePort) -> tuple[TokenReducer, Scoring]:
+        """Decide what was left open, by what the scorer behind a port can do."""
+        unsaid = self.window is None
+        named = self.scoring or (ONE_PASS if unsaid and reads_once(score) else WINDOWS)
+        window, per_passage, share = self.window, self.per_passage, self.max_share
+        sentences = unsaid and named == ONE_PASS
+        if window is None:
+            window = SENTENCES if sentences else PAPERS
+        if per_passage == "auto":
+            per_passage = None if sentences else 1
+        if share == "auto" and not (sentences and self.max_tokens is None):
+            share = None
+        reducer = replace(
+            self, window=window, per_passage=per_passage, max_share=share, scoring=named
+        )
+        return reducer, scoring_of(score, named, self.weight, logits=self.logits)
+
+    def cut(self, passage: Passage) -> list[Excerpt]:
+        """Cut a passage into its windows, in the order of the text."""
+        return windows(passage, size=self.window or PAPERS, stride=self.stride, split=self.split)
+
+    def chosen(self, question: str, scored: Sequence[Excerpt], scoring: Scoring) -> Flow[Reduction]:
+        """Choose among scored windows; ``scoring`` is asked where one has to be narrowed."""
+        ordered = by_score(representatives(scored, self._each))
+        able = at_least(self.min_score, ordered)
+        notes = _too_low(len(ordered), len(able), self.min_score)
+        enough, detector = able, self._detector(scoring)
+        if detector is not None:
+            enough, more = yield from sufficient(able, detector)
+            notes += more
+        fitted = yield from self._budget(scored).fitted(question, enough, scoring.windows)
+        kept = fitted.kept if self._each == 1 else by_score(merge(fitted.kept))
+        told = (*notes, *fitted.notes)
+        return Reduction(tuple(kept), tuple(enough), tuple(ordered), tuple(scored), told)
+
+    @property
+    def counter(self) -> TokenCounter:
+        """Give the counter in use."""
+        return cast("TokenCounter | None", self.count_tokens) or approximate_tokens
+
+    @property
+    def share(self) -> float | None:
+        """Give the share of the tokens that is kept at most."""
+        return SHARE if self.max_share == "auto" else self.max_share
+
+    @property
+    def _each(self) -> int | None:
+        return 1 if self.per_passage == "auto" else self.per_passage
+
+    def _budget(self, scored: Sequence[Excerpt]) -> Budget:
+        limit, share = f"max_tokens={self.max_tokens}", None
+        if (most := self.share) is not None:
+            free = FREE if self.max_share == "auto" else 1
+            wholes = [Excerpt.whole(one) for one in dict.fromkeys(one.passage for one in scored)]
+            share = max(free, int(most * Budget(count=self.counter).cost(wholes)))
+            if self.max_tokens is None or share < self.max_tokens:
+                limit = f"max_share={most:g}"
+        return Budget(self.max_tokens, share, limit, self.counter, self.split)
+
+    def _detector(self, scoring: Scoring) -> Detector | None:
+        """Give the detector to ask about these scores, if there is one."""
+        cutting = {"window": self.window, "stride": self.stride, "per_passage": self._each}
+        return detector_for(self.detector, scoring.scorer, **cutting)
+
+
+def _too_low(count: int, able: int, min_score: float | None) -> tuple[str, ...]:
+    if able == count:
+        return ()
+    if able:
+        return (f"{count - able} of {count} excerpts left out by min_score={min_score:g}",)
+    return (f"nothing to refer to: no excerpt reaches min_score={min_score:g}",)

@@ -1,0 +1,88 @@
+"""When a growing list of excerpts is enough (FIT-RAG, section 4.4.2, the sub-document filter)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeAlias
+
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.methods.defaults import embedded_detector
+from fitrag_integrations.ports import Detector, port_of
+from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.windows import best_per_passage, by_score
+
+Stopped: TypeAlias = tuple[list[Excerpt], tuple[str, ...]]  # the excerpts kept, and notes
+
+
+def detect_port(detector: Detector) -> Port[Any, float]:
+    """Build the port of a detector.
+
+    One with ``eligible_among`` is asked with pairs of the scores kept and those left out, any other
+    with the scores kept.
+    """
+    verb = "eligible_among" if hasattr(detector, "eligible_among") else "eligible"
+    return port_of("detect", detector, verb, argument="detector")
+
+
+def detector_for(
+    given: Detector | Literal[False] | None, scorer: str, **cutting: int | None
+) -> Detector | None:
+    """Give the detector to ask about a scorer's scores of windows cut so, if there is one.
+
+    None stands for the embedded one that was trained on such scores, False for none. Raises
+    ``ThresholdMismatchError`` for one that refuses the scorer.
+    """
+    if given is False:
+        return None
+    if given is None:
+        return embedded_detector(scorer, **cutting)
+    if callable(check := getattr(given, "check_scorer", None)):
+        check(scorer)
+    return given
+
+
+def sufficient(ordered: Sequence[Excerpt], detector: Detector) -> Flow[Stopped]:
+    """Keep the shortest prefix the detector finds sufficient, asking about all in one ask.
+
+    Sufficient is 0.5 or more, or the detector's own ``threshold``. Without a sufficient prefix
+    everything is kept. A note tells either.
+    """
+    if not ordered:
+        return [], ()
+    labels = tuple(excerpt.labels for excerpt in ordered)
+    prefixes: list[Any] = [labels[:length] for length in range(1, len(labels) + 1)]
+    if hasattr(detector, "eligible_among"):
+        prefixes = [(prefix, labels[len(prefix) :]) for prefix in prefixes]
+    chances = yield from detect_port(detector).ask(prefixes)
+    threshold = getattr(detector, "threshold", None)
+    for length, chance in enumerate(chances, start=1):
+        if float(chance) >= (0.5 if threshold is None else float(threshold)):
+            left = len(labels) - length
+            note = f"{left} of {len(labels)} excerpts left out: the detector found the best enough"
+            return list(ordered[:length]), (note,) if left else ()
+    note = f"the detector found no prefix sufficient: all {len(labels)} excerpts kept"
+    return list(ordered), (note,)
+
+
+def representatives(excerpts: Sequence[Excerpt], per_passage: int | None = 1) -> list[Excerpt]:
+    """Keep the best windows of each passage, at most ``per_passage``, None any number.
+
+    1 is the paper's: the best window represents its passage. Of several, best first, those that
+    overlap a better one are passed over. Passages in the order they first appear, the windows of
+    each best first; of equals the first.
+    """
+    if per_passage == 1:
+        return best_per_passage(excerpts)
+    groups: dict[Passage, list[Excerpt]] = {}
+    for excerpt in excerpts:
+        groups.setdefault(excerpt.passage, []).append(excerpt)
+    return [one for group in groups.values() for one in _apart(by_score(group))[:per_passage]]
+
+
+def _apart(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
+    """Pass over what overlaps an earlier one."""
+    kept: list[Excerpt] = []
+    for one in excerpts:
+        if all(one.end <= other.start or other.end <= one.start for other in kept):
+            kept.append(one)
+    return kept

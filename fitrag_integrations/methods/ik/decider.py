@@ -1,0 +1,172 @@
+"""Decide for a question whether to retrieve, before anything is retrieved (IK, section 3).
+
+The flow every gate is asked by: the model's own first words where the gate wants them, the gate's
+number, a threshold. What to do with the decision is left to the caller. FIT-RAG's recognizer,
+which wants the scores of what was retrieved, is not asked here but inside `FitRag`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
+
+from fitrag_integrations.core.checks import check_is, check_number, check_text
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.methods.defaults import EMBEDDED_GATE
+from fitrag_integrations.ports import Gate, gate_port, port_of
+from fitrag_integrations.types import Draft, RetrievalDecision
+from fitrag_integrations.values.thresholds import FittedThreshold
+
+OnError = Literal["retrieve", "raise"]
+DRAFT_PROMPT = "Question: {question}\nAnswer:"  # for what only continues prompts
+KNOWN = "{model} seems to know it"
+UNKNOWN = "{model} does not seem to know it"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided(Record):
+    """Hold a decision, and the draft it was made with where the gate wanted one."""
+
+    _nested: ClassVar = {"decision": RetrievalDecision}
+
+    decision: RetrievalDecision
+    draft: str | None = None
+
+    def __post_init__(self) -> None:
+        check_is("Decided.decision", self.decision, RetrievalDecision)
+        if self.draft is not None:
+            check_text("Decided.draft", self.draft)
+
+
+@dataclass(frozen=True)
+class Decider:
+    """Ask a gate whether a question is known, with the model's own first words if it wants them.
+
+    `gate` None is the embedded `IKClassifier`. `drafter` is a `Drafter`, or writes the draft from
+    a prompt: an object with `generate`, a callable, a `Port`. It is asked only by a gate whose
+    `draft_tokens` is not 0; None is the gate's own `drafter`, where it has one. `threshold` None is
+    the gate's, or 0.5. With `on_error` "retrieve" a gate or drafter that fails, and a blank draft,
+    end in the decision to retrieve, whose `why` tells what failed; "raise" raises it. A threshold
+    that was fitted for another model is refused unless `allow_other_model`.
+    """
+
+    gate: Gate | None = None
+    _: KW_ONLY
+    drafter: Any = None
+    threshold: float | None = None
+    on_error: OnError = "retrieve"
+    allow_other_model: bool = False
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        gate_port(self._gate)
+        if self.drafter is not None:
+            draft_port(self.drafter)
+        if self.threshold is not None:
+            check_number("threshold", self.threshold, low=0.0, high=1.0)
+        if self.on_error not in ("retrieve", "raise"):
+            raise InputError.of("on_error", given=self.on_error, allowed="'retrieve' or 'raise'")
+        check_is("allow_other_model", self.allow_other_model, bool)
+
+    def __call__(self, question: str) -> Flow[Decided]:
+        """Give the flow that ends in the decision; it never retrieves.
+
+        The flow raises `InputError` for a blank question and `ThresholdMismatchError` where the
+        gate's threshold was fitted for another model than the drafter's, at any `on_error`.
+        """
+        check_text("question", question, blank=False)
+        draft, threshold, asked = None, self.threshold, "gate"
+        try:
+            threshold = self._limit()
+            drafter = self._drafter()
+            self._check_model(drafter)
+            if drafter is not None:
+                asked = "drafter"
+                draft = yield from write_draft(question, drafter)
+                asked = "gate"
+            (answer,) = yield from gate_port(self._gate).ask([(question, draft or "")])
+            return Decided(decide(answer, threshold, self._judged()), draft)
+        except ThresholdMismatchError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, retrieving still answers
+            if self.on_error == "raise":
+                raise
+            why = f"the {asked} failed ({type(error).__name__}: {error}): retrieving"
+            return Decided(RetrievalDecision(True, None, threshold, why), draft)
+
+    def details(self, decided: Decided) -> dict[str, Any]:
+        """Give what was `decided` by (threshold, length of draft), for `Context.details`."""
+        used = 0 if decided.draft is None else getattr(self._gate, "draft_tokens", None)
+        return {"threshold": decided.decision.threshold, "draft_tokens": used}
+
+    @property
+    def _gate(self) -> Gate:
+        return EMBEDDED_GATE if self.gate is None else self.gate
+
+    def _limit(self) -> float:
+        """Find the threshold in use; the embedded gate is loaded only where its own is needed."""
+        return limit_of(self._gate, self.threshold)
+
+    def _drafter(self) -> Any:
+        if getattr(self._gate, "draft_tokens", None) == 0:
+            return None
+        return getattr(self._gate, "drafter", None) if self.drafter is None else self.drafter
+
+    def _judged(self) -> str:
+        """Name the model whose knowledge the gate judges, where it says so."""
+        fitted = getattr(self._gate, "fitted", None)
+        return fitted.model if isinstance(fitted, FittedThreshold) else ""
+
+    def _check_model(self, drafter: Any) -> None:
+        """Refuse the gate's own threshold where it was fitted for another model."""
+        if self.threshold is None:
+            used = self.drafter if drafter is None else drafter
+            check_fitted(self._gate, used, allow_other_model=self.allow_other_model)
+
+
+def limit_of(gate: Gate, given: float | None) -> float:
+    """Find the threshold in use: the one given, else the gate's own, else 0.5."""
+    found = getattr(gate, "threshold", None) if given is None else given
+    return 0.5 if found is None else check_number("threshold", found)
+
+
+def check_fitted(gate: Gate, drafter: object, *, allow_other_model: bool) -> None:
+    """Refuse a gate's own threshold where it was fitted for another model than the drafter's."""
+    fitted = getattr(gate, "fitted", None)
+    name = None if isinstance(drafter, Port) else getattr(drafter, "name", None)
+    if isinstance(fitted, FittedThreshold) and isinstance(name, str):
+        allow = allow_other_model or bool(getattr(gate, "allow_other_model", False))
+        fitted.check(name, allow_other=allow)
+
+
+def decide(p_known: Any, threshold: float, model: str = "") -> RetrievalDecision:
+    """Compare a gate's answer with a threshold: known, and not retrieved for, iff it is above.
+
+    ``model`` names in the reason whose knowledge was judged, which need not be that of the
+    language model that will answer.
+    """
+    number = check_number("p_known", p_known, low=0.0, high=1.0)
+    known = number > threshold
+    why = (KNOWN if known else UNKNOWN).format(model=model or "the model")
+    return RetrievalDecision(not known, number, threshold, why)
+
+
+def write_draft(question: str, drafter: Any) -> Flow[str]:
+    """Give the flow that ends in the model's first words; a blank draft raises `InputError`."""
+    item = question if _drafts(drafter) else DRAFT_PROMPT.format(question=question)
+    (answer,) = yield from draft_port(drafter).ask([item])
+    text = answer.text if isinstance(answer, Draft) else answer
+    return check_text("draft", text, blank=False)
+
+
+def draft_port(drafter: Any) -> Port[str, Draft | str]:
+    """Build the port of a drafter; all but a `Drafter` are asked with `DRAFT_PROMPT` filled."""
+    if _drafts(drafter):
+        return port_of("draft", drafter, "draft", argument="drafter")
+    return port_of("draft", drafter, "generate", argument="drafter")
+
+
+def _drafts(drafter: Any) -> bool:
+    return not isinstance(drafter, Port | type) and callable(getattr(drafter, "draft", None))

@@ -1,0 +1,119 @@
+"""Gate by how sure a model is of its own first words, without training.
+
+`MarginGate` and `EntropyGate` follow TARG (Wang et al., 2025, arXiv:2511.09803), which gates on the
+first tokens of a draft; its margin is a link of the logit gap, ours the gap of the two
+probabilities, which any service with log-probabilities can tell. TARG's variance over several
+drafts is left out. `PTrueGate` and `AskGate`, which ask the model instead, are in `asking`.
+
+All numbers are in [0, 1], higher is surer. None is a probability of being right before its
+threshold was fitted (`fitrag calibrate`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from fitrag_integrations.core.checks import check_is, check_text
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.ik.decider import draft_port
+from fitrag_integrations.methods.ik.flow_gate import FlowGate, check_gate
+from fitrag_integrations.methods.ik.self_evaluation import AskGate, PTrueGate
+from fitrag_integrations.ports import Drafter, rescore_port
+from fitrag_integrations.types import Draft
+from fitrag_integrations.values.thresholds import FittedThreshold
+
+__all__ = ["AskGate", "EntropyGate", "LikelihoodGate", "MarginGate", "PTrueGate"]
+
+
+@dataclass(frozen=True)
+class _DraftGate(FlowGate):
+    """Measure a draft token by token: the caller's words re-scored, or the drafter's own.
+
+    With `draft_tokens` 0 the drafter writes and measures in one pass, and nobody else is asked for
+    a draft. A draft without numbers or without tokens raises `PortError`. A question is known above
+    `threshold`, in [0, 1]; None is that of `fitted`, which is refused for another model than it
+    was fitted for unless `allow_other_model`.
+    """
+
+    drafter: Drafter
+    _: KW_ONLY
+    threshold: float | None = None
+    fitted: FittedThreshold | None = None
+    draft_tokens: int = 0
+    allow_other_model: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.drafter, type) or not isinstance(self.drafter, Drafter):
+            allowed = "an object with 'draft' and 'rescore' methods; AskGate needs none"
+            raise InputError.of("drafter", given=self.drafter, allowed=allowed)
+        check_gate(self, self.drafter)
+
+    def known(self, question: str, draft: str) -> Flow[float]:
+        """Give the flow that ends in one question's number, in [0, 1]; surer is higher."""
+        check_text("question", question, blank=False)
+        answer: Any
+        if draft.strip():
+            (answer,) = yield from rescore_port(self.drafter).ask([(question, draft)])
+        else:
+            (answer,) = yield from draft_port(self.drafter).ask([question])
+        numbers = self.numbers(check_is("draft", answer, Draft))
+        if not numbers:
+            kind, name = type(self).__name__, type(self.drafter).__name__
+            raise PortError(f"{name} told nothing of its tokens, which {kind} needs; see AskGate")
+        return self.sureness(math.fsum(numbers) / len(numbers))
+
+    @staticmethod
+    @abstractmethod
+    def numbers(draft: Draft) -> tuple[float, ...]:
+        """Choose what is averaged over the tokens."""
+
+    @staticmethod
+    @abstractmethod
+    def sureness(mean: float) -> float:
+        """Turn the average into a number in [0, 1], higher is surer."""
+
+
+class MarginGate(_DraftGate):
+    """Average how far the likeliest token is ahead of the second (TARG, margin)."""
+
+    @staticmethod
+    def numbers(draft: Draft) -> tuple[float, ...]:
+        """Choose the margins."""
+        return draft.margins
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Take the mean margin as it is."""
+        return min(1.0, mean)
+
+
+class EntropyGate(_DraftGate):
+    """Take e to the minus mean entropy of the next token, in nats (TARG, entropy)."""
+
+    @staticmethod
+    def numbers(draft: Draft) -> tuple[float, ...]:
+        """Choose the entropies."""
+        return draft.entropies
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Turn nats into one over the effective number of choices."""
+        return math.exp(-mean)
+
+
+class LikelihoodGate(_DraftGate):
+    """Take the geometric mean of the probabilities of the tokens written."""
+
+    @staticmethod
+    def numbers(draft: Draft) -> tuple[float, ...]:
+        """Choose the log-probabilities."""
+        return draft.logprobs
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Turn the mean log-probability into a probability."""
+        return math.exp(mean)

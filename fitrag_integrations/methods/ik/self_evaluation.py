@@ -1,0 +1,119 @@
+"""Gate by asking a model whether its own answer is true.
+
+`PTrueGate` is P(True) of Kadavath et al. (2022, arXiv:2207.05221) with one answer and no examples;
+`AskGate` is the same for a service that gives texts only. The prompts are in our own words.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from fitrag_integrations.core.checks import check_number, check_text
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.methods.ik.decider import draft_port, write_draft
+from fitrag_integrations.methods.ik.flow_gate import FlowGate, check_gate
+from fitrag_integrations.ports import port_of
+from fitrag_integrations.values.thresholds import FittedThreshold
+
+TRUE_PROMPT = (
+    "Question: {question}\nProposed answer: {draft}\n"
+    "Is the proposed answer true? Answer Yes or No.\nAnswer:"
+)
+KNOW_PROMPT = (
+    "Question: {question}\nCan you answer this question correctly without looking it up? "
+    "Answer Yes or No.\nAnswer:"
+)
+_VERDICT = re.compile(r"\W*(yes|no|true|false)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _SelfGate(FlowGate):
+    """Show a model its own answer and ask whether it is true.
+
+    `drafter` None is the model itself where it writes texts. With `draft_tokens` 0, or where
+    nobody writes a draft, the model is asked about the question alone. A question is known above
+    `threshold`, in [0, 1]; None is that of `fitted`, which is refused for another model than it
+    was fitted for unless `allow_other_model`.
+    """
+
+    model: Any
+    _: KW_ONLY
+    drafter: Any = None
+    threshold: float | None = None
+    fitted: FittedThreshold | None = None
+    draft_tokens: int = 32
+    allow_other_model: bool = False
+
+    def __post_init__(self) -> None:
+        _ = self.port
+        check_gate(self, self.model)
+        if self.drafter is None and any(
+            callable(getattr(self.model, name, None)) for name in ("draft", "generate")
+        ):
+            object.__setattr__(self, "drafter", self.model)
+        if self.drafter is not None:
+            draft_port(self.drafter)
+
+    def known(self, question: str, draft: str) -> Flow[float]:
+        """Give the flow that ends in one question's number, in [0, 1]; surer is higher."""
+        check_text("question", question, blank=False)
+        if not draft.strip() and self.draft_tokens and self.drafter is not None:
+            draft = yield from write_draft(question, self.drafter)
+        prompt = TRUE_PROMPT if draft.strip() else KNOW_PROMPT
+        (answer,) = yield from self.port.ask([prompt.format(question=question, draft=draft)])
+        return self.verdict(answer)
+
+    @property
+    @abstractmethod
+    def port(self) -> Port[str, Any]:
+        """Give the port that is asked."""
+
+    @staticmethod
+    @abstractmethod
+    def verdict(answer: Any) -> float:
+        """Read a number in [0, 1] from the answer."""
+
+
+class PTrueGate(_SelfGate):
+    """Take the probability of Yes against No when the model is asked whether its answer is true.
+
+    `model` is an object with `p_yes(prompts)`, as `LocalGenerator` and `RemoteGenerator` are.
+    """
+
+    @property
+    def port(self) -> Port[str, Any]:
+        """Give the port of `p_yes`."""
+        if isinstance(self.model, type) or not callable(getattr(self.model, "p_yes", None)):
+            allowed = "an object with a 'p_yes' method; AskGate asks a model without one"
+            raise InputError.of("model", given=self.model, allowed=allowed)
+        return port_of("p_yes", self.model, "p_yes", argument="model")
+
+    @staticmethod
+    def verdict(answer: Any) -> float:
+        """Check the probability."""
+        return check_number("p_yes", answer, low=0.0, high=1.0)
+
+
+class AskGate(_SelfGate):
+    """Ask in plain text and read Yes as 1.0 and No as 0.0: for services without log-probabilities.
+
+    `model` is an object with `generate(prompts)`, a callable or a `Port`. A reply that begins with
+    neither raises `PortError`, and so ends in retrieval.
+    """
+
+    @property
+    def port(self) -> Port[str, Any]:
+        """Give the port of `generate`."""
+        return port_of("generate", self.model, "generate", argument="model")
+
+    @staticmethod
+    def verdict(answer: Any) -> float:
+        """Read the first word."""
+        found = _VERDICT.match(check_text("reply", answer))
+        if found is None:
+            raise PortError(f"asked for Yes or No, the model gave {answer[:40]!r}")
+        return float(found[1].lower() in ("yes", "true"))

@@ -1,0 +1,111 @@
+"""The prompts of ITRG, with demonstrations or without (ITRG, sections 2.3 and 3.1).
+
+The paper prints the prompt for refresh alone; its fields and their order are kept, and the words
+of all three are ours. Demonstrations stand between a prompt's task and its question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
+
+_REFRESH_TASK = (
+    "In the following task, write a document that contains the answer to the question.\n\n"
+)
+_REFINE_TASK = (
+    "In the following task, write a document that contains the answer to the question. Start from "
+    "the earlier document: keep what is right in it, correct what the passage shows to be wrong, "
+    "and add what it lacks.\n\n"
+)
+_ANSWER_TASK = "Read the document and answer the question in as few words as possible.\n\n"
+_GIVEN = "Passage:\n{passages}\nQuestion: {question}\nDocument:"
+_READ = "Document: {draft}\nQuestion: {question}\nAnswer:"
+
+ITRG_REFRESH = PromptTemplate("itrg_refresh", _REFRESH_TASK + _GIVEN)
+"""Section 2.3.2, and the first round of refine, which has no document yet."""
+ITRG_REFINE = PromptTemplate("itrg_refine", _REFINE_TASK + "Earlier document: {draft}\n" + _GIVEN)
+"""Section 2.3.1; the passages are those of ``R_update``."""
+ITRG_ANSWER = PromptTemplate("itrg_answer", _ANSWER_TASK + _READ)
+"""The last document is the context's draft."""
+
+_TASKS = {"itrg_refresh": _REFRESH_TASK, "itrg_refine": _REFINE_TASK, "itrg_answer": _ANSWER_TASK}
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration(Record):
+    """Hold an example: a question, a document that answers it, the answer, and passages if any."""
+
+    question: str
+    document: str
+    answer: str
+    passages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("question", "document", "answer"):
+            check_text(f"Demonstration.{name}", getattr(self, name), blank=False)
+        passages = check_many("Demonstration.passages", self.passages, str)
+        object.__setattr__(self, "passages", passages)
+
+    def written(self) -> str:
+        """Write the example as the document prompts show it."""
+        shown = [Excerpt.whole(Passage(text, text)) for text in self.passages]
+        given = f"Passage:\n{render_excerpts(shown)}\n" if shown else ""
+        return f"{given}Question: {self.question}\nDocument: {self.document}\n\n"
+
+    def answered(self) -> str:
+        """Write the example as the answer prompt shows it."""
+        return f"Document: {self.document}\nQuestion: {self.question}\nAnswer: {self.answer}\n\n"
+
+
+def demonstrations_of(given: Any) -> tuple[Demonstration, ...]:
+    """Accept demonstrations, (question, document, answer) triples, or mappings of these names."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InputError.of("demonstrations", given=given, allowed="a sequence of triples")
+    return tuple(_demonstration(f"demonstrations[{i}]", one) for i, one in enumerate(given))
+
+
+def document_prompt(
+    question: str,
+    passages: Sequence[Passage],
+    *,
+    document: str = "",
+    demonstrations: Sequence[Demonstration] = (),
+) -> str:
+    """Write the prompt for a document: refine's where there is an earlier one, else refresh's."""
+    template = _shown(
+        ITRG_REFINE if document else ITRG_REFRESH, [one.written() for one in demonstrations]
+    )
+    excerpts = tuple(map(Excerpt.whole, passages))
+    return template.render(Context(question, excerpts, draft=document))
+
+
+def answer_template(demonstrations: Sequence[Demonstration] = ()) -> PromptTemplate:
+    """Give the prompt for the answer, which reads the context's draft."""
+    return _shown(ITRG_ANSWER, [one.answered() for one in demonstrations])
+
+
+def _shown(template: PromptTemplate, examples: Sequence[str]) -> PromptTemplate:
+    """Put examples between a prompt's task and what it is given."""
+    if not examples:
+        return template
+    task = _TASKS[template.name]
+    inserted = "".join(examples).replace("{", "{{").replace("}", "}}")
+    return PromptTemplate(template.name, task + inserted + template.text.removeprefix(task))
+
+
+def _demonstration(field: str, given: Any) -> Demonstration:
+    if isinstance(given, Demonstration):
+        return given
+    if isinstance(given, Mapping):
+        return Demonstration.from_dict(given)
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes) and len(given) == 3:
+        return Demonstration(*given)
+    allowed = "a Demonstration, or a question, a document and an answer"
+    raise InputError.of(field, given=given, allowed=allowed)

@@ -1,0 +1,16 @@
+"""SlimPLM (arXiv 2402.12052): a small proxy decides when and what to retrieve."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fitrag_integrations.core.extras import lazy_names
+
+if TYPE_CHECKING:
+    from fitrag_integrations.methods.slimplm.method import SlimPLM
+
+_MODULE_OF = dict.fromkeys(["SlimPLM"], "method")
+
+__all__ = ["SlimPLM"]
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

@@ -1,0 +1,274 @@
+"""Find the parts of what a rewriter wrote, in whichever form it wrote them: tags, JSON or lines.
+
+Each reading gives events in the order of the text: what a part is, and its body. Putting parts
+together is done in `claims`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from fitrag_integrations.values.slimplm import GRAMMARS, Lead, Leads, render
+
+Event: TypeAlias = tuple[str, str]  # claim, question, search, query, or "" for a part between
+
+OPEN = "a closing mark was missing"
+CUT = "the last item was cut off"
+AS_JSON = "JSON was written in place of the grammar"
+AS_LINES = "labelled lines were written in place of the grammar"
+
+_KINDS = {
+    **dict.fromkeys(("claim", "fact", "statement"), "claim"),
+    **dict.fromkeys(("question", "subquestion"), "question"),
+    **dict.fromkeys(("search", "needsearch", "needssearch", "searchneeded"), "search"),
+    **dict.fromkeys(("query", "searchquery", "searchword", "searchwords", "searchterm"), "query"),
+    **dict.fromkeys(("claims", "questions", "queries", "task", "timeliness", "known"), ""),
+}
+_MEMBERS = {"claims": "claim", "facts": "claim", "questions": "question"}
+_NAME = r"([A-Za-z]{3,11}(?:[ _-]?[A-Za-z]{4,8})?)"
+_TAG = re.compile(rf"<[ \t]{{0,3}}(/?)[ \t]{{0,3}}{_NAME}[ \t_]{{0,3}}\d{{0,3}}(?=[\s(>:=]|\Z)")
+_LINE = re.compile(
+    rf"(?m)^[ \t*#>•-]{{0,12}}(?:\d{{1,3}}[.)][ \t*]{{0,4}})?{_NAME}"
+    r"[ \t]{0,3}\d{0,3}[*_]{0,2}[ \t]?[:=]"
+)
+_PAIR = re.compile(
+    rf"[\"']{_NAME}\d{{0,3}}[\"']\s{{0,20}}:\s{{0,20}}"
+    r"(?:\"((?:[^\"\\]|\\.)*)\"?|'((?:[^'\\\n]|\\.)*)'?|(true|false)\b)",
+    re.IGNORECASE,
+)
+
+
+class Reading(NamedTuple):
+    """Hold the form a text was read in, its events, and what had to be mended."""
+
+    grammar: str
+    events: list[Event]
+    repairs: list[str]
+
+
+def readings(body: str) -> Iterator[Reading]:
+    """Read a text in each form it may have, the expected ones first."""
+    if "<" in body:
+        yield by_tags(body)
+    if "{" in body or "[" in body:
+        yield Reading("json", list(_by_json(body)), [AS_JSON])
+    yield Reading("lines", list(_by_lines(body)), [AS_LINES])
+
+
+def by_tags(body: str) -> Reading:
+    """Cut at the tags of either grammar; what stands between one and the next is its body."""
+    tags = [tag for tag in _TAG.finditer(body) if _name(tag[2]) in _KINDS]
+    ends = [*(tag.start() for tag in tags), len(body)][1:]
+    events, repairs, bracketed = [], [], False
+    for tag, end in zip(tags, ends, strict=True):
+        kind, inside = _KINDS[_name(tag[2])], body[tag.end() : end].strip()
+        if kind and not tag[1]:
+            bracketed = bracketed or inside.startswith("(")
+            value, closed = _inner(inside)
+            events.append((kind, value))
+            if not closed:
+                repairs.append(CUT if end == len(body) else OPEN)
+        elif not kind:
+            events.append(("", ""))
+    return Reading("released" if bracketed else "paper", events, repairs)
+
+
+def _inner(inside: str) -> tuple[str, bool]:
+    """Take the marks off a tag's body, and say whether it was closed."""
+    if inside.startswith(">"):
+        return inside[1:].strip(), True
+    if not inside.startswith("("):
+        return inside.lstrip(":=").removesuffix(">").strip(), inside.endswith(">")
+    depth, last = 0, -1
+    for at, sign in enumerate(inside):
+        depth += (sign == "(") - (sign == ")")
+        if sign == ")" and inside[at + 1 : at + 4].lstrip().startswith(">"):
+            last = at
+            if depth <= 0:  # brackets within the text are in pairs
+                break
+    if last >= 0:
+        return inside[1:last].strip(), True
+    rest = inside[1:].removesuffix(">").rstrip()
+    return (rest.removesuffix(")") if depth <= 0 else rest).strip(), False
+
+
+def _by_json(body: str) -> Iterator[Event]:
+    """Walk through the first value; where it is no JSON, read its pairs one by one."""
+    start = min(at for at in (body.find("{"), body.find("[")) if at >= 0)
+    try:
+        value, _ = json.JSONDecoder().raw_decode(body, start)
+        yield from list(_walked(value, ""))
+    except (ValueError, RecursionError):
+        for name, double, single, word in _PAIR.findall(body):
+            if _name(name) in _KINDS:
+                yield _KINDS[_name(name)], re.sub(r"\\(.)", r"\1", double or single or word)
+
+
+def _walked(value: Any, member: str) -> Iterator[Event]:
+    if isinstance(value, str | bool):
+        yield member or "query", str(value)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _walked(each, member)
+    elif isinstance(value, dict):
+        named = [(_name(name), each) for name, each in value.items()]
+        order = ("claim", "question", "search", "query")
+        own = [(kind, each) for name, each in named if (kind := _KINDS.get(name, ""))]
+        for kind, each in sorted(own, key=lambda one: order.index(one[0])):
+            yield from _walked(each, kind)
+        for name, each in named:
+            if not _KINDS.get(name, "") and isinstance(each, list | dict):
+                yield "", ""
+                yield from _walked(each, _MEMBERS.get(name, ""))
+
+
+def _by_lines(body: str) -> Iterator[Event]:
+    """Read lines such as `Claim 1: ...`."""
+    for line in _LINE.finditer(body):
+        if _name(line[1]) in _KINDS:
+            rest = body[line.end() : line.end() + 2000].partition("\n")[0]
+            yield _KINDS[_name(line[1])], rest.strip(" \t*_\"'`")
+
+
+def _name(written: object) -> str:
+    return re.sub(r"[^a-z]", "", str(written).casefold())
+
+
+__all__ = ["GRAMMARS", "Lead", "Leads", "parse_claims", "render"]
+
+
+MOST_CHARACTERS = 60_000  # of all that was written
+
+
+MOST_LEADS = 64
+
+
+MOST_READ = 4000  # of one part
+
+
+LONGEST_TEXT, LONGEST_QUERY = 1000, 300  # a longer query is prose
+
+
+_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+_UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+_WORD = re.compile(r"[^\W_]")
+
+
+_PLACEHOLDER = re.compile(r"\W?(?:sub)?(?:claim|query|question)[ _]?\d{0,2}\W?", re.IGNORECASE)
+
+
+_SAYS = re.compile(r"\W*(true|yes|(false|no))\b(?!\s*/)", re.IGNORECASE)
+
+
+NO_QUERY = "a claim or question stands in for the query it lacks"
+
+
+TOO_LONG = "a query as long as prose was left out"
+
+
+TOO_MANY = f"more than {MOST_LEADS} claims and questions: the others were left out"
+
+
+REPEATED = "repeated claims or questions were left out"
+
+
+def parse_claims(text: object) -> Leads:
+    """Read what a rewriter wrote; `grammar` is empty where there is no claim and no query in it.
+
+    A lead that asks for a search and has no query is its own query, and so is a question without
+    one.
+    """
+    if not isinstance(text, str):
+        return Leads()
+    body = _UNPRINTABLE.sub(" ", _THOUGHT.sub(" ", text[:MOST_CHARACTERS]))
+    for grammar, events, repairs in readings(body):
+        leads, mended = _leads(events)
+        if leads:
+            return Leads(
+                tuple(lead for kind, lead in leads if kind == "question"),
+                tuple(lead for kind, lead in leads if kind == "claim"),
+                grammar,
+                tuple(dict.fromkeys((*repairs, *mended))),
+            )
+    return Leads()
+
+
+@dataclass
+class _Open:
+    """A claim or question that is still being read."""
+
+    kind: str
+    text: str
+    query: str | None = None
+    search: bool | None = None
+
+
+def _leads(events: Iterable[Event]) -> tuple[list[tuple[str, Lead]], list[str]]:
+    found = [(one.kind, *_closed(one)) for one in _gathered(events)]
+    kept: dict[tuple[str, str, str], tuple[str, Lead]] = {}
+    repairs = [each for _, _, mended in found for each in mended]
+    told = [(kind, lead) for kind, lead, _ in found if lead.text or lead.query]
+    for kind, lead in told:
+        kept.setdefault((kind, lead.text.casefold(), lead.query.casefold()), (kind, lead))
+    if len(kept) < len(told):
+        repairs.append(REPEATED)
+    if len(kept) > MOST_LEADS:
+        repairs.append(TOO_MANY)
+    return list(kept.values())[:MOST_LEADS], repairs
+
+
+def _gathered(events: Iterable[Event]) -> list[_Open]:
+    """Put each query, and what is said of searching, to the claim or question before it."""
+    found: list[_Open] = []
+    current: _Open | None = None
+    for kind, body in events:
+        if kind in ("claim", "question"):
+            current = _Open(kind, _line(body, whole=True))
+            found.append(current)
+        elif not kind:
+            current = None
+        elif kind == "search" and current is not None:
+            current.search = _says(body)
+        elif kind == "query":
+            if current is not None and current.query is None:
+                current.query = _line(body)
+            elif query := _line(body):  # one query more, or one of its own
+                current = replace(current or _Open("question", ""), query=query)
+                found.append(current)
+    return found
+
+
+def _closed(one: _Open) -> tuple[Lead, list[str]]:
+    text, query, repairs = one.text[:LONGEST_TEXT], one.query or "", []
+    if len(query) > LONGEST_QUERY:
+        query, repairs = "", [TOO_LONG]
+    elif not query and _stands_in(one) and text and len(text) <= LONGEST_QUERY:
+        query, repairs = text, [NO_QUERY]
+    return Lead(text, query, one.search), repairs
+
+
+def _stands_in(one: _Open) -> bool:
+    """Say whether a lead without a query is to be asked as it stands."""
+    unsaid = one.kind == "question" and one.query is None and one.search is None
+    return one.search is True or unsaid
+
+
+def _line(body: str, *, whole: bool = False) -> str:
+    """Give a query's first line, or a text's first paragraph on one; a placeholder is none."""
+    lines = [line.strip() for line in body.strip()[:MOST_READ].split("\n")]
+    paragraph = lines[: lines.index("")] if "" in lines else lines
+    text = " ".join(paragraph) if whole else lines[0]
+    return "" if not _WORD.search(text) or _PLACEHOLDER.fullmatch(text) else text
+
+
+def _says(body: str) -> bool | None:
+    found = _SAYS.match(body)
+    return None if found is None else found[2] is None

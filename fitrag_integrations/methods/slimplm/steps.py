@@ -1,0 +1,215 @@
+"""SlimPLM's steps before retrieval: the heuristic answer, claims and queries, and their filter.
+
+Each is a flow (SlimPLM, sections 3.1 and 3.3). What fails is told and, unless `strict`, ends in
+more retrieval rather than in an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.flow.explain import shortened
+from fitrag_integrations.methods.ik.decider import draft_port
+from fitrag_integrations.methods.slimplm.claims import parse_claims
+from fitrag_integrations.methods.slimplm.judge import Judging, Verdict
+from fitrag_integrations.methods.slimplm.prompts import PROXY, REWRITE_PAPER, REWRITES
+from fitrag_integrations.ports import Ports, pair_port, port_of
+from fitrag_integrations.text.tokens import TokenCounter
+from fitrag_integrations.types import Context, Draft
+from fitrag_integrations.values.prompt import PromptTemplate
+from fitrag_integrations.values.slimplm import Lead, Leads
+
+NO_REWRITER = "no rewriter and no generate port were given"
+UNREAD = "the rewriter wrote no claim and no query that could be read"
+ALL_KNOWN = "the claim filter and the rewriter left no query"
+
+
+@dataclass(frozen=True, slots=True)
+class Heuristic:
+    """Hold a proxy's answer; `failed` says why it is empty."""
+
+    text: str = ""
+    written: str = ""
+    failed: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Hold what to retrieve for, none where only the question is left, and how that was found."""
+
+    queries: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    leads: Leads = field(default_factory=Leads)
+    claims: tuple[Lead, ...] = ()  # those with a query
+    verdicts: tuple[Verdict, ...] = ()  # one for each of these, or none
+    written: str = ""
+
+    @property
+    def all_known(self) -> bool:
+        """Tell whether the rewriting was read, and the judge or the rewriter left no query."""
+        return bool(self.leads.grammar) and not self.queries
+
+
+def proxy_port(proxy: Any) -> Port[str, Draft | str]:
+    """Build the port of a proxy, by the first it has of `answer`, `draft` and `generate`.
+
+    The first two are asked with questions, everything else with `PROXY`.
+    """
+    if _has(proxy, "answer"):
+        return port_of("draft", proxy, "answer", argument="proxy")
+    if _has(proxy, "draft"):
+        return draft_port(proxy)
+    return port_of("draft", proxy, "generate", argument="proxy")
+
+
+def heuristic_answer(question: str, proxy: Any, *, most: int, strict: bool) -> Flow[Heuristic]:
+    """Give the flow that ends in the proxy's answer, of which the first `most` characters count."""
+    plainly = _has(proxy, "answer") or _has(proxy, "draft")
+    item = question if plainly else PROXY.render(Context(question))
+    try:
+        (answer,) = yield from proxy_port(proxy).ask([item])
+        written = answer.text if isinstance(answer, Draft) else answer
+        text = check_text("heuristic answer", written, blank=False).strip()
+    except Exception as error:
+        if strict:
+            raise
+        return Heuristic(failed=failure("proxy", error))
+    cut = f"the heuristic answer was cut off after {most} of {len(text)} characters"
+    return Heuristic(text[:most], text, notes=(cut,) if len(text) > most else ())
+
+
+@dataclass(frozen=True)
+class Rewriter:
+    """Ask for claims and queries, and read what comes.
+
+    `model` None is the caller's language model, asked by instruction; a model that has
+    `rewrite(questions, drafts)` brings its own prompt; any other continues `prompt`, a template or
+    the name of one: paper (the default), released, or instruct.
+    """
+
+    model: Any = None
+    _: KW_ONLY
+    prompt: PromptTemplate | str | None = None
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        _ = self.template, self.port(Ports())
+
+    @property
+    def template(self) -> PromptTemplate:
+        """Give the prompt in use."""
+        given = self.prompt
+        if given is None:
+            return REWRITES["instruct"] if self.model is None else REWRITE_PAPER
+        if isinstance(given, PromptTemplate):
+            return given
+        if not isinstance(given, str) or given not in REWRITES:
+            allowed = f"a PromptTemplate, or one of {', '.join(REWRITES)}"
+            raise InputError.of("rewriter_prompt", given=given, allowed=allowed)
+        return REWRITES[given]
+
+    def port(self, ports: Ports) -> Port[Any, str]:
+        """Give the port that is asked; falsy where there is no model at all."""
+        if self.model is None:
+            return ports.generate
+        if _has(self.model, "rewrite"):
+            return pair_port("rewrite", self.model, "rewrite")
+        return port_of("rewrite", self.model, "generate", argument="rewriter")
+
+    def __call__(self, question: str, draft: str, ports: Ports) -> Flow[tuple[Leads, str]]:
+        """Give the flow that ends in the leads, and in the text they were read from."""
+        item: Any = (question, draft)
+        if not _has(self.model, "rewrite"):
+            item = self.template.render(Context(question, draft=draft))
+        (text,) = yield from self.port(ports).ask([item])
+        return parse_claims(check_text("rewriting", text)), text
+
+
+def follow(
+    question: str,
+    draft: str,
+    rewriter: Rewriter,
+    judging: Judging | None,
+    ports: Ports,
+    *,
+    strict: bool,
+) -> Flow[Followed]:
+    """Turn a heuristic answer into queries: the question's own parts, then the unknown claims.
+
+    Without `judging` no claim is left out.
+    """
+    if not rewriter.port(ports):
+        return Followed(notes=(NO_REWRITER,))
+    try:
+        leads, written = yield from rewriter(question, draft, ports)
+    except Exception as error:
+        if strict:
+            raise
+        return Followed(notes=(failure("rewriter", error),))
+    if not leads.grammar:
+        return Followed(notes=(UNREAD,), written=written)
+    notes = [f"rewriting: {repair}" for repair in leads.repairs]
+    claims = tuple(lead for lead in leads.claims if lead.wanted)
+    verdicts: list[Verdict] = []
+    if judging is not None:
+        try:  # the claim stands for the answer, its query for the question
+            verdicts = yield from judging([(lead.query, lead.text) for lead in claims])
+        except Exception as error:
+            if strict:
+                raise
+            notes.append(f"{failure('judge', error)}: no claim was left out")
+    known = {id(claims[at]) for at, each in enumerate(verdicts) if not each.decision.retrieve}
+    asked = [lead.query for lead in leads.questions if lead.wanted]
+    asked += [claim.query for claim in claims if id(claim) not in known]
+    queries = different(asked)
+    if not queries:
+        notes.append(ALL_KNOWN)
+    return Followed(queries, tuple(notes), leads, claims, tuple(verdicts), written)
+
+
+def different(queries: Sequence[str]) -> tuple[str, ...]:
+    """Keep the first of queries that differ in nothing but case and blanks."""
+    once: dict[str, str] = {}
+    for query in queries:
+        once.setdefault(" ".join(query.casefold().split()), query)
+    return tuple(once.values())
+
+
+def failure(who: str, error: Exception) -> str:
+    """Say who failed, and how."""
+    return f"the {who} failed ({type(error).__name__}: {shortened(str(error))})"
+
+
+def _has(model: Any, name: str) -> bool:
+    return not isinstance(model, Port | type) and callable(getattr(model, name, None))
+
+
+def followed_up(followed: Followed) -> dict[str, Any]:
+    """Give what the rewriter wrote, and what the judge said of each claim with a query."""
+    verdicts = [each.told() for each in followed.verdicts] or [{}] * len(followed.claims)
+    return {
+        "grammar": followed.leads.grammar,
+        "questions": [lead.to_dict() for lead in followed.leads.questions],
+        "claims": [lead.to_dict() for lead in followed.leads.claims],
+        "verdicts": [
+            {"claim": claim.text, "query": claim.query, "known": None, "p_known": None} | verdict
+            for claim, verdict in zip(followed.claims, verdicts, strict=True)
+        ],
+    }
+
+
+def tokens_written(
+    heuristic: Heuristic, followed: Followed, verdicts: Sequence[Verdict], count: TokenCounter
+) -> dict[str, int]:
+    """Count what each model wrote; a gate, which writes nothing, one token a verdict."""
+    return {
+        "proxy": count(heuristic.written),
+        "rewrite": count(followed.written),
+        "judge": sum(count(each.written) if each.written else 1 for each in verdicts),
+    }

@@ -1,0 +1,1 @@
+"""One causal language model under many views: generators, gates, judges."""

@@ -1,0 +1,153 @@
+"""Go on with answers that were begun, and tell how likely each new token was.
+
+What FLARE and REFEED's ensemble need of a model, over a local generator or a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Self
+
+from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.models.causal import decoding as causal_decoding
+from fitrag_integrations.models.causal.generator import LocalGenerator, prompt_and_draft
+from fitrag_integrations.models.causal.model import checked_texts
+from fitrag_integrations.models.causal.words import joined
+from fitrag_integrations.models.remote.client import finish
+from fitrag_integrations.models.remote.generator import RemoteGenerator
+from fitrag_integrations.models.remote.replies import BLANKS, Token, read_text, read_tokens
+from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.values.continuation import Continuation
+
+
+class Continuer:
+    """Tell the tokens of what a generator writes, with their probabilities (FLARE, section 3.2).
+
+    `generator` is a `LocalGenerator`, or a `RemoteGenerator` over "completions" whose service
+    tells log-probabilities. Its `max_new_tokens` bound every continuation. A local one measures in
+    a second pass over what was written.
+    """
+
+    def __init__(self, generator: LocalGenerator | RemoteGenerator) -> None:
+        if not isinstance(generator, LocalGenerator | RemoteGenerator):
+            allowed = "a LocalGenerator or a RemoteGenerator, which tell token probabilities"
+            raise InputError.of("generator", given=generator, allowed=allowed)
+        if isinstance(generator, RemoteGenerator) and generator._api != "completions":
+            allowed = "'completions', where an answer that was begun can be gone on with"
+            raise InputError.of("generator.api", given=generator._api, allowed=allowed)
+        self.generator = generator
+
+    @classmethod
+    def embedded(cls, **options: Any) -> Self:
+        """Take the small closed-book generator that ships with the package."""
+        return cls(LocalGenerator.embedded(**options))
+
+    @property
+    def name(self) -> str:
+        """Name the model."""
+        return self.generator.name
+
+    def continue_with_logprobs(
+        self, prompts: Sequence[str], beginnings: Sequence[str]
+    ) -> list[Any]:
+        """Go on with each beginning of an answer to its prompt, greedily.
+
+        Gives the new text alone, without blanks around it. A beginning may be blank. From a server
+        an item that fails has its error in its place.
+        """
+        texts = self._begun(prompts, beginnings)
+        if isinstance(self.generator, RemoteGenerator):
+            return finish(lambda: self._asked(texts))
+        written = self.generator.generate(texts)
+        pairs = list(zip(texts, written, strict=True))
+        return self.generator._call(self._measured, pairs)
+
+    async def acontinue_with_logprobs(
+        self, prompts: Sequence[str], beginnings: Sequence[str]
+    ) -> list[Any]:
+        """Do what `continue_with_logprobs` does without blocking the event loop."""
+        texts = self._begun(prompts, beginnings)
+        if isinstance(self.generator, RemoteGenerator):
+            return await self._asked(texts)
+        written = await self.generator.agenerate(texts)
+        pairs = list(zip(texts, written, strict=True))
+        return await self.generator._acall(self._measured, pairs)
+
+    def _begun(self, prompts: Sequence[str], beginnings: Sequence[str]) -> list[str]:
+        """Write each prompt, in the model's chat template where it has one, and the beginning."""
+        asked, begun = checked_texts("prompts", prompts), check_many("beginnings", beginnings, str)
+        if len(asked) != len(begun):
+            allowed = f"one per prompt, {len(asked)}, blank where there is none"
+            raise InputError.of("beginnings", given=len(begun), allowed=allowed)
+        if isinstance(self.generator, LocalGenerator):
+            asked = [self.generator._engine.render(prompt) for prompt in asked]
+        pairs = zip(asked, begun, strict=True)
+        return [joined(one, text, spaced=True) if text else one for one, text in pairs]
+
+    def _measured(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Continuation]]:
+        """Cut what was written into tokens, and measure them. On the worker only."""
+        assert isinstance(self.generator, LocalGenerator)
+        engine = self.generator._engine
+        written = [pair for pair in pairs if pair[1]]
+        rows = prompt_and_draft(engine, written)
+        told = iter((yield from causal_decoding.rescore(engine, rows)))
+        ids = iter(row for _, row in rows)
+        return [
+            _continuation(text, engine.tokenizer, next(ids), next(told))
+            if text
+            else Continuation("")
+            for _, text in pairs
+        ]
+
+    async def _asked(self, texts: Sequence[str]) -> list[Any]:
+        generator = self.generator
+        assert isinstance(generator, RemoteGenerator)
+        stop = {"stop": generator._stop} if generator._stop else {}
+        tokens = generator.max_new_tokens
+        bodies = [generator._body(text, tokens=tokens, told=True) | stop for text in texts]
+        return await generator._ask(bodies, _read)
+
+
+def _continuation(
+    text: str, tokenizer: Any, ids: Sequence[int], facts: Sequence[Sequence[float]]
+) -> Continuation:
+    """Give each token what it adds to the decoded text; one that ends no character adds nothing."""
+    decoded = tokenizer.decode(ids)
+    lengths = (len(tokenizer.decode(ids[:n]).rstrip("\ufffd")) for n in range(1, len(ids)))
+    cuts = [*accumulate(lengths, max, initial=0), len(decoded)]
+    return _trimmed(text, [decoded[a:b] for a, b in pairwise(cuts)], [fact[0] for fact in facts])
+
+
+def _read(reply: Mapping[str, Any]) -> Continuation:
+    text, told = read_text(reply), read_tokens(reply)
+    if text.strip() and not told:
+        raise PortError("the service gave no log-probabilities, which a continuation needs")
+    return _trimmed(text.strip(), [_spelled(one) for one in told], [one.logprob for one in told])
+
+
+def _spelled(token: Token) -> str:
+    return token.text.replace(BLANKS[3], " ").replace(BLANKS[4], " ")
+
+
+def _trimmed(text: str, pieces: Sequence[str], logprobs: Sequence[float]) -> Continuation:
+    """Cut the blanks around the text from its pieces; a piece of them alone goes.
+
+    A piece without a character, as the first bytes of one are, joins the next. Pieces that do not
+    spell the text out, as those of some services do not, raise `PortError`.
+    """
+    whole = "".join(pieces)
+    start = whole.rfind(text)
+    if start < 0:
+        raise PortError(f"the model's tokens do not spell out what it wrote: {whole[:80]!r}")
+    kept, at, held = [], 0, 0.0
+    for piece, logprob in zip(pieces, logprobs, strict=True):
+        low, high = max(start, at), min(start + len(text), at + len(piece))
+        if low < high:
+            kept.append((whole[low:high], min(0.0, held + logprob)))
+            held = 0.0
+        elif not piece and at >= start:
+            held += logprob
+        at += len(piece)
+    return Continuation(text, tuple(one for one, _ in kept), tuple(one for _, one in kept))

@@ -1,0 +1,239 @@
+"""The engine under everything that runs a causal language model.
+
+One copy of the base weights, its tokenizer, and one worker that alone touches either. A generator,
+an IK classifier and a necessity judge of the same base share an engine; what each was fitted with,
+a LoRA adapter or a head, is small and its own. Adapters are switched on the worker, so no pass ever
+sees another's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.causal import adapters as causal_adapters
+from fitrag_integrations.models.runtime.engine import Options, SharedEngine
+from fitrag_integrations.models.runtime.worker import Steps
+
+Ids: TypeAlias = Sequence[int]
+
+
+class CausalEngine(SharedEngine):
+    """Run passes over token ids, on the engine's own worker."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        options: Options,
+        *,
+        name: str = "",
+        manifest: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(model, options, name=type(model).__name__)
+        self.model = model.requires_grad_(False)
+        self.tokenizer = tokenizer
+        self.name = name
+        self.manifest = dict(manifest or {})
+        self.eos_ids = _eos_ids(model, tokenizer)
+        # without a pad token the end of text pads: the mask hides it either way
+        self.pad_id = _first(tokenizer.pad_token_id, *self.eos_ids, 0)
+        self.limit: int | None = getattr(model.config, "max_position_embeddings", None)
+        self._takes = set(inspect.signature(model.forward).parameters)
+        self._attached = 0
+        _only_greedy(model, self.pad_id, self.eos_ids)
+
+    def attach(self, config: Any, tensors: Mapping[str, Tensor]) -> str:
+        """Put a LoRA adapter beside the weights and give the name it is switched on by."""
+        self._attached += 1
+        name = f"adapter_{self._attached}"
+
+        def attached(names: Sequence[str]) -> Sequence[str]:
+            for each in names:
+                causal_adapters.attach(self.model, config, tensors, each)
+            return names
+
+        self.worker.call(attached, [name])
+        return name
+
+    def detach(self, name: str) -> None:
+        """Drop an adapter; the base weights and the other adapters stay."""
+
+        def detached(names: Sequence[str]) -> Sequence[str]:
+            for each in names:
+                causal_adapters.detach(self.model, each)
+            return names
+
+        if not self.worker.closed:
+            self.worker.call(detached, [name])
+
+    @contextmanager
+    def using(self, adapter: str | None) -> Iterator[None]:
+        """Run passes with an adapter, or with the base alone. On the worker only."""
+        causal_adapters.switch(self.model, adapter)
+        try:
+            yield
+        finally:
+            causal_adapters.switch(self.model, None)
+
+    @property
+    def is_chat(self) -> bool:
+        """Say whether the tokenizer knows how a conversation is written."""
+        return bool(getattr(self.tokenizer, "chat_template", None))
+
+    def render(self, text: str) -> str:
+        """Write a text as a user's turn in the model's own chat template, where it has one.
+
+        What was rendered already is left as it is.
+        """
+        if not self.is_chat:
+            return text
+        before, _, _ = self._turn("\x00").partition("\x00")
+        return text if before and text.startswith(before) else self._turn(text)
+
+    def _turn(self, text: str) -> str:
+        turn = [{"role": "user", "content": text}]
+        rendered = self.tokenizer.apply_chat_template(
+            turn, tokenize=False, add_generation_prompt=True
+        )
+        return str(rendered)
+
+    def encode(self, texts: Sequence[str], *, raw: bool = False) -> list[list[int]]:
+        """Turn texts to continue into token ids. On the worker only.
+
+        A chat template brings its own special tokens; a `raw` text was not rendered in one. Raises
+        `InputError` for a text that fills the model's input: nothing is cut without a word.
+        """
+        if not texts:
+            return []
+        special = raw or not self.is_chat
+        encoded = self.tokenizer(list(texts), add_special_tokens=special, verbose=False)
+        return [self._checked(ids) for ids in encoded["input_ids"]]
+
+    def _checked(self, ids: list[int]) -> list[int]:
+        while ids and ids[-1] in self.eos_ids:  # some tokenizers end every text
+            ids = ids[:-1]
+        if self.limit is not None and len(ids) >= self.limit:
+            allowed = f"fewer than {self.limit}, the input of {self.name or 'the model'}"
+            raise InputError.of("tokens of a prompt", given=len(ids), allowed=allowed)
+        return ids or [_first(self.tokenizer.bos_token_id, *self.eos_ids, self.pad_id)]
+
+    @torch.inference_mode()
+    def forward(self, rows: Sequence[Ids], *, keep: int = 1, hidden: bool = False) -> Any:
+        """Do what `passed` does, for who does not train. On the worker only."""
+        return self.passed(rows, keep=keep, hidden=hidden)
+
+    def passed(self, rows: Sequence[Ids], *, keep: int = 1, hidden: bool = False) -> Any:
+        """Run one padded batch through the model.
+
+        `logits` of the last `keep` positions, shape (batch, keep, vocabulary), float32; with
+        `hidden` also `hidden_states`, one (batch, tokens, width) per layer. Padding is on the left.
+        """
+        ids, mask, positions = left_padded(rows, pad_id=self.pad_id, device=self.device)
+        extra = {"position_ids": positions, "logits_to_keep": keep}
+        taken = {name: value for name, value in extra.items() if name in self._takes}
+        out = self.model(
+            input_ids=ids,
+            attention_mask=mask,
+            use_cache=False,
+            output_hidden_states=hidden,
+            **taken,
+        )
+        out.logits = out.logits[:, -keep:].float()
+        return out
+
+    def next_logits(
+        self, asked: Sequence[tuple[Ids, Ids]], *, adapter: str | None = None
+    ) -> Steps[list[list[float]]]:
+        """Give the logits of some ids as the next token of a row. On the worker only.
+
+        Items are (ids of the row, ids asked about).
+        """
+
+        def one_batch(batch: list[tuple[Ids, Ids]]) -> list[list[float]]:
+            wanted = torch.tensor([list(ids) for _, ids in batch], device=self.device)
+            with self.using(adapter):
+                found: list[list[float]] = self._wanted([row for row, _ in batch], wanted).tolist()
+            return found
+
+        return self.batched(asked, one_batch, length=lambda x: len(x[0]))
+
+    def _wanted(self, rows: Sequence[Ids], wanted: Tensor) -> Tensor:
+        """Give the logits of some ids after each row. Shapes: (rows, ids) both; float32.
+
+        Half precision has steps of .06 where logits stand at 10, and a gap of two decides. So
+        these few are computed again from the last states in float32, unless the architecture does
+        more to them than its output layer.
+        """
+        head, states = self.model.get_output_embeddings(), list[Tensor]()
+        hook = head.register_forward_pre_hook(lambda _, given: states.append(given[0][:, -1]))
+        try:
+            rounded: Tensor = self.forward(rows).logits[:, -1].gather(-1, wanted)
+        finally:
+            hook.remove()
+        if self.dtype == torch.float32 or type(head) is not nn.Linear:
+            return rounded
+        exact = torch.einsum("bw,biw->bi", states[-1].float(), head.weight[wanted].float())
+        if head.bias is not None:
+            exact = exact + head.bias[wanted].float()
+        near = torch.isclose(exact, rounded, rtol=0.02, atol=0.1).all()  # stays on the device
+        return torch.where(near, exact, rounded)
+
+    def cache_tokens(self, free: int) -> int:
+        """Count the tokens whose keys and values fit in half of so many free bytes."""
+        config = self.model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        a_token: int = 2 * config.num_hidden_layers * heads * size * self.dtype.itemsize
+        return max(1, int(free // 2 // a_token))
+
+    def written_length(self, tokens: int) -> int:
+        """Say what a row of so many tokens takes of the budget where they are written one by one.
+
+        More than their number where the GPU has no room for the cache of a full batch.
+        """
+        if self.device.type != "cuda":
+            return tokens
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return max(tokens, math.ceil(tokens * self.budget / self.cache_tokens(free)))
+
+
+def left_padded(
+    rows: Sequence[Sequence[int]], *, pad_id: int, device: torch.device | str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Pad rows on the left. Gives ids, mask, positions that start at each row's first token."""
+    width = max(map(len, rows))
+    ids = torch.full((len(rows), width), pad_id)
+    mask = torch.zeros((len(rows), width), dtype=torch.long)
+    for at, row in enumerate(rows):
+        ids[at, width - len(row) :] = torch.tensor(row)
+        mask[at, width - len(row) :] = 1
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    return ids.to(device), mask.to(device), positions.to(device)
+
+
+def _only_greedy(model: Any, pad_id: int, eos_ids: Sequence[int]) -> None:
+    """Drop the sampling settings a model ships with: what a gate reads must be repeatable."""
+    from transformers import GenerationConfig
+
+    model.generation_config = GenerationConfig(
+        do_sample=False, pad_token_id=pad_id, eos_token_id=list(eos_ids) or None
+    )
+
+
+def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Gather the ids that end a text, the tokenizer's own first."""
+    given = getattr(model.generation_config, "eos_token_id", None)
+    many = given if isinstance(given, list | tuple) else [given]
+    return tuple(dict.fromkeys(i for i in (tokenizer.eos_token_id, *many) if i is not None))
+
+
+def _first(*ids: int | None) -> int:
+    return next(i for i in ids if i is not None)

@@ -1,0 +1,224 @@
+"""A local causal language model that writes: answers, drafts, and how sure it was of each token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from fitrag_integrations.core.checks import check_many, check_whole
+from fitrag_integrations.models.causal import decoding as causal_decoding
+from fitrag_integrations.models.causal.decoding import Writing
+from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.loading import shared_causal
+from fitrag_integrations.models.causal.model import (
+    CausalModel,
+    checked_pairs,
+    checked_texts,
+    filled,
+    needs_fields,
+)
+from fitrag_integrations.models.causal.streaming import stream_from
+from fitrag_integrations.models.causal.words import choice_ids, common_prefix, joined, share
+from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.saved import remembered
+from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.types import Draft
+
+PROMPT = "Question: {question}\nAnswer:"
+TOKENS = 64
+
+
+class LocalGenerator(CausalModel):
+    """Continue prompts greedily, and draft closed-book answers to questions.
+
+    Calls from any thread or event loop are queued to one worker and batched by tokens. A model
+    whose tokenizer has a chat template is written to in it; another gets `prompt`, a text with
+    {question}, and stops at the first of the `stop` texts. `max_new_tokens` bounds what it writes,
+    `draft_tokens` a draft, the first words of an answer (IK, section 3.2).
+    """
+
+    kind = "generator"
+    ships_as = "closed_book"
+
+    def __init__(
+        self,
+        engine: CausalEngine,
+        *,
+        max_new_tokens: int | None = None,
+        prompt: str | None = None,
+        stop: Sequence[str] | None = None,
+        draft_tokens: int = 32,
+    ) -> None:
+        super().__init__(engine, manifest=engine.manifest)
+        given = self.manifest.get("max_new_tokens", TOKENS)
+        given = given if max_new_tokens is None else max_new_tokens
+        self.max_new_tokens = check_whole("max_new_tokens", given, low=1)
+        self.draft_tokens = check_whole("draft_tokens", draft_tokens, low=1)
+        given = self.manifest.get("prompt", PROMPT) if prompt is None else prompt
+        self.prompt = needs_fields("prompt", given, ["question"])
+        given = self.manifest.get("stop", () if engine.is_chat else ("\n",))
+        self.stop = check_many("stop", given if stop is None else stop, str)
+
+    @classmethod
+    @remembered
+    def from_pretrained(
+        cls,
+        name_or_dir: str | Path,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
+        max_new_tokens: int | None = None,
+        prompt: str | None = None,
+        stop: Sequence[str] | None = None,
+        draft_tokens: int = 32,
+    ) -> Self:
+        """Load `name_or_dir`, the hub name or the folder of any causal language model.
+
+        `batch_tokens` is the padded size of one forward pass, `draft_tokens` a draft's length.
+        `device` and `dtype` None choose CUDA and bfloat16 where they are there, else the CPU and
+        float32. None for `max_new_tokens`, `prompt` and `stop` takes what the folder's `model.json`
+        says, else 64, "Question: ... Answer:" and, without a chat template, the end of a line.
+        Raises `ModelLoadError` for a missing or damaged file, `ChecksumError` for a changed one.
+        """
+        engine = shared_causal(name_or_dir, Options.checked(device, dtype, batch_tokens))
+        try:
+            return cls(
+                engine,
+                max_new_tokens=max_new_tokens,
+                prompt=prompt,
+                stop=stop,
+                draft_tokens=draft_tokens,
+            )
+        except BaseException:
+            engine.release()
+            raise
+
+    @property
+    def name(self) -> str:
+        """Name the model, for the thresholds fitted on it."""
+        return self._engine.name
+
+    def question_prompt(self, question: str) -> str:
+        """Write the prompt for a closed-book answer, in the chat template where there is one."""
+        if self._engine.is_chat:
+            return self._engine.render(question)
+        return filled(self.prompt, question=question)
+
+    def generate(self, prompts: Sequence[str]) -> list[str]:
+        """Continue each prompt greedily; gives the new text alone, without blanks around it."""
+        return self._call(self._generate, checked_texts("prompts", prompts))
+
+    async def agenerate(self, prompts: Sequence[str]) -> list[str]:
+        """Do what `generate` does without blocking the event loop."""
+        return await self._acall(self._generate, checked_texts("prompts", prompts))
+
+    def answer(self, questions: Sequence[str]) -> list[str]:
+        """Answer each question closed-book, in at most `max_new_tokens` tokens."""
+        return self._call(self._answer, checked_texts("questions", questions))
+
+    async def aanswer(self, questions: Sequence[str]) -> list[str]:
+        """Do what `answer` does without blocking the event loop."""
+        return await self._acall(self._answer, checked_texts("questions", questions))
+
+    def draft(self, questions: Sequence[str]) -> list[Draft]:
+        """Write the first `draft_tokens` tokens of an answer to each question."""
+        return self._call(self._draft, checked_texts("questions", questions))
+
+    async def adraft(self, questions: Sequence[str]) -> list[Draft]:
+        """Do what `draft` does without blocking the event loop."""
+        return await self._acall(self._draft, checked_texts("questions", questions))
+
+    def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
+        """Tell how sure the model is of each token of drafts already written, in one pass.
+
+        A blank draft comes back empty.
+        """
+        return self._call(self._rescore, checked_pairs(questions, drafts))
+
+    async def arescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
+        """Do what `rescore` does without blocking the event loop."""
+        return await self._acall(self._rescore, checked_pairs(questions, drafts))
+
+    def stream(self, prompt: str) -> Iterator[str]:
+        """Continue one prompt piece by piece; joined, the pieces are what `generate` gives.
+
+        Leaving the iterator early ends the writing.
+        """
+        (checked,) = checked_texts("prompts", [prompt])
+        return stream_from(
+            self._worker(), lambda hear: self._write([checked], hear=hear), self.stop
+        )
+
+    def p_yes(self, prompts: Sequence[str]) -> list[float]:
+        """Give the probability of Yes against No as the next word of each prompt, in [0, 1]."""
+        return self._call(self._p_yes, checked_texts("prompts", prompts))
+
+    async def ap_yes(self, prompts: Sequence[str]) -> list[float]:
+        """Do what `p_yes` does, in [0, 1], without blocking the event loop."""
+        return await self._acall(self._p_yes, checked_texts("prompts", prompts))
+
+    def first_tokens(self, texts: Sequence[str], count: int) -> list[str]:
+        """Cut each text to its first `count` tokens."""
+
+        def cut(items: Sequence[str]) -> list[str]:
+            return [first_tokens(self._engine.tokenizer, text, count) for text in items]
+
+        return self._call(cut, check_many("texts", texts, str))
+
+    def _generate(self, prompts: Sequence[str]) -> Steps[list[str]]:
+        return self._write(prompts)
+
+    def _write(
+        self, prompts: Sequence[str], hear: causal_decoding.Hear | None = None
+    ) -> Steps[list[str]]:
+        how = Writing(self.max_new_tokens, self.stop)
+        rows = self._engine.encode([self._engine.render(prompt) for prompt in prompts])
+        written = yield from causal_decoding.write(self._engine, rows, how, hear=hear)
+        return [done.text for done in written]
+
+    def _answer(self, questions: Sequence[str]) -> Steps[list[str]]:
+        return self._write([self.question_prompt(question) for question in questions])
+
+    def _draft(self, questions: Sequence[str]) -> Steps[list[Draft]]:
+        how = Writing(self.draft_tokens, self.stop)
+        rows = self._engine.encode([self.question_prompt(question) for question in questions])
+        return causal_decoding.write(self._engine, rows, how)
+
+    def _rescore(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Draft]]:
+        written = [pair for pair in pairs if pair[1]]
+        rows = prompt_and_draft(self._engine, [(self.question_prompt(q), d) for q, d in written])
+        told = iter((yield from causal_decoding.rescore(self._engine, rows)))
+        return [
+            Draft(draft, *zip(*next(told), strict=True)) if draft else Draft("")
+            for _, draft in pairs
+        ]
+
+    def _p_yes(self, prompts: Sequence[str]) -> Steps[list[float]]:
+        engine = self._engine
+        ids = choice_ids(engine.tokenizer, ("Yes", "No"), spaced=not engine.is_chat)
+        rows = engine.encode([engine.render(prompt) for prompt in prompts])
+        both = yield from engine.next_logits([(row, ids) for row in rows])
+        return [share(logits) for logits in both]
+
+
+def prompt_and_draft(
+    engine: CausalEngine, pairs: Sequence[tuple[str, str]]
+) -> list[tuple[list[int], list[int]]]:
+    """Encode prompts and what follows them, cut where the prompt ends. On the worker only."""
+    prompts = engine.encode([prompt for prompt, _ in pairs])
+    wholes = engine.encode(
+        [joined(prompt, draft, spaced=not engine.is_chat) for prompt, draft in pairs]
+    )
+    rows = []
+    for prompt, whole in zip(prompts, wholes, strict=True):
+        at = min(common_prefix(prompt, whole), len(whole) - 1)
+        rows.append((whole[:at], whole[at:]))
+    return rows
+
+
+def first_tokens(tokenizer: Any, text: str, count: int) -> str:
+    """Cut a text to its first tokens; a short one stays as it is. On the worker only."""
+    ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    return text if len(ids) <= count else str(tokenizer.decode(ids[:count])).strip()

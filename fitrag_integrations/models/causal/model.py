@@ -1,0 +1,110 @@
+"""What the models over a causal engine share: loading, saving, checking."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.causal import adapters as causal_adapters
+from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.loading import base_of, shared_causal
+from fitrag_integrations.models.encoder.pairs import whole
+from fitrag_integrations.models.runtime.engine import EngineModel, Options
+from fitrag_integrations.models.runtime.folder import reading, write_manifest
+from fitrag_integrations.models.runtime.sources import model_folder
+
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+class CausalModel(EngineModel[CausalEngine]):
+    """Hold an engine, and the name of what was attached to it."""
+
+    def __init__(
+        self,
+        engine: CausalEngine,
+        *,
+        manifest: Mapping[str, Any] | None = None,
+        adapter: str | None = None,
+    ) -> None:
+        super().__init__(manifest)
+        self._engine = engine
+        self._adapter = adapter
+
+    @classmethod
+    def _over(cls, folder: Path, manifest: dict[str, Any], options: Options) -> Self:
+        """Load the base that a folder's manifest names, and the adapter beside it."""
+        with reading(folder), ExitStack() as undo:
+            engine = shared_causal(base_of(folder, manifest["base"]), options)
+            undo.callback(engine.release)
+            adapter = None
+            if manifest.get("weights") and manifest.get("variant", "lora") == "lora":
+                adapter = engine.attach(*causal_adapters.read(folder, manifest["weights"]))
+                undo.callback(engine.detach, adapter)
+            made = cls._build(engine, folder, manifest, adapter)
+            undo.pop_all()
+        return made
+
+    @classmethod
+    def _build(
+        cls, engine: CausalEngine, folder: Path, manifest: dict[str, Any], adapter: str | None
+    ) -> Self:
+        return cls(engine, manifest=manifest, adapter=adapter)
+
+    def _release(self) -> None:
+        if self._adapter is not None:
+            self._engine.detach(self._adapter)
+        super()._release()
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save to `folder` what was fitted, with prompts and lengths; the base is only named."""
+        folder, base = Path(folder), self._base()
+        fields = {**self.manifest, "base": base}
+        entry = self._save_weights(folder, base)
+        if entry is not None:
+            fields["weights"] = {**self.manifest.get("weights", {}), **entry}
+        write_manifest(folder, "model.json", kind=self.kind, fields=fields)
+
+    def _save_weights(self, folder: Path, base: str) -> dict[str, str] | None:
+        if self._adapter is None:
+            return None
+        return causal_adapters.save(self._engine.model, folder, self._adapter, base=base)
+
+    def _base(self) -> str:
+        """Name the base so that it is found from anywhere."""
+        base = str(self.manifest["base"])
+        if self._origin is None or not base.startswith("."):
+            return base
+        return base_of(model_folder(self._origin.source), base)
+
+
+def checked_texts(field: str, texts: Sequence[str]) -> list[str]:
+    """Check that each text is a string that is not blank; lone surrogates are replaced."""
+    many = check_many(field, texts, str)
+    return [whole(check_text(f"{field}[{i}]", text, blank=False)) for i, text in enumerate(many)]
+
+
+def checked_pairs(questions: Sequence[str], drafts: Sequence[str]) -> list[tuple[str, str]]:
+    """Check questions and their drafts, one each; blank drafts become empty ones."""
+    asked = checked_texts("questions", questions)
+    given = [whole(draft.strip()) for draft in check_many("drafts", drafts, str)]
+    if len(given) != len(asked):
+        raise InputError.of("drafts", given=len(given), allowed=f"{len(asked)}, one per question")
+    return list(zip(asked, given, strict=True))
+
+
+def filled(prompt: str, **fields: str) -> str:
+    """Fill the fields of a prompt; braces in what fills them stay braces."""
+    return _FIELD.sub(lambda found: fields.get(found[1], found[0]), prompt)
+
+
+def needs_fields(field: str, prompt: str, names: Sequence[str]) -> str:
+    """Check that a prompt has its fields."""
+    allowed = "a text with " + " and ".join(f"{{{name}}}" for name in names)
+    if not isinstance(prompt, str) or any(f"{{{name}}}" not in prompt for name in names):
+        raise InputError.of(field, given=prompt, allowed=allowed)
+    return prompt

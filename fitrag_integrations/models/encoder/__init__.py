@@ -1,0 +1,1 @@
+"""Encoders over pairs of question and passage, and their heads."""

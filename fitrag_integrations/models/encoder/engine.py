@@ -1,0 +1,60 @@
+"""The engine under the pair models: a trunk and its tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fitrag_integrations.models.encoder.encoders import load_encoder
+from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, PairTokenizer
+from fitrag_integrations.models.encoder.trunk import Trunk, collate
+from fitrag_integrations.models.runtime.engine import Options, Pool, SharedEngine
+from fitrag_integrations.models.runtime.worker import Steps
+
+T = TypeVar("T")
+Forward = Callable[[Tensor, Tensor, list[EncodedPair]], Sequence[T]]
+
+
+class Engine(SharedEngine):
+    """Run functions over token states, on the engine's own worker."""
+
+    def __init__(self, trunk: Trunk, tokenizer: PairTokenizer, options: Options) -> None:
+        super().__init__(trunk, options, name=type(trunk.encoder).__name__)
+        self.trunk = trunk
+        self.tokenizer = tokenizer
+
+    def run(self, pairs: Sequence[Pair], forward: Forward[T]) -> Steps[list[list[T]]]:
+        """Encode pairs and give, per pair, the result of each of its chunks. On the worker only.
+
+        `forward(states, mask, chunks)` gets token states, float32, shape (batch, tokens, width),
+        and the mask, and gives one result per chunk.
+        """
+        chunks = self.tokenizer.encode(pairs)
+        flat = [chunk for group in chunks for chunk in group]
+        results = iter((yield from self.run_chunks(flat, forward)))
+        return [[next(results) for _ in group] for group in chunks]
+
+    @torch.inference_mode()
+    def run_chunks(self, chunks: Sequence[EncodedPair], forward: Forward[T]) -> Steps[list[T]]:
+        """Do what `run` does for chunks that are encoded already."""
+
+        def one_batch(batch: list[EncodedPair]) -> Sequence[T]:
+            pad = self.tokenizer.pad_id
+            ids, mask, types = collate(batch, pad_id=pad, device=self.device)
+            return forward(self.trunk(ids, mask, types), mask, batch)
+
+        return (yield from self.batched(chunks, one_batch, length=len))
+
+
+_engines: Pool[Engine] = Pool()
+
+
+def shared_engine(folder: Path, options: Options) -> Engine:
+    """Load the engine of an encoder folder, or give the one that is already there."""
+    return _engines.take(
+        str(folder.resolve()), options, lambda: Engine(*load_encoder(folder), options)
+    )

@@ -1,0 +1,78 @@
+"""What the scorer, the reader and the evaluator's head share: a head over an encoder's engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.encoder.encoders import save_encoder
+from fitrag_integrations.models.encoder.engine import Engine, shared_engine
+from fitrag_integrations.models.encoder.pairs import Pair
+from fitrag_integrations.models.runtime.engine import EngineModel, Options
+from fitrag_integrations.models.runtime.folder import read_manifest, reading
+from fitrag_integrations.models.runtime.saved import remembered
+from fitrag_integrations.models.runtime.sources import model_folder
+from fitrag_integrations.types import Passage
+
+
+class PairModel(EngineModel[Engine]):
+    """A head over an engine. Subclasses name their `kind` and build themselves from a folder."""
+
+    def __init__(self, engine: Engine, *, manifest: Mapping[str, Any] | None = None) -> None:
+        super().__init__(manifest)
+        self._engine = engine
+
+    @classmethod
+    @remembered
+    def from_pretrained(
+        cls,
+        name_or_dir: str | Path,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
+    ) -> Self:
+        """Load `name_or_dir`, a folder of `save_pretrained` or `fitrag train`, or a hub name.
+
+        `device` and `dtype` None choose CUDA and bfloat16 where they are there, else the CPU and
+        float32. `batch_tokens` is the padded size of one forward pass. Raises `ModelLoadError` for
+        a missing or damaged file, `ChecksumError` for a changed one.
+        """
+        path, options = model_folder(name_or_dir), Options.checked(device, dtype, batch_tokens)
+        needs = ("base", "encoder", "head")
+        manifest = read_manifest(path, "model.json", kind=cls.kind, needs=needs)
+        with reading(path), ExitStack() as undo:
+            engine = shared_engine(path / manifest["encoder"], options)
+            undo.callback(engine.release)
+            made = cls._build(engine, path, manifest)
+            undo.pop_all()
+        return made
+
+    @classmethod
+    def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> Self:
+        raise NotImplementedError
+
+    def _save_encoder(self, folder: Path) -> None:
+        base, length = self.manifest["base"], self._engine.tokenizer.max_length
+        save_encoder(self._engine.trunk, folder, base=base, max_length=length)
+
+
+def checked_pairs(pairs: Sequence[Pair]) -> list[Pair]:
+    """Check that each pair is a question and a passage, both with text."""
+    return [_checked(i, pair) for i, pair in enumerate(pairs)]
+
+
+def _checked(i: int, pair: Any) -> Pair:
+    if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Passage)):
+        raise InputError.of(f"pairs[{i}]", given=pair, allowed="a (question, Passage) tuple")
+    question, passage = pair
+    if not isinstance(question, str) or not question.strip():
+        allowed = "a string that is not blank"
+        raise InputError.of(f"pairs[{i}].question", given=question, allowed=allowed)
+    if not passage.text.strip():
+        allowed = "a passage with text"
+        raise InputError.of(f"pairs[{i}].passage.text", given=passage.text, allowed=allowed)
+    return question, passage

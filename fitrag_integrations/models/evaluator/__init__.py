@@ -1,0 +1,1 @@
+"""The retrieval evaluator of CRAG."""

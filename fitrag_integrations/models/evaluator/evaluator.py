@@ -1,0 +1,233 @@
+"""CRAG's retrieval evaluator (section 4.2): how far a passage answers a question, in [-1, 1].
+
+One class over three kinds of weights: our own head over any encoder, a published classifier with
+one output (the paper's T5-large is one), and the `has_answer` of a bi-label scorer. Grades of one
+mean nothing to the thresholds of another, so thresholds carry the name of what they were fitted
+for and are refused elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.progress import BLOCK, in_blocks
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.encoder.pairs import Pair
+from fitrag_integrations.models.evaluator.from_scorer import Label, ScorerView
+from fitrag_integrations.models.evaluator.head import HeadGrader
+from fitrag_integrations.models.evaluator.sequence_classifier import (
+    InputFormat,
+    SequenceGrader,
+    read_fields,
+    write_fields,
+)
+from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
+from fitrag_integrations.models.runtime.saved import SavedModel, remembered
+from fitrag_integrations.models.runtime.sources import model_folder
+from fitrag_integrations.ports import Scorer
+from fitrag_integrations.values.thresholds import ActionThresholds
+
+
+def store_fields(folder: Path, *, name: str, thresholds: ActionThresholds | None) -> None:
+    """Write a name and thresholds into an evaluator's folder, leaving all else as it is."""
+    ours = is_ours(folder)
+    given = read_manifest(folder, "model.json", kind=HeadGrader.kind) if ours else None
+    fields = dict(read_fields(folder) if given is None else given)
+    fields |= {"name": name}
+    if thresholds is not None:
+        fields["thresholds"] = replace(thresholds, model=name).to_dict()
+    if given is None:
+        write_fields(folder, fields)
+        return
+    plain = {key: value for key, value in fields.items() if key not in ("format", "kind")}
+    write_manifest(folder, "model.json", kind=HeadGrader.kind, fields=plain)
+
+
+def is_ours(folder: Path) -> bool:
+    """Say whether a folder holds a head of ours, and not a checkpoint of transformers alone."""
+    if not folder.is_dir():
+        return False
+    return (folder / "model.json").is_file() and not read_fields(folder)
+
+
+def find(name_or_dir: str | Path) -> Path | str:
+    """Give a folder, or the name of a checkpoint that transformers is to fetch itself."""
+    folder = Path(name_or_dir).expanduser()
+    if folder.exists() or str(name_or_dir).count("/") != 1:
+        return folder
+    from huggingface_hub import hf_hub_download
+
+    try:
+        hf_hub_download(str(name_or_dir), "model.json")
+    except (OSError, ValueError):  # not there, or no hub: loading it by name says which
+        return str(name_or_dir)
+    return model_folder(name_or_dir)
+
+
+def stored_thresholds(fields: dict[str, Any], name: str) -> ActionThresholds | None:
+    """Read the thresholds kept with an evaluator; `name` is what they belong to."""
+    given = fields.get("thresholds")
+    return None if given is None else ActionThresholds.from_dict({"model": name, **given})
+
+
+class Grader(Protocol):
+    """Whatever grades pairs: n in, n out, in order."""
+
+    def evaluate(self, pairs: Sequence[Pair], /) -> list[float]:
+        """Grade each pair in [-1, 1]."""
+        ...
+
+    async def aevaluate(self, pairs: Sequence[Pair], /) -> list[float]:
+        """Do what `evaluate` does without blocking the event loop."""
+        ...
+
+    def unload(self) -> None:
+        """Give the memory back."""
+        ...
+
+
+class RetrievalEvaluator(SavedModel):
+    """Grade (question, passage) pairs: 1 is surely an answer, -1 surely none.
+
+    Load one with `embedded()` or `from_pretrained`, make one with `fitrag train evaluator`, or view
+    a scorer with `from_scorer`. Calls from any thread or event loop are queued to one worker,
+    batched by tokens, and answered in order. `grader` is what gives the grades. `name` is what its
+    thresholds must be fitted for.
+    """
+
+    kind = "evaluator"
+
+    def __init__(
+        self, grader: Grader, *, name: str = "", thresholds: ActionThresholds | None = None
+    ) -> None:
+        super().__init__()
+        self._grader = grader
+        self.name = name
+        self.thresholds = thresholds
+
+    @property
+    def thresholds(self) -> ActionThresholds | None:
+        """Give the thresholds that belong to these grades, None where none were fitted."""
+        return self._thresholds
+
+    @thresholds.setter
+    def thresholds(self, given: ActionThresholds | None) -> None:
+        if given is not None:
+            given.check(self.name)
+        self._thresholds = given
+
+    @classmethod
+    @remembered
+    def from_pretrained(
+        cls,
+        name_or_dir: str | Path,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
+        input_format: InputFormat | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Load an evaluator from a folder or by hub name.
+
+        A folder of `fitrag train evaluator` is ours. Any other is a classifier with one output;
+        `input_format` says what such a one reads as the passage: "plain" its text (None is that,
+        or what was saved with it), "titled" `title // text`. `name` replaces the name that
+        thresholds are compared with. Raises `ModelLoadError` for a missing or damaged file and for
+        a classifier with several outputs.
+        """
+        source = str(find(name_or_dir))
+        options = Options.checked(device, dtype, batch_tokens)
+        if is_ours(Path(source)):
+            made = cls._ours(source, options, input_format)
+        else:
+            grader = SequenceGrader.load(source, options, input_format=input_format)
+            fields = read_fields(Path(source))
+            with reading(source):
+                named = check_text("name", fields.get("name", _name(source)))
+                made = cls(grader, name=named, thresholds=stored_thresholds(fields, named))
+        if name is not None and name != made.name:  # what was fitted stays with the old name
+            made = cls(made._grader, name=name)
+        return made
+
+    @classmethod
+    def _ours(cls, source: str, options: Options, input_format: InputFormat | None) -> Self:
+        if input_format is not None:
+            allowed = "None: this evaluator has an input of its own"
+            raise InputError.of("input_format", given=input_format, allowed=allowed)
+        grader = HeadGrader.from_pretrained(source, **asdict(options))
+        with reading(source):
+            name = check_text("name", grader.manifest.get("name", Path(source).name))
+            return cls(grader, name=name, thresholds=stored_thresholds(grader.manifest, name))
+
+    @classmethod
+    def from_scorer(
+        cls,
+        scorer: Scorer,
+        *,
+        label: Label = "has_answer",
+        name: str = "",
+        thresholds: ActionThresholds | None = None,
+    ) -> RetrievalEvaluator:
+        """View a bi-label scorer as an evaluator: a probability p becomes the grade 2p - 1."""
+        return cls(ScorerView(scorer, label), name=name, thresholds=thresholds)
+
+    def evaluate(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[float]:
+        """Give the grade of each pair, in [-1, 1], in order; `show_progress` draws a bar.
+
+        Raises `InputError` naming the first pair that is not a question and a passage with text.
+        """
+        grader, label = self._loaded(), f"RetrievalEvaluator, pairs by {BLOCK}"
+        return in_blocks(grader.evaluate, pairs, label, show=show_progress)
+
+    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
+        """Do what `evaluate` does, in [-1, 1], without blocking the event loop."""
+        return await self._loaded().aevaluate(pairs)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save weights, name and thresholds to a folder that `from_pretrained` reads.
+
+        Raises `TypeError` for a view of a scorer, which has no weights of its own.
+        """
+        folder, grader = Path(folder), self._loaded()
+        if isinstance(grader, HeadGrader):
+            grader.save_pretrained(folder)
+        elif isinstance(grader, SequenceGrader):
+            grader.save(folder)
+            write_fields(folder, {"input_format": grader.input_format})
+        else:
+            raise TypeError("a view has no weights of its own to save: save its scorer")
+        store_fields(folder, name=self.name, thresholds=self.thresholds)
+
+    def _release(self) -> None:
+        self._grader.unload()  # a viewed scorer stays
+
+    def _loaded(self) -> Grader:
+        self._check_loaded()
+        return self._grader
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the folder and the options; the weights stay where they are."""
+        if isinstance(self._grader, ScorerView):
+            return _viewed, (self._grader, self.name, self.thresholds)
+        return (*super().__reduce__(), (self.thresholds,))
+
+    def __setstate__(self, state: tuple[ActionThresholds | None]) -> None:
+        (self.thresholds,) = state
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, thresholds={self.thresholds!r})"
+
+
+def _name(source: str) -> str:
+    """Name a checkpoint: a hub's name as it is, of a folder its last part."""
+    return Path(source).name if Path(source).exists() else source
+
+
+def _viewed(view: ScorerView, name: str, thresholds: ActionThresholds | None) -> RetrievalEvaluator:
+    return RetrievalEvaluator(view, name=name, thresholds=thresholds)

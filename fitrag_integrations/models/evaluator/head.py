@@ -1,0 +1,159 @@
+"""A retrieval evaluator of one's own: any encoder, and a head that gives one grade.
+
+CRAG (section 4.2) fine-tunes T5-large with one output. Here the output also sees how well an
+answer's beginning and end can be found in the passage: two token scores, as a reader has them,
+whose best sum is above 0 where the passage holds an answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.heads import best_spans
+from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
+from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair
+from fitrag_integrations.models.evidence.clues import COUNT, Clues
+from fitrag_integrations.models.runtime.folder import (
+    load_head,
+    positive,
+    read_tensors,
+    write_manifest,
+    write_tensors,
+)
+from fitrag_integrations.models.runtime.worker import Steps
+
+FURTHEST = 20.0  # where the best span's score is cut off
+
+
+class EvaluatorHead(nn.Module):
+    """Give one logit per pair: a line over the pooled pair, and a few units over the clues."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, width: int, *, hidden: int = 16) -> None:
+        super().__init__()
+        self.span = nn.Linear(width, 2)
+        self.register_buffer("shift", torch.zeros(COUNT))
+        self.register_buffer("scale", torch.ones(COUNT))
+        self.hidden = nn.Linear(COUNT + 1, hidden)
+        self.mixed = nn.Linear(hidden, 1)
+        self.out = nn.Linear(width, 1)
+
+    def standardize(self, clues: Tensor) -> None:
+        """Take mean and deviation of the clues. Shape: (pairs, clues)."""
+        self.shift.copy_(clues.mean(0))
+        self.scale.copy_(1 / clues.std(0).clamp(min=1e-3))
+
+    def forward(self, pooled: Tensor, clues: Tensor, span: Tensor) -> Tensor:
+        """Give logits. Shapes: (batch, width), (batch, clues), (batch,); gives (batch,)."""
+        alike = (clues - self.shift) * self.scale
+        found = span.clamp(-FURTHEST, FURTHEST).unsqueeze(-1) / 5
+        units = torch.tanh(self.hidden(torch.cat([alike, found], dim=-1)))
+        logits: Tensor = self.out(pooled) + self.mixed(units)
+        return logits.squeeze(-1)
+
+
+class HeadGrader(PairModel):
+    """Grade pairs in [-1, 1] with an encoder and a head of our own; `RetrievalEvaluator` owns it.
+
+    A passage longer than the encoder's input takes its best chunk's grade.
+    """
+
+    kind = "evaluator"
+
+    def __init__(
+        self,
+        engine: Engine,
+        head: EvaluatorHead,
+        *,
+        clues: Clues,
+        manifest: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(engine, manifest=manifest)
+        self._head = head.to(engine.device).float().eval()
+        self._clues = clues
+        self._temperature = positive(self.manifest, "temperature")
+
+    def evaluate(self, pairs: Sequence[Pair]) -> list[float]:
+        """Grade each pair, in the order given."""
+        return self._call(self._grades, checked_pairs(pairs))
+
+    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
+        """Do what `evaluate` does without blocking the event loop."""
+        return await self._acall(self._grades, checked_pairs(pairs))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save head, thresholds and encoder to a folder that `from_pretrained` reads."""
+        folder = Path(folder)
+        entry = self.manifest["head"] | write_head(folder, self._head, self._clues.rarity)
+        fields = {**self.manifest, "encoder": "encoder", "head": entry}
+        write_manifest(folder, "model.json", kind=self.kind, fields=fields)
+        self._save_encoder(folder / "encoder")
+
+    @classmethod
+    def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> HeadGrader:
+        entry = manifest["head"]
+        tensors = read_tensors(folder, entry)
+        rarity = rarity_of(tensors, engine, folder / entry["file"]) or []
+        named = {name.removeprefix("head."): tensor for name, tensor in tensors.items()}
+        width, hidden = engine.trunk.width, check_whole("hidden", entry["hidden"], low=1)
+        head = load_head(lambda: EvaluatorHead(width, hidden=hidden), folder / entry["file"], named)
+        return cls(engine, head, clues=Clues.of(engine.tokenizer, rarity), manifest=manifest)
+
+    def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
+        found = yield from self._engine.run(pairs, self._logits)
+        return [grade(max(logits) / self._temperature) for logits in found]
+
+    def _logits(self, states: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[float]:
+        pooled = self._engine.trunk.pool(states, mask)
+        best = span_scores(self._head.span(states), chunks)
+        clues = self._clues.features(chunks).to(states.device)
+        logits: list[float] = self._head(pooled, clues, best).tolist()
+        return logits
+
+
+def rarity_of(tensors: dict[str, Tensor], engine: Engine, path: Path) -> list[float] | None:
+    """Take the rarity of each token out of a head's tensors; None where it has none."""
+    rarity = tensors.pop("rarity", None)
+    if rarity is None:
+        return None
+    if rarity.dim() != 1 or len(rarity) < engine.tokenizer.vocabulary:
+        allowed = f"one of {engine.tokenizer.vocabulary} tokens"
+        raise ModelLoadError(f"{path}: rarity: given {list(rarity.shape)}, allowed {allowed}")
+    found: list[float] = rarity.float().tolist()
+    return found
+
+
+def span_scores(logits: Tensor, chunks: Sequence[EncodedPair]) -> Tensor:
+    """Give the best span's start and end score, summed; a chunk without text has the lowest.
+
+    Shapes: (batch, tokens, 2); gives (batch,).
+    """
+    allowed = torch.zeros(logits.shape[:2], dtype=torch.bool)
+    for row, chunk in enumerate(chunks):
+        inside = [place is not None for place in chunk.offsets]
+        allowed[row, : len(chunk)] = torch.tensor(inside)
+    best, _, _ = best_spans(logits, allowed.to(logits.device))
+    return best.clamp(min=-FURTHEST)
+
+
+def grade(logit: float) -> float:
+    """Bring a logit to [-1, 1]: twice its probability, less one."""
+    return math.tanh(logit / 2)
+
+
+def write_head(folder: Path, head: EvaluatorHead, rarity: Sequence[float]) -> dict[str, str]:
+    """Save a head and the rarity of tokens; gives the entry that names the file."""
+    tensors = {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
+    tensors["rarity"] = torch.tensor(rarity, dtype=torch.float16)
+    return write_tensors(folder, "head.safetensors", tensors)

@@ -1,0 +1,163 @@
+"""An evaluator that is a sequence classifier with one output, as CRAG's own T5-large is.
+
+Such a checkpoint reads question and passage as one text, `question [SEP] passage`, in which the
+mark is plain text to T5. The paper's loop pads every pair to 512 tokens; here pairs of like length
+share a batch of bounded size, which changes no grade and is several times faster.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+
+from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models.encoder.pair_model import checked_pairs
+from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair
+from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
+from fitrag_integrations.models.runtime.engine import Options, SharedEngine
+from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
+from fitrag_integrations.models.runtime.loading import Checkpoint
+from fitrag_integrations.models.runtime.placing import float32_head
+from fitrag_integrations.models.runtime.sources import weights_source
+from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.types import Passage
+
+InputFormat = Literal["plain", "titled"]
+KIND = "sequence-evaluator"
+MAX_LENGTH = 512
+CPU_TOKENS = 256  # a T5 is wide enough to gain nothing from larger batches there
+T5_LIKE = ("t5", "mt5", "umt5")
+"""Each input must end in T5's end token and hold no other, or the model refuses the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    ids: list[int]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class SequenceGrader(SharedEngine):
+    """Grade pairs with a classifier of one output; `RetrievalEvaluator` owns it.
+
+    `input_format` "plain" gives the passage's text alone, "titled" `title // text`. Outputs are
+    clamped to [-1, 1]. A passage longer than 512 tokens takes its best chunk's grade.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, options: Options, *, input_format: InputFormat = "plain"
+    ) -> None:
+        if input_format not in get_args(InputFormat):
+            allowed = " or ".join(map(repr, get_args(InputFormat)))
+            raise InputError.of("input_format", given=input_format, allowed=allowed)
+        self.input_format: InputFormat = input_format
+        float32_head(model)  # the cuts stand near -1, where bfloat16 has steps of .004
+        super().__init__(model, options, name=type(model).__name__)
+        if options.batch_tokens is None and self.device.type == "cpu":
+            self.room.tokens = CPU_TOKENS
+        self._model = model
+        self._tokenizer = tokenizer
+        self._one_end = model.config.model_type in T5_LIKE
+        self._length = min(MAX_LENGTH, tokenizer.model_max_length)
+        self.retain()
+
+    @classmethod
+    def load(
+        cls, name_or_dir: str, options: Options, *, input_format: InputFormat | None = None
+    ) -> SequenceGrader:
+        """Load a checkpoint by name or folder; only safetensors are read, no remote code runs."""
+        if input_format is None:
+            input_format = read_fields(Path(name_or_dir)).get("input_format", "plain")
+        checkpoint = Checkpoint(weights_source(name_or_dir), f"evaluator {name_or_dir!r}")
+        tokenizer = checkpoint.tokenizer()
+        model, _ = checkpoint.model("AutoModelForSequenceClassification")
+        outputs = model.config.num_labels
+        if outputs != 1:
+            raise ModelLoadError(f"evaluator {name_or_dir!r}: given {outputs} outputs, allowed 1")
+        return cls(model, tokenizer, options, input_format=input_format)
+
+    def evaluate(self, pairs: Sequence[Pair]) -> list[float]:
+        """Grade each pair, in the order given."""
+        return self.worker.call(self._grades, checked_pairs(pairs))
+
+    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
+        """Do what `evaluate` does without blocking the event loop."""
+        return await self.worker.acall(self._grades, checked_pairs(pairs))
+
+    def save(self, folder: Path) -> None:
+        """Save weights and tokenizer as transformers does, and the input format beside them."""
+        self._model.save_pretrained(folder)
+        self._tokenizer.save_pretrained(folder)
+
+    def unload(self) -> None:
+        """Stop the worker and give the memory back."""
+        self.release()
+
+    @torch.inference_mode()
+    def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
+        groups = [self._encoded(question, passage) for question, passage in pairs]
+        flat = [chunk for group in groups for chunk in group]
+        grades = iter((yield from self.batched(flat, self._outputs, length=len)))
+        return [max(next(grades) for _ in group) for group in groups]
+
+    def _outputs(self, batch: list[_Input]) -> list[float]:
+        width = max(map(len, batch))
+        pad = self._tokenizer.pad_token_id or 0
+        ids = torch.tensor([chunk.ids + [pad] * (width - len(chunk)) for chunk in batch])
+        mask = torch.tensor([[1] * len(chunk) + [0] * (width - len(chunk)) for chunk in batch])
+        inputs = {"input_ids": ids.to(self.device), "attention_mask": mask.to(self.device)}
+        logits = self._model(**inputs).logits.float().squeeze(-1).tolist()
+        if not all(map(math.isfinite, logits)):  # float16 overflows in T5
+            raise ModelLoadError(f"the evaluator gave no number in {self.dtype}; try float32")
+        return [max(-1.0, min(1.0, logit)) for logit in logits]
+
+    def _encoded(self, question: str, passage: Passage) -> list[_Input]:
+        question, text = without_surrogates(question), without_surrogates(passage.text)
+        if self.input_format == "titled" and passage.title:
+            text = f"{without_surrogates(passage.title)} // {text}"
+        whole = self._ids(f"{question} [SEP] {text}")
+        if len(whole) <= self._length:
+            return [whole]
+        return [self._ids(f"{question} [SEP] {text[a:b]}") for a, b in self._cuts(question, text)]
+
+    def _ids(self, text: str) -> _Input:
+        ids: list[int] = self._tokenizer(text, verbose=False)["input_ids"]
+        if self._one_end:  # an end mark that a passage brings is nothing the model knows
+            end, unknown = self._tokenizer.eos_token_id, self._tokenizer.unk_token_id
+            ids = [*(unknown if i == end else i for i in ids[:-1]), ids[-1]]
+        return _Input(ids)
+
+    def _cuts(self, question: str, text: str) -> Iterator[tuple[int, int]]:
+        """Give the places of overlapping chunks that fit beside the question."""
+        room = self._length - len(self._ids(f"{question} [SEP] ")) - 4  # a cut may part a token
+        if room <= OVERLAP_TOKENS:
+            allowed = f"a question that leaves room for a passage in {self._length} tokens"
+            raise InputError.of("question", given=question, allowed=allowed)
+        spans = self._tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )["offset_mapping"]
+        for at in range(0, max(1, len(spans) - OVERLAP_TOKENS), room - OVERLAP_TOKENS):
+            inside = spans[at : at + room]
+            yield inside[0][0], inside[-1][1]
+
+
+def read_fields(folder: Path) -> dict[str, Any]:
+    """Read what `RetrievalEvaluator` keeps beside a checkpoint; empty where nothing is kept."""
+    try:
+        kind = json.loads((folder / "model.json").read_text(encoding="utf-8")).get("kind")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return {}
+    return read_manifest(folder, "model.json", kind=KIND) if kind == KIND else {}
+
+
+def write_fields(folder: Path, fields: dict[str, Any]) -> None:
+    """Keep fields beside a checkpoint."""
+    plain = {name: value for name, value in fields.items() if name not in ("format", "kind")}
+    write_manifest(folder, "model.json", kind=KIND, fields=plain)

@@ -1,0 +1,1 @@
+"""What a head is told besides the encoding: clues, words, late interaction."""

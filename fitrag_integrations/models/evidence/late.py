@@ -1,0 +1,88 @@
+"""Late interaction: what the untouched encoder, reading question and passage apart, makes of them.
+
+Its token states were trained to bring like meanings together on a billion pairs; tuning for the
+pair task forgets part of that. Three numbers bring it back: the cosine of the two mean vectors,
+and how well the question's tokens find a like token in the passage (MaxSim; Khattab and Zaharia,
+2020), plain and weighed by rarity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.runtime.worker import Budget, finished, in_batches
+
+COUNT = 3
+Ids = tuple[int, ...]
+
+
+class LateInteraction:
+    """Compare question and passage in the space of a frozen encoder. Not thread-safe."""
+
+    def __init__(
+        self, trunk: Trunk, rarity: Sequence[float], *, pad_id: int, budget: int = 1024
+    ) -> None:
+        self.trunk = trunk.eval()
+        self._rarity = torch.tensor(rarity)
+        self._pad_id, self._budget = pad_id, Budget(budget)
+
+    @torch.inference_mode()
+    def features(self, pairs: Sequence[EncodedPair]) -> list[list[float]]:
+        """Give cosine, MaxSim and weighed MaxSim of each pair. Shape: (pairs, 3), in [-1, 1]."""
+        texts = [(_part(pair, 1), _part(pair, 2), _framed(pair)) for pair in pairs]
+        distinct = list(dict.fromkeys(ids for *both, _ in texts for ids in both))
+        batches = in_batches(distinct, self._states, length=len, budget=self._budget)
+        states = finished(batches)
+        known = dict(zip(distinct, states, strict=True))
+        compared = [_compare(known[q], known[p], first) for q, p, first in texts]
+        sizes = [len(numbers) for numbers in compared]
+        read = torch.cat(compared).cpu().split(sizes) if compared else ()
+        return [
+            self._weighed(q, one, first) for (q, _, first), one in zip(texts, read, strict=True)
+        ]
+
+    def _states(self, batch: list[Ids]) -> list[Tensor]:
+        width = max(map(len, batch))
+        device = next(self.trunk.parameters()).device
+        ids = torch.tensor([[*b, *[self._pad_id] * (width - len(b))] for b in batch], device=device)
+        mask = torch.tensor([[1] * len(b) + [0] * (width - len(b)) for b in batch], device=device)
+        states = self.trunk(ids, mask, torch.zeros_like(ids))
+        return [rows[: len(b)].clone() for rows, b in zip(states, batch, strict=True)]
+
+    def _weighed(self, ids: Ids, numbers: Tensor, first: int) -> list[float]:
+        """Make the three numbers of what `_compare` gave, on the CPU."""
+        cosine, best = float(numbers[0]), numbers[1:]
+        if not len(best):
+            return [cosine, 0.0, 0.0]
+        weights = self._rarity[list(ids[first:-1])]
+        weighed = (best * weights).sum() / weights.sum().clamp(min=1e-6)
+        return [cosine, float(best.mean()), float(weighed)]
+
+
+def _compare(question: Tensor, passage: Tensor, first: int) -> Tensor:
+    """Give the cosine, then how near each of the question's tokens has a like one; on the device.
+
+    Nothing follows the cosine where one side has no token. Shape: (1 + question's tokens,).
+    """
+    cosine = F.cosine_similarity(question.mean(0), passage.mean(0), dim=0).unsqueeze(0)
+    inner, outer = (F.normalize(x[first:-1], dim=-1) for x in (question, passage))
+    if not len(inner) or not len(outer):
+        return cosine
+    return torch.cat([cosine, (inner @ outer.T).max(1).values])
+
+
+def _part(pair: EncodedPair, segment: int) -> Ids:
+    """Take one side of a pair, between the pair's own first and last token."""
+    inside = (i for i, s in zip(pair.ids, pair.segments, strict=True) if s == segment)
+    return (*pair.ids[: _framed(pair)], *inside, pair.ids[-1])
+
+
+def _framed(pair: EncodedPair) -> int:
+    """Count the tokens before the question: one, or none in T5."""
+    return int(pair.segments[0] == 0)

@@ -1,0 +1,1 @@
+"""Gates: what a model says about its own knowledge."""

@@ -1,0 +1,141 @@
+"""What IK and the necessity judge share: a gate over a causal engine, saved with its threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.generator import LocalGenerator, first_tokens
+from fitrag_integrations.models.causal.model import CausalModel, checked_pairs
+from fitrag_integrations.models.causal.words import share
+from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.folder import reading
+from fitrag_integrations.models.runtime.saved import Origin
+from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.values.thresholds import FittedThreshold
+
+THRESHOLD = 0.5
+Texts = tuple[str, str]  # a question and a draft, empty for none
+
+
+class CausalGate(CausalModel):
+    """Tell how likely each question is known. Subclasses give the `gaps`, before calibration.
+
+    Built from an `engine`, a folder's `manifest`, and the name of its `adapter` on the engine.
+    """
+
+    title: ClassVar[str]
+    default_tokens: ClassVar[int]
+
+    def __init__(
+        self, engine: CausalEngine, *, manifest: Mapping[str, Any], adapter: str | None = None
+    ) -> None:
+        super().__init__(engine, manifest=manifest, adapter=adapter)
+        self._drafter: LocalGenerator | None = None
+        count = manifest.get("draft_tokens", self.default_tokens)
+        self.draft_tokens = check_whole("draft_tokens", count, low=0)
+        fitted = manifest.get("threshold")
+        self.fitted = None if fitted is None else FittedThreshold.from_dict(fitted)
+
+    @property
+    def name(self) -> str:
+        """Name the gate, for traces."""
+        return f"{self.title} for {self.model_name}" if self.model_name else self.title
+
+    @property
+    def model_name(self) -> str:
+        """Name the language model whose knowledge is judged, empty where nobody said."""
+        return fitted_for(self.manifest).model
+
+    @property
+    def threshold(self) -> float:
+        """Give the score above which a question is known: the fitted one, else 0.5."""
+        return THRESHOLD if self.fitted is None else self.fitted.value
+
+    def generator(self, **options: Any) -> LocalGenerator:
+        """Make a generator of the base, over the same copy of its weights; unload it on its own.
+
+        `options` are those of `LocalGenerator` beside device, dtype and batch_tokens.
+        """
+        self._worker()  # an unloaded gate has no weights to share
+        made = LocalGenerator(self._engine.retain(), **options)
+        if self._origin is not None:
+            where = {name: self._origin.options.get(name) for name in asdict(Options())}
+            made._origin = Origin(self._base(), {**where, **options})
+        return made
+
+    @property
+    def drafter(self) -> LocalGenerator | None:
+        """Give the generator that writes the drafts, always the same; it outlives `unload`.
+
+        None where another model's knowledge is judged: then only that model can write them.
+        """
+        if self.model_name != self._engine.name:
+            return None
+        if self._drafter is None:
+            self._drafter = self.generator(draft_tokens=max(1, self.draft_tokens))
+        return self._drafter
+
+    def p_known(
+        self,
+        questions: Sequence[str],
+        drafts: Sequence[str],
+        *,
+        show_progress: bool | None = False,
+    ) -> list[float]:
+        """Give the probability that each question is known, in [0, 1], in the order given.
+
+        One draft per question; a blank one is none, and then the question alone decides.
+        `show_progress` draws a bar.
+        """
+        return self._shown(self._known, checked_pairs(questions, drafts), show_progress)
+
+    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
+        """Do what `p_known` does, in [0, 1], without blocking the event loop."""
+        return await self._acall(self._known, checked_pairs(questions, drafts))
+
+    def gaps(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
+        """Give the logit of knowing of `pairs`, any number; on the worker only. Drafts are cut."""
+        raise NotImplementedError
+
+    @classmethod
+    def _for(
+        cls,
+        folder: Path,
+        manifest: dict[str, Any],
+        options: Options,
+        *,
+        for_model: str | None,
+        allow_other_model: bool,
+    ) -> Self:
+        """Load the base and what goes beside it, for the model that is named."""
+        with reading(folder):
+            fitted = fitted_for(manifest)
+        fitted.check(for_model or "", allow_other=allow_other_model)
+        return cls._over(folder, manifest, options)
+
+    def _temperature(self, draft: str) -> float:
+        raise NotImplementedError
+
+    def _known(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
+        scores = zip((yield from self.gaps(pairs)), pairs, strict=True)
+        return [share((gap, 0.0), self._temperature(draft)) for gap, (_, draft) in scores]
+
+
+def fitted_for(manifest: Mapping[str, Any]) -> FittedThreshold:
+    """Say whose knowledge is judged: the threshold's model, else the one of the training rows."""
+    fitted = manifest.get("threshold")
+    if fitted is not None and fitted.get("model"):
+        return FittedThreshold.from_dict(fitted)
+    return FittedThreshold(THRESHOLD, model=str(manifest.get("model") or ""))
+
+
+def cut_drafts(engine: CausalEngine, pairs: Sequence[Texts], count: int) -> list[Texts]:
+    """Cut each draft to its first tokens, none for 0. On the worker only."""
+    if not count:
+        return [(question, "") for question, _ in pairs]
+    return [(q, first_tokens(engine.tokenizer, d, count) if d else "") for q, d in pairs]

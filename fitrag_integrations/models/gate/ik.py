@@ -1,0 +1,200 @@
+"""IK, "I know" (Let your LLM generate a few tokens, section 3): is retrieval needed at all?
+
+Three variants behind one class. `lora`, the paper's: an adapter teaches the model to say Yes or No,
+and the softmax over those two logits is the score. `full`: the same by all weights of a small base,
+which is saved whole beside its manifest. `head`: a small head on what the frozen base shows of its
+own drafting prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.generator import PROMPT, prompt_and_draft
+from fitrag_integrations.models.causal.model import filled, needs_fields
+from fitrag_integrations.models.causal.states import (
+    KnownHead,
+    feature_count,
+    features,
+    known_layers,
+)
+from fitrag_integrations.models.causal.words import choice_ids
+from fitrag_integrations.models.gate.gate import CausalGate, Texts, cut_drafts
+from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.folder import (
+    both_positive,
+    load_head,
+    read_manifest,
+    read_tensors,
+    write_tensors,
+)
+from fitrag_integrations.models.runtime.saved import remembered
+from fitrag_integrations.models.runtime.sources import model_folder
+from fitrag_integrations.models.runtime.worker import Steps
+
+VARIANTS = ("lora", "full", "head")
+PROMPTS = {
+    "question": "Question: {question}\nDo you know the answer by yourself? Yes or No:",
+    "draft": "Question: {question}\nBeginning of your answer: {draft}\n"
+    "Do you know the answer by yourself? Yes or No:",
+}
+
+
+class IKClassifier(CausalGate):
+    """Tell how likely a language model knows the answer to each question, a gate.
+
+    Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train ik`. It
+    reads the question, and the first `draft_tokens` tokens of the model's own answer where a draft
+    is given; a blank draft is none. Questions of all callers share one forward pass, padded on the
+    left, in which only the last position is scored.
+
+    The draft is read again in that pass. Its key-value cache could be kept only for the head on the
+    frozen base, or for an adapter that leaves keys and values alone: any other changes what the
+    cache holds.
+    """
+
+    kind = "ik"
+    title = "IK"
+    default_tokens = 32
+
+    def __init__(
+        self,
+        engine: CausalEngine,
+        *,
+        manifest: Mapping[str, Any],
+        adapter: str | None = None,
+        head: KnownHead | None = None,
+    ) -> None:
+        super().__init__(engine, manifest=manifest, adapter=adapter)
+        self._head = None if head is None else head.float().eval()
+        self._temperatures = both_positive(manifest)
+        self.word_ids = (0, 0) if head is not None else self._word_ids()
+        self._prompts = PROMPTS | dict(manifest.get("prompts", {}))
+        for name, fields in (("question", ["question"]), ("draft", ["question", "draft"])):
+            needs_fields(f"prompts.{name}", self._prompts[name], fields)
+
+    @classmethod
+    @remembered
+    def from_pretrained(
+        cls,
+        name_or_dir: str | Path,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
+        for_model: str | None = None,
+        allow_other_model: bool = False,
+    ) -> Self:
+        """Load a classifier from a folder, or by hub name, with its base.
+
+        `for_model` names the language model whose knowledge it is to judge. Raises
+        `ThresholdMismatchError` if it was fitted for another, unless that is allowed;
+        `ModelLoadError` for a missing or damaged file and for a tokenizer without a token for Yes
+        or No, `ChecksumError` for a changed file.
+        """
+        folder = model_folder(name_or_dir)
+        needs = ("base", "variant", "weights")
+        manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        options = Options.checked(device, dtype, batch_tokens)
+        return cls._for(
+            folder, manifest, options, for_model=for_model, allow_other_model=allow_other_model
+        )
+
+    @property
+    def variant(self) -> str:
+        """Say which of `VARIANTS` this is."""
+        return str(self.manifest.get("variant", "lora" if self._head is None else "head"))
+
+    def gaps(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
+        """Give the logit of knowing, any number, before calibration: Yes less No, or the head's.
+
+        On the worker only; drafts are cut here.
+        """
+        cut = cut_drafts(self._engine, pairs, self.draft_tokens)
+        if self._head is not None:
+            return (yield from self._head_logits(cut))
+        texts = [ask_text(self._engine, self._prompts, q, d) for q, d in cut]
+        asked = [(row, self.word_ids) for row in self._engine.encode(texts)]
+        both = yield from self._engine.next_logits(asked, adapter=self._adapter)
+        return [yes - no for yes, no in both]
+
+    @classmethod
+    def _build(
+        cls, engine: CausalEngine, folder: Path, manifest: dict[str, Any], adapter: str | None
+    ) -> Self:
+        entry = manifest["weights"]
+        if manifest["variant"] in ("lora", "full"):
+            return cls(engine, manifest=manifest, adapter=adapter)
+        if manifest["variant"] != "head":
+            given, allowed = manifest["variant"], ", ".join(VARIANTS)
+            raise ModelLoadError(f"{folder}: given variant {given!r}, allowed {allowed}")
+        layers, hidden = known_layers(engine, entry["layers"]), entry["hidden"]
+        count = feature_count(engine, layers)
+        tensors = read_tensors(folder, entry)
+        hidden = check_whole("hidden", hidden, low=0)
+        head = load_head(lambda: KnownHead(count, hidden=hidden), folder / entry["file"], tensors)
+        return cls(engine, manifest=manifest, head=head)
+
+    def _save_weights(self, folder: Path, base: str) -> dict[str, str] | None:
+        if self._head is None:
+            return super()._save_weights(folder, base)
+        return write_tensors(folder, "head.safetensors", self._head.state_dict())
+
+    def _word_ids(self) -> tuple[int, int]:
+        def found(items: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+            spaced = not self._engine.is_chat
+            return [choice_ids(self._engine.tokenizer, item, spaced=spaced) for item in items]
+
+        yes, no = self.manifest.get("words", ("Yes", "No"))
+        ids: tuple[int, int] = self._engine.worker.call(found, [(yes, no)])[0]
+        return ids
+
+    def _temperature(self, draft: str) -> float:
+        return float(self._temperatures[bool(draft) and self.draft_tokens > 0])
+
+    @torch.inference_mode()
+    def _head_logits(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
+        assert self._head is not None
+        if not pairs:
+            return []
+        rows = head_rows(self._engine, pairs, self._prompts["question"])
+        measured = yield from features(self._engine, rows, self.manifest["weights"]["layers"])
+        found: list[float] = self._head(measured).tolist()
+        return found
+
+
+def ask_text(engine: CausalEngine, prompts: Mapping[str, str], question: str, draft: str) -> str:
+    """Write what the adapter answers with Yes or No."""
+    prompt = prompts["draft" if draft else "question"]
+    return engine.render(filled(prompt, question=question, draft=draft))
+
+
+def head_rows(
+    engine: CausalEngine, pairs: Sequence[Texts], prompt: str
+) -> list[tuple[list[int], list[int]]]:
+    """Encode the drafting prompt and the draft, as the base passes through them."""
+    texts = [
+        (engine.render(q) if engine.is_chat else filled(prompt, question=q), d) for q, d in pairs
+    ]
+    drafted = iter(prompt_and_draft(engine, [pair for pair in texts if pair[1]]))
+    alone = iter(engine.encode([text for text, draft in texts if not draft]))
+    return [next(drafted) if draft else (next(alone), []) for _, draft in texts]
+
+
+def head_prompt(engine: CausalEngine) -> str:
+    """Give the base's own drafting prompt."""
+    return str(engine.manifest.get("prompt", PROMPT))
+
+
+def check_variant(variant: str) -> str:
+    """Require one of `VARIANTS`."""
+    if variant not in VARIANTS:
+        raise InputError.of("variant", given=variant, allowed=", ".join(VARIANTS))
+    return variant

@@ -1,0 +1,1 @@
+"""Where models run: the worker thread, the folder, batches."""

@@ -1,0 +1,153 @@
+"""Weights on a device, the worker that alone touches them, and who uses them.
+
+Models that name the same weights share one engine, so a scorer and a reader over one encoder, or
+a gate and a generator over one language model, cost its memory once and take turns on one worker.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
+
+import torch
+from torch import nn
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.runtime.forking import ForkSafe
+from fitrag_integrations.models.runtime.placing import place
+from fitrag_integrations.models.runtime.saved import SavedModel
+from fitrag_integrations.models.runtime.worker import Budget, Steps, Worker, in_batches
+
+E = TypeVar("E", bound="SharedEngine")
+Q = TypeVar("Q")
+A = TypeVar("A")
+BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}  # a CPU gains from little padding, a GPU from size
+USUAL_TOKENS = 128  # of a question and a passage
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Say where and how a model runs.
+
+    `device` None is CUDA where it is there, else the CPU; `dtype` None is bfloat16 on a GPU that
+    has it, else float32; `batch_tokens` is the padded size of one forward pass, None the device's
+    default.
+    """
+
+    device: str | None = None
+    dtype: str | None = None
+    batch_tokens: int | None = None
+
+    @classmethod
+    def checked(cls, device: str | None, dtype: str | None, batch_tokens: int | None) -> Self:
+        """Make options of what a caller gave; raises `InputError` naming the one that is wrong."""
+        made = cls(device, dtype, batch_tokens)
+        made.resolved()
+        return made
+
+    def resolved(self) -> tuple[torch.device, torch.dtype, int]:
+        """Fill in what is None."""
+        try:
+            device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        except RuntimeError:
+            allowed = "a torch device, such as cpu or cuda:0"
+            raise InputError.of("device", given=self.device, allowed=allowed) from None
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise InputError.of("dtype", given=self.dtype, allowed=", ".join(DTYPES))
+        on_gpu = device.type == "cuda" and _computes_bfloat16()
+        dtype = DTYPES[self.dtype or ("bfloat16" if on_gpu else "float32")]
+        budget = self.batch_tokens
+        if budget is None:
+            budget = BATCH_TOKENS.get(device.type, 8192)
+        if budget < 1:
+            raise InputError.of("batch_tokens", given=budget, allowed="a whole number above 0")
+        return device, dtype, budget
+
+
+def _computes_bfloat16() -> bool:
+    """Say whether the GPU has bfloat16 itself; where it is emulated, float32 is the faster."""
+    found: bool = torch.cuda.is_bf16_supported(including_emulation=False)
+    return found
+
+
+class SharedEngine:
+    """Hold one copy of weights, placed as `options` say, and count the models that use it."""
+
+    def __init__(self, module: nn.Module, options: Options, *, name: str) -> None:
+        self.device, self.dtype, tokens = options.resolved()
+        self.room = Budget(tokens)
+        self._module = place(module, self.device, self.dtype).eval()
+        on_gpu, small = self.device.type == "cuda", max(1, self.room.tokens // USUAL_TOKENS)
+        self.worker = Worker(name, bound=on_gpu, small=small)
+        self._users = 0
+
+    @property
+    def budget(self) -> int:
+        """Give the padded size of one forward pass, in tokens: less, once one did not fit."""
+        return self.room.tokens
+
+    def batched(
+        self,
+        items: Sequence[Q],
+        run: Callable[[list[Q]], Sequence[A]],
+        *,
+        length: Callable[[Q], int],
+    ) -> Steps[list[A]]:
+        """Run items in token batches, as `in_batches` does. On the worker only."""
+        return in_batches(items, run, length=length, budget=self.room)
+
+    def retain(self) -> Self:
+        """Count one more model that uses this engine."""
+        self._users += 1
+        return self
+
+    def release(self) -> None:
+        """Count one less; the last one stops the worker and gives the memory back."""
+        self._users -= 1
+        if self._users <= 0:
+            self.worker.close()
+            self._module.to("meta")
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+
+class Pool(ForkSafe, Generic[E]):
+    """Keep each engine, by what it was loaded from, as long as a model uses it."""
+
+    def __init__(self) -> None:
+        self._engines: weakref.WeakValueDictionary[tuple[str, Options], E]
+        self._engines = weakref.WeakValueDictionary()
+        self._loading = threading.Lock()
+        super().__init__()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Take a lock of its own in a child: another thread of the parent may hold the old one."""
+        if in_child:
+            self._loading = threading.Lock()
+
+    def take(self, source: str, options: Options, load: Callable[[], E]) -> E:
+        """Give the engine that is there, or load it; one user more is counted."""
+        with self._loading:
+            engine = self._engines.get((source, options))
+            if engine is None or engine.worker.closed:
+                engine = self._engines[source, options] = load()
+            return engine.retain()
+
+
+class EngineModel(SavedModel, Generic[E]):
+    """A model over an engine, which it may share."""
+
+    _engine: E
+
+    def _own_worker(self) -> Worker:
+        return self._engine.worker
+
+    def _release(self) -> None:
+        self._engine.release()
+
+    def _details(self) -> list[str]:
+        return [f"device={str(self._engine.device)!r}"]

@@ -1,0 +1,77 @@
+"""Move a model to a device and a precision, and leave alone what a precision would spoil.
+
+`Module.to(dtype)` casts every floating tensor. Among them are the frequencies of rotary positions,
+which a checkpoint does not hold and its code makes in float32: in bfloat16 they keep three digits,
+and position 4,000 is turned by several radians too much or too little. A head of one output needs
+its digits as well: bfloat16 has steps of .004 below 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+_MARK = "stays_float32"
+M = TypeVar("M", bound=nn.Module)
+
+
+def place(module: M, device: torch.device | str, dtype: torch.dtype) -> M:
+    """Cast a module in place, as `cast` does, then move it to a device."""
+    return cast(module, dtype).to(device)
+
+
+def cast(module: M, dtype: torch.dtype) -> M:
+    """Cast in place the floating tensors that a checkpoint holds: parameters, persistent buffers.
+
+    Buffers that the code makes itself stay as they were made, and so does what the architecture
+    keeps in float32, or `float32_head` does.
+    """
+    saved = module.state_dict(keep_vars=True).keys()
+    kept = _kept(module, dtype)
+    for name, tensor in _tensors(module):
+        if name in saved and tensor.is_floating_point():
+            tensor.data = tensor.data.to(torch.float32 if name in kept else dtype)
+    return module
+
+
+def float32_head(model: Any) -> None:
+    """Keep what a transformers classifier puts on its base model in float32, and what it reads.
+
+    States are computed in the precision that `cast` sets; from them on, nothing is rounded.
+    """
+    for part in model.children():
+        if part is not model.base_model:
+            setattr(part.float(), _MARK, True)
+            part.register_forward_pre_hook(_in_float32)
+
+
+def _in_float32(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(x.float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in given)
+
+
+def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+def _kept(module: nn.Module, dtype: torch.dtype) -> set[str]:
+    """Name the tensors of marked parts, and those an architecture says are to stay in float32.
+
+    It names some for float16 alone, which overflows where bfloat16 does not.
+    """
+    kept = set()
+    for path, part in module.named_modules():
+        start = f"{path}." if path else ""
+        if getattr(part, _MARK, False):
+            kept |= {f"{start}{name}" for name, _ in _tensors(part)}
+        parts = set(getattr(part, "_keep_in_fp32_modules_strict", None) or ())
+        if dtype == torch.float16:
+            parts |= set(getattr(part, "_keep_in_fp32_modules", None) or ())
+        if parts:
+            within = re.compile(rf"(^|\.)({'|'.join(parts)})($|\.)")
+            kept |= {f"{start}{name}" for name, _ in _tensors(part) if within.search(name)}
+    return kept

@@ -1,0 +1,124 @@
+"""What every model of a folder shares: the one that ships, its calls, its end, its pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from importlib import resources
+from pathlib import Path
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from fitrag_integrations.core.progress import bar
+from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.models.runtime.worker import Task, Worker
+
+P = ParamSpec("P")
+Q = TypeVar("Q")
+A = TypeVar("A")
+M = TypeVar("M", bound="SavedModel")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Hold what a model was loaded from: a folder or a name, and the options given with it."""
+
+    source: str
+    options: Mapping[str, Any]
+
+
+def remembered(
+    load: Callable[Concatenate[type[M], str | Path, P], M],
+) -> Callable[Concatenate[type[M], str | Path, P], M]:
+    """Have a `from_pretrained` note what it was given, so that the model can be pickled."""
+
+    @wraps(load)
+    def loaded(cls: type[M], name_or_dir: str | Path, *args: P.args, **options: P.kwargs) -> M:
+        made = load(cls, name_or_dir, *args, **options)
+        made._origin = Origin(str(name_or_dir), options)
+        return made
+
+    return cast("Callable[Concatenate[type[M], str | Path, P], M]", loaded)
+
+
+class SavedModel:
+    """A model that was loaded, and can be loaded again, with `from_pretrained(folder)`.
+
+    A kind gives its worker in `_own_worker` and says in `_release` what goes when it is unloaded.
+    """
+
+    kind: ClassVar[str]
+    ships_as: ClassVar[str | None] = None  # the folder in the package, where it is not the kind's
+    from_pretrained: ClassVar[Callable[..., Any]]
+
+    def __init__(self, manifest: Mapping[str, Any] | None = None) -> None:
+        self.manifest = dict(manifest or {})
+        self._origin: Origin | None = None
+        self._unloaded = False
+
+    @classmethod
+    def embedded(cls, **options: Any) -> Self:
+        """Load the model that ships with the package, over MiniLM where it is over an encoder.
+
+        `options` are those of `from_pretrained`. MiniLM comes with the extra `offline`, or from the
+        hub.
+        """
+        made: Self = cls.from_pretrained(embedded_folder(cls.ships_as or cls.kind), **options)
+        return made
+
+    def unload(self) -> None:
+        """Give the memory back; a later call raises `ModelLoadError`.
+
+        Models that share its weights go on.
+        """
+        if not self._unloaded:
+            self._unloaded = True
+            self._release()
+
+    def _own_worker(self) -> Worker:
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        self._own_worker().close()
+
+    def _check_loaded(self) -> None:
+        if self._unloaded:
+            raise ModelLoadError(f"{self!r} was unloaded: load it again to use it")
+
+    def _worker(self) -> Worker:
+        self._check_loaded()
+        return self._own_worker()
+
+    def _call(self, task: Task[Q, A], items: Sequence[Q]) -> list[A]:
+        return self._worker().call(task, items)
+
+    async def _acall(self, task: Task[Q, A], items: Sequence[Q]) -> list[A]:
+        return await self._worker().acall(task, items)
+
+    def _shown(self, task: Task[Q, A], items: Sequence[Q], show: bool | None) -> list[A]:
+        """Do what `_call` does, under a bar that moves by token batch where one is to be shown."""
+        with bar(f"{type(self).__name__}, inputs", show=show) as told:
+            return self._worker().call(task, items, told=told)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the folder and the options; the weights stay where they are."""
+        if self._origin is None:
+            raise TypeError(f"{type(self).__name__}: save_pretrained it before pickling it")
+        return _again, (type(self), self._origin)
+
+    def __repr__(self) -> str:
+        origin = Path(self._origin.source).name if self._origin else "in memory"
+        return f"{type(self).__name__}({', '.join([repr(origin), *self._details()])})"
+
+    def _details(self) -> list[str]:
+        return []
+
+
+def embedded_folder(name: str) -> Path:
+    """Find what ships with the package."""
+    return Path(str(resources.files("fitrag_integrations") / "embedded" / name))
+
+
+def _again(cls: type[SavedModel], origin: Origin) -> SavedModel:
+    made: SavedModel = cls.from_pretrained(origin.source, **origin.options)
+    return made

@@ -1,0 +1,1 @@
+"""The bi-label scorer of FIT-RAG."""

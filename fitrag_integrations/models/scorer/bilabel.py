@@ -1,0 +1,265 @@
+"""FIT-RAG's bi-label scorer (section 4.2): is the answer in a passage, and does it help the LLM?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models.encoder.encoders import load_base
+from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.heads import BiLabelHead
+from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
+from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair
+from fitrag_integrations.models.evaluator.head import FURTHEST, rarity_of, span_scores
+from fitrag_integrations.models.evidence.clues import Clues
+from fitrag_integrations.models.evidence.evidence import Evidence
+from fitrag_integrations.models.evidence.late import LateInteraction
+from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.folder import (
+    both_positive,
+    load_head,
+    read_tensors,
+    write_manifest,
+    write_tensors,
+)
+from fitrag_integrations.models.runtime.placing import place
+from fitrag_integrations.models.runtime.saved import remembered
+from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.scorer.published import Scale, load_published
+from fitrag_integrations.types import BiLabelScore
+
+SMALLEST = 1e-7  # of a probability, so that its logit is a number
+
+
+class BiLabelScorer(PairModel):
+    """Score (question, passage) pairs with the two labels of FIT-RAG.
+
+    Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train bilabel`.
+    Calls from any thread or event loop are queued to one worker, batched by tokens, and answered in
+    order. A passage longer than the encoder's input is scored in overlapping chunks and takes the
+    best chunk's labels. Code that trains builds one from an `engine`, its `head`, the `evidence`
+    it reads, the `temperatures` of both labels, and the `manifest` to be saved with it.
+    """
+
+    kind = "bilabel"
+
+    def __init__(
+        self,
+        engine: Engine,
+        head: BiLabelHead,
+        *,
+        evidence: Evidence,
+        temperatures: tuple[float, float] = (1.0, 1.0),
+        manifest: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(engine, manifest=manifest)
+        self._head = head.float().eval()
+        if self._head.span is not None:  # run on all states of a batch, which stay where they are
+            self._head.span.to(engine.device)
+        self._evidence = evidence
+        self._temperatures = temperatures
+
+    @property
+    def name(self) -> str:
+        """Name the scorer by its base and its weights, for what is fitted on its scores.
+
+        Empty where its manifest tells of no weights.
+        """
+        digest = self.manifest.get("head", {}).get("sha256", "")
+        base = Path(str(self.manifest.get("base", ""))).name
+        return str(self.manifest.get("name") or (f"bilabel {base} {digest[:8]}" if digest else ""))
+
+    def score(
+        self, pairs: Sequence[Pair], *, show_progress: bool | None = False
+    ) -> list[BiLabelScore]:
+        """Give the two labels of each pair, in the order given; `show_progress` draws a bar.
+
+        Probabilities in [0, 1], calibrated where the scorer was. Raises `InputError` naming the
+        first pair that is not a question and a passage with text.
+        """
+        return self._shown(self._score, checked_pairs(pairs), show_progress)
+
+    async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
+        """Do what `score` does without blocking the event loop."""
+        return await self._acall(self._score, checked_pairs(pairs))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
+        folder = Path(folder)
+        entry = self.manifest["head"] | write_head(folder, self._head, self._evidence.rarity)
+        fields = {**self.manifest, "encoder": "encoder", "head": entry}
+        write_manifest(folder, "model.json", kind=self.kind, fields=fields)
+        self._save_encoder(folder / "encoder")
+
+    @classmethod
+    def from_reranker(
+        cls,
+        name_or_dir: str | Path,
+        *,
+        scale: Scale | None = None,
+        temperature: float = 1.0,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
+    ) -> BiLabelScorer:
+        """Take a published reranker as it is; it gives `has_answer` only, `llm_prefer` is None.
+
+        `scale` says what it puts out: "tokens" the logits of "true" and "false", as monoT5 does,
+        "logit" one number without bounds, "probability" one in [0, 1]; None is "tokens" for a T5
+        that writes and "logit" for an encoder. Logits are divided by `temperature`. Raises
+        `ModelLoadError` for a checkpoint of another shape, or without the weights of its output.
+        """
+        return ReadyReranker.from_pretrained(
+            name_or_dir,
+            scale=scale,
+            temperature=temperature,
+            device=device,
+            dtype=dtype,
+            batch_tokens=batch_tokens,
+        )
+
+    @classmethod
+    def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> BiLabelScorer:
+        entry = manifest["head"]
+        tensors = read_tensors(folder, entry)
+        numbers = rarity_of(tensors, engine, folder / entry["file"])
+        interaction = _interaction(engine, manifest["base"], numbers) if entry.get("late") else None
+        clues = Clues.of(engine.tokenizer, numbers or []) if entry.get("clues") else None
+        evidence = Evidence(numbers, interaction, clues)
+        spans = bool(entry.get("spans"))
+        sizes = {
+            "features": evidence.count + spans,
+            "hidden": check_whole("hidden", entry["hidden"], low=0),
+            "units": check_whole("units", entry.get("units", 0), low=0),
+        }
+        width = engine.trunk.width
+        named = {name.removeprefix("head."): tensor for name, tensor in tensors.items()}
+        head = load_head(
+            lambda: BiLabelHead(width, **sizes, spans=spans), folder / entry["file"], named
+        )
+        both = both_positive(manifest)
+        return cls(engine, head, evidence=evidence, temperatures=both, manifest=manifest)
+
+    @torch.inference_mode()
+    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
+        groups = self._engine.tokenizer.encode(pairs)
+        chunks = [chunk for group in groups for chunk in group]
+        vectors = yield from self._engine.run_chunks(chunks, self._vectors)
+        rows = iter(self._logits(vectors, chunks).tolist())
+        return [self._labels([next(rows) for _ in group]) for group in groups]
+
+    def _logits(self, vectors: list[Tensor], chunks: list[EncodedPair]) -> Tensor:
+        """Run the head on what `_vectors` gave. Shape: (chunks, 2)."""
+        features = self._evidence.features(chunks)
+        if self._head.span is not None:
+            features = torch.cat([features, torch.stack([v[-1:] for v in vectors])], dim=1)
+            vectors = [v[:-1] for v in vectors]
+        logits: Tensor = self._head(torch.stack(vectors), features)
+        return logits
+
+    def _vectors(self, states: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[Tensor]:
+        pooled = self._engine.trunk.pool(states, mask)
+        if self._head.span is None:
+            return list(pooled.cpu())
+        best = span_scores(self._head.span(states), chunks).clamp(max=FURTHEST)
+        return list(torch.cat([pooled, best.unsqueeze(-1)], dim=1).cpu())
+
+    def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
+        has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
+        return BiLabelScore(_sigmoid(has), _sigmoid(prefer), has, prefer)
+
+
+class ReadyReranker(BiLabelScorer):
+    """Score pairs with a published reranker; `BiLabelScorer.from_reranker` makes one.
+
+    `has_answer` is the sigmoid of the output over `temperature`, and `llm_prefer` is None.
+    `scale` names what the output is. A passage longer than the input takes its best chunk's output.
+    """
+
+    def __init__(
+        self, engine: Engine, *, name: str, scale: Scale, temperature: float = 1.0
+    ) -> None:
+        # it has no head of ours
+        PairModel.__init__(self, engine, manifest={"base": name, "name": name})
+        self._temperatures = (temperature, 1.0)
+        self.scale = scale
+
+    @classmethod
+    @remembered
+    def from_pretrained(
+        cls,
+        name_or_dir: str | Path,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
+        scale: Scale | None = None,
+        temperature: float = 1.0,
+    ) -> Self:
+        """Load a checkpoint by name or folder, as `BiLabelScorer.from_reranker` tells."""
+        temperature = check_number("temperature", temperature, low=1e-6)
+        name, options = str(name_or_dir), Options.checked(device, dtype, batch_tokens)
+        engine, scale = load_published(name, options, scale=scale)
+        short = Path(name).name if Path(name).exists() else name
+        return cls(engine, name=short, scale=scale, temperature=temperature)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Raise `TypeError`: its weights are published already, and it has no second label."""
+        raise TypeError(
+            f"{self!r} is kept where it was published: name it to from_reranker again, or make a "
+            "scorer with both labels of it with `fitrag train bilabel --base`"
+        )
+
+    @torch.inference_mode()
+    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
+        found = yield from self._engine.run(pairs, self._outputs)
+        return [self._one_label(max(outputs)) for outputs in found]
+
+    def _outputs(self, outputs: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[float]:
+        numbers: list[float] = outputs.float().tolist()
+        if not all(map(math.isfinite, numbers)):  # float16 overflows in T5
+            raise ModelLoadError(f"{self.name!r} gave no number in {self._engine.dtype}")
+        return numbers
+
+    def _one_label(self, output: float) -> BiLabelScore:
+        logit = output
+        if self.scale == "probability":
+            if not 0 <= output <= 1:
+                allowed = "'logit', whose outputs are not kept to [0, 1] as a probability is"
+                raise InputError.of("scale", given=self.scale, allowed=allowed)
+            inside = min(1 - SMALLEST, max(SMALLEST, output))
+            logit = math.log(inside / (1 - inside))
+        logit /= self._temperatures[0]
+        return BiLabelScore(_sigmoid(logit), None, logit, None)
+
+    def _details(self) -> list[str]:
+        """Name the scale, and the label that is not there."""
+        return [f"scale={self.scale!r}", "llm_prefer=None", *super()._details()]
+
+
+def write_head(folder: Path, head: BiLabelHead, rarity: Sequence[float] | None) -> dict[str, str]:
+    """Save a head, and the rarity of tokens where it uses it; gives the entry that names them."""
+    tensors = {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
+    if rarity is not None:
+        tensors["rarity"] = torch.tensor(rarity, dtype=torch.float16)
+    return write_tensors(folder, "head.safetensors", tensors)
+
+
+def _interaction(engine: Engine, base: str, rarity: Sequence[float] | None) -> LateInteraction:
+    """Load the untouched base beside the tuned encoder."""
+    trunk, _ = load_base(base)
+    placed = place(trunk, engine.device, engine.dtype)
+    return LateInteraction(
+        placed, rarity or [], pad_id=engine.tokenizer.pad_id, budget=engine.budget
+    )
+
+
+def _sigmoid(logit: float) -> float:
+    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0

@@ -1,0 +1,115 @@
+"""Run a scorer over whole passages and keep what its states say about spans of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.encoder.pair_model import checked_pairs
+from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
+from fitrag_integrations.models.scorer.spans import Range, SpanEvidence, span_evidence, token_ranges
+from fitrag_integrations.types import Passage
+
+Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end) in the text
+Ranges: TypeAlias = dict[int, list[Range]]  # by the chunk's identity
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Hold what one forward pass gave.
+
+    `ranges[i][j]` are the token ranges of item i's spans in its chunk j; `logits` the scorer's own
+    of all chunks, shape (chunks, 2). The rest has a row per span of each chunk: `evidence`,
+    `pooled`, the chunk's vector, and `wholes`, its calibrated logits, shape (spans, 2).
+    """
+
+    ranges: list[list[list[Range]]]
+    logits: Tensor
+    evidence: SpanEvidence
+    pooled: Tensor
+    wholes: Tensor
+
+
+class SpanReader:
+    """Read items with a scorer; `answers` gives the two token scores of a reader."""
+
+    def __init__(self, scorer: BiLabelScorer, answers: nn.Linear) -> None:
+        self._scorer, self._answers = scorer, answers
+        rarity = scorer._evidence.rarity
+        device = scorer._engine.device
+        self._rarity = None if rarity is None else torch.tensor(rarity, device=device)
+
+    @torch.inference_mode()
+    def read(self, items: Sequence[Item]) -> Steps[Reading]:
+        """Read all items in the batches `score` would read them in. On the scorer's worker only."""
+        engine = self._scorer._engine
+        groups = engine.tokenizer.encode([(question, passage) for question, passage, _ in items])
+        ranges = [
+            [token_ranges(chunk, spans) for chunk in group]
+            for group, (_, _, spans) in zip(groups, items, strict=True)
+        ]
+        chunks = [chunk for group in groups for chunk in group]
+        flat = [each for group in ranges for each in group]
+        wanted = {id(chunk): each for chunk, each in zip(chunks, flat, strict=True)}
+        found = yield from engine.run_chunks(chunks, partial(self._measured, wanted))
+        logits = self._scorer._logits([vector for vector, _ in found], chunks)
+        counts = torch.tensor([len(each) for each in flat])
+        vectors = torch.stack([vector for vector, _ in found])[:, : engine.trunk.width]
+        wholes = logits / torch.tensor(self._scorer._temperatures)
+        return Reading(
+            ranges,
+            logits,
+            SpanEvidence(
+                torch.cat([evidence.means for _, evidence in found]),
+                torch.cat([evidence.numbers for _, evidence in found]),
+            ),
+            vectors.repeat_interleave(counts, dim=0),
+            wholes.repeat_interleave(counts, dim=0),
+        )
+
+    def _measured(
+        self, wanted: Ranges, states: Tensor, mask: Tensor, chunks: list[EncodedPair]
+    ) -> list[tuple[Tensor, SpanEvidence]]:
+        vectors = self._scorer._vectors(states, mask, chunks)
+        answers = self._answers(states)
+        found = []
+        for row, chunk in enumerate(chunks):
+            inner, marked = states[row, : len(chunk)], answers[row, : len(chunk)]
+            evidence = span_evidence(inner, marked, chunk, wanted[id(chunk)], self._rarity)
+            found.append(torch.cat([evidence.means, evidence.numbers], dim=1))
+        width, counts = states.shape[-1], [len(rows) for rows in found]
+        read = torch.cat(found).cpu().split(counts)  # once a batch: each copy waits for the device
+        parts = (SpanEvidence(rows[:, :width], rows[:, width:]) for rows in read)
+        return list(zip(vectors, parts, strict=True))
+
+
+def checked_items(items: Sequence[Item]) -> list[Item]:
+    """Check that each item is a question, a passage with text, and spans inside it."""
+    for i, item in enumerate(items):
+        if not (isinstance(item, tuple) and len(item) == 3):
+            allowed = "a (question, Passage, spans) tuple"
+            raise InputError.of(f"items[{i}]", given=item, allowed=allowed)
+    pairs = checked_pairs([(question, passage) for question, passage, _ in items])
+    return [
+        (question, passage, _checked_spans(f"items[{i}].spans", spans, len(passage.text)))
+        for i, ((question, passage), (_, _, spans)) in enumerate(zip(pairs, items, strict=True))
+    ]
+
+
+def _checked_spans(name: str, spans: Sequence[Range], length: int) -> list[Range]:
+    checked = []
+    for j, span in enumerate(spans):
+        if not (isinstance(span, tuple) and len(span) == 2):
+            raise InputError.of(f"{name}[{j}]", given=span, allowed="a (start, end) tuple")
+        end = check_whole(f"{name}[{j}].end", span[1], low=1, high=length)
+        checked.append((check_whole(f"{name}[{j}].start", span[0], low=0, high=end - 1), end))
+    return checked

@@ -1,0 +1,128 @@
+"""What a forward pass over a whole passage already knows about a stretch of it.
+
+A reranker reads the question and the passage together, so every token state has seen both. Of a
+span are taken: the mean of its states; how well the question's tokens find a like one in it
+(MaxSim; Khattab and Zaharia, 2020); the best answer a reader's token scores mark in it, and their
+share of the passage's (Karpukhin et al., 2020, section 6.1); the words it repeats; its length and
+place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fitrag_integrations.models.encoder.pairs import EncodedPair
+
+COUNT = 12
+ANSWER_TOKENS = 24
+NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span without tokens has
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvidence:
+    """Hold what is known of a chunk's spans. Shapes: (spans, width) and (spans, 12)."""
+
+    means: Tensor
+    numbers: Tensor
+
+
+def token_ranges(chunk: EncodedPair, spans: Sequence[Range]) -> list[Range]:
+    """Give the tokens [first, end) that touch each span of characters; empty where none does."""
+    places = [(i, place) for i, place in enumerate(chunk.offsets) if place is not None]
+    starts, ends = [start for _, (start, _) in places], [end for _, (_, end) in places]
+    found = []
+    for start, end in spans:
+        low, high = bisect_right(ends, start), bisect_left(starts, end)
+        found.append((places[low][0], places[high - 1][0] + 1) if low < high else (0, 0))
+    return found
+
+
+def span_evidence(
+    states: Tensor,
+    answers: Tensor,
+    chunk: EncodedPair,
+    ranges: Sequence[Range],
+    rarity: Tensor | None,
+) -> SpanEvidence:
+    """Measure the spans of one chunk.
+
+    Shapes: states (tokens, width); answers (tokens, 2), columns are where an answer begins and
+    ends; rarity (vocabulary,), None weighs all tokens alike.
+    """
+    device = states.device
+    text = torch.tensor([place is not None for place in chunk.offsets], device=device)
+    bounds = torch.tensor(ranges, device=device).reshape(-1, 2)
+    places = torch.arange(len(chunk), device=device)
+    inside = (places >= bounds[:, :1]) & (places < bounds[:, 1:]) & text  # (spans, tokens)
+    counts = inside.sum(1)
+    means = inside.to(states.dtype) @ states / counts.clamp(min=1).unsqueeze(1)
+    numbers = [
+        *_found(states, chunk, inside, rarity),
+        *_answered(answers, inside, text, bounds),
+        torch.log1p(counts.float()) / 5,
+        counts / text.sum().clamp(min=1),
+        bounds[:, 0] / len(chunk),
+        bounds[:, 1] / len(chunk),
+    ]
+    return SpanEvidence(means, torch.stack([number.float() for number in numbers], dim=1))
+
+
+def _found(
+    states: Tensor, chunk: EncodedPair, inside: Tensor, rarity: Tensor | None
+) -> tuple[Tensor, ...]:
+    """Give MaxSim and the share of the question's words found, each plain and by rarity."""
+    places = [at for at, segment in enumerate(chunk.segments) if segment == 1]
+    asked = torch.tensor(places, dtype=torch.long, device=states.device)
+    ids = torch.tensor(chunk.ids, device=states.device)
+    weights = torch.ones(len(places), device=states.device)
+    if rarity is not None:
+        weights = rarity[ids[asked]]
+    unit = F.normalize(states, dim=-1)
+    near = _most(unit[asked] @ unit.T, inside)
+    same = _most((ids[asked].unsqueeze(1) == ids).float(), inside)
+    total = weights.sum().clamp(min=1e-6)
+    shares = [(best @ weights / total, best.sum(1) / max(1, len(weights))) for best in (near, same)]
+    return (*shares[0], *shares[1])
+
+
+def _most(values: Tensor, inside: Tensor) -> Tensor:
+    """Give each question token's largest value inside each span. Shape: (spans, question)."""
+    each = values.unsqueeze(0).masked_fill(~inside.unsqueeze(1), -1.0)
+    return each.amax(2).clamp(min=0.0)
+
+
+def _answered(answers: Tensor, inside: Tensor, text: Tensor, bounds: Tensor) -> tuple[Tensor, ...]:
+    """Give the best answer's score, that less the passage's best, and the shares of both ends."""
+    start = answers[:, 0].masked_fill(~text, -torch.inf)
+    end = answers[:, 1].masked_fill(~text, -torch.inf)
+    best, most = _best_answers(start, end, inside, bounds)
+    shares = [
+        (_logsum(side, inside) - side.logsumexp(0)).clamp(min=NOTHING).nan_to_num(NOTHING)
+        for side in (start, end)
+    ]
+    behind = (best - most).clamp(min=NOTHING).nan_to_num(0.0)
+    return best.clamp(min=NOTHING), behind, *shares
+
+
+def _best_answers(
+    start: Tensor, end: Tensor, inside: Tensor, bounds: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Find the best span of at most 24 tokens, in each range and anywhere. Shapes: (spans,), ()."""
+    padded = F.pad(end, (0, ANSWER_TOKENS - 1), value=-torch.inf)
+    until = padded.unfold(0, ANSWER_TOKENS, 1).cummax(1).values  # (tokens, 24): best end so far
+    places = torch.arange(len(start), device=start.device)
+    room = (bounds[:, 1:] - places).clamp(1, ANSWER_TOKENS) - 1  # (spans, tokens)
+    scores = start + until.gather(1, room.T).T
+    best = scores.masked_fill(~inside, -torch.inf).amax(1)
+    return best, (start + until[:, -1]).max()
+
+
+def _logsum(values: Tensor, inside: Tensor) -> Tensor:
+    return values.unsqueeze(0).masked_fill(~inside, -torch.inf).logsumexp(1)

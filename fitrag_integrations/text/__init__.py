@@ -1,0 +1,1 @@
+"""Texts as offsets: sentences, blocks, tokens, prompts, and cleaning."""

@@ -1,0 +1,121 @@
+"""Clean text that a stranger wrote before a person or a model sees it.
+
+What is removed cannot be seen on the page, or was never meant as text. This keeps words from
+being smuggled past a human reader; it does not, and nothing can, keep a page's visible words from
+reading like instructions. Callers label web text as untrusted and fence it in the prompt.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+PARAGRAPH_CHARS = 4_000
+# Invisible though not of a format or control category: variation selectors, the grapheme joiner,
+# Hangul and Khmer fillers, the blank Braille pattern, and what is reserved to stay invisible.
+_FILLERS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+# Signs of category Cf that are drawn: they begin or enclose a number.
+_DRAWN = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd")
+_JOINERS = frozenset("\u200c\u200d")
+_JOINING = re.compile(
+    "[\u0600-\u08ff\u0900-\u0dff]"
+)  # Arabic script to Sinhala: joiners shape words
+_ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
+_ELEMENTS = (
+    "a|abbr|article|aside|audio|b|blockquote|body|br|button|caption|center|cite|code|dd|del|details"
+    "|div|dl|dt|em|embed|fieldset|figcaption|figure|font|footer|form|frame|h[1-6]|head|header|hr"
+    "|html|i|iframe|img|input|ins|label|li|link|main|mark|math|meta|nav|noscript|object|ol|option"
+    "|p|picture|pre|q|s|samp|script|section|select|small|source|span|strike|strong|style|sub|summary"
+    "|sup|svg|table|tbody|td|template|textarea|tfoot|th|thead|time|title|tr|tt|u|ul|var|video|wbr"
+)
+# The marks of chat templates, which some tokenizers read as such: ChatML, Llama 3, Phi, Qwen,
+# Cohere, GPT-OSS and DeepSeek between bars; Gemma, InternLM, T5 and calls of tools in angle
+# brackets; Llama 2, Mistral and GLM in square ones. Words alone ("USER:") are text.
+_TURNS = (
+    r"<[|｜][^|｜<>\s]{1,40}[|｜]>"
+    r"|</?(?:bos|eos|pad|unk|start_of_turn|end_of_turn|end_of_utterance|sop|eop|eoh|eoa|eot"
+    r"|tool_call|tool_response|tools|think|function_calls|invoke|system|assistant|user"
+    r"|extra_id_\d{1,3}|reserved_\d{1,4})>"
+    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT"
+    r"|gMASK|sMASK)\]|<</?SYS>>"
+)
+# Elements, comments, and those marks.
+_MARKUP = re.compile(rf"</?(?:{_ELEMENTS})(?=[\s/>])[^<>]*>|<![^<>]*>|{_TURNS}", re.IGNORECASE)
+
+
+def clean_text(text: str, *, max_chars: int | None = None) -> str:
+    """Give the visible words of a text, at most ``max_chars`` characters, cut at a blank.
+
+    Removes control, zero-width, bidirectional, tag and private-use characters, variation
+    selectors, soft hyphens, remains of markup and chat-template marks; reads entities; makes one
+    blank of many. Blank lines stay, as paragraph breaks. All else is left as it is.
+    """
+    plain = _ENTITY.sub(_entity, text)
+    plain = _MARKUP.sub(" ", _visible(plain))  # a blank, so that no new tag forms from two halves
+    whole = "\n\n".join(_paragraphs(plain))
+    return whole if max_chars is None else _cut(whole, max_chars)
+
+
+def clean_paragraphs(texts: Iterable[str]) -> Iterator[str]:
+    """Clean each text; blank ones go, long ones are cut into several at blanks."""
+    for text in texts:
+        rest = clean_text(text)
+        while rest:
+            piece = _cut(rest, PARAGRAPH_CHARS)
+            yield piece
+            rest = rest[len(piece) :].lstrip()
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    lines: list[str] = []
+    for line in (*text.split("\n"), ""):
+        words = " ".join(line.split())
+        if words:
+            lines.append(words)
+        elif lines:
+            yield " ".join(lines)
+            lines = []
+
+
+def _entity(match: re.Match[str]) -> str:
+    return html.unescape(match.group())
+
+
+def _visible(text: str) -> str:
+    text = _FILLERS.sub("", text)
+    if text.isprintable():
+        return text
+    return "".join(_shown(text, i) for i in range(len(text)))
+
+
+def _shown(text: str, i: int) -> str:
+    """Give a character, a blank for one that stands for space, or nothing."""
+    char = text[i]
+    if char.isprintable() or char == "\n":
+        return char
+    if char.isspace():
+        return "\n\n" if char == "\u2029" else " "
+    if char in _DRAWN or (char in _JOINERS and _joins(text, i)):
+        return char
+    if unicodedata.category(char) == "Cn" and ord(char) & 0xFFFE != 0xFFFE:
+        return char  # given a meaning after this Python was released
+    return ""
+
+
+def _joins(text: str, i: int) -> bool:
+    return 0 < i < len(text) - 1 and all(_JOINING.match(text[j]) for j in (i - 1, i + 1))
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    blank = text.rfind(" ", most // 2, most + 1)
+    return text[: blank if blank > 0 else most].rstrip()
+
+
+__all__ = ["PARAGRAPH_CHARS", "clean_paragraphs", "clean_text"]

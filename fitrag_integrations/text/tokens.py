@@ -1,0 +1,183 @@
+"""Count tokens for a budget: an estimate that needs no vocabulary, or a tokenizer's exact count."""
+
+from __future__ import annotations
+
+import copy
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Protocol, TypeAlias, cast
+
+from fitrag_integrations.core.checks import check_text, check_whole
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.errors import InputError, ModelLoadError
+
+TokenCounter: TypeAlias = Callable[[str], int]
+APPROXIMATE = "approximate"
+# Latin words of up to nine letters mostly are one token to a byte-pair vocabulary, other
+# alphabets about one per two letters; ideographs, marks and signs count one each.
+_PIECE = re.compile(
+    r"[A-Za-z]{1,9}|\d{1,3}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]{1,2}|[^\s]"
+)
+_ALLOWED = (
+    "None, 'approximate', the name of a tiktoken encoding such as 'o200k_base', a tiktoken "
+    "encoding, a Hugging Face tokenizer, or a callable from a text to its number of tokens, such "
+    "as lambda text: len(tokenizer.encode(text))"
+)
+
+
+class Encoder(Protocol):
+    """Have a method that turns a text into tokens: an encoding or a tokenizer."""
+
+    encode: Any
+
+
+CountTokens: TypeAlias = TokenCounter | Encoder | str | None
+"""What ``counter_for`` makes a counter of."""
+
+
+def approximate_tokens(text: str) -> int:
+    """Estimate the tokens of a text by counting pieces of words, digits and signs.
+
+    For English prose it is within about a tenth of OpenAI's ``cl100k_base``; for other scripts it
+    may be a third too low. Give your own model's counter where a budget must hold to the token.
+    """
+    return sum(1 for _ in _PIECE.finditer(check_text("text", text)))
+
+
+def counter_for(count_tokens: CountTokens = None) -> TokenCounter:
+    """Make a counter of what users give as ``count_tokens``.
+
+    None and "approximate" are the estimate, another text names a tiktoken encoding. A tiktoken
+    encoding and a Hugging Face tokenizer count the tokens of the text alone, without those that
+    begin or end a sequence; the tokenizer is copied, because one that a model uses at the same time
+    would change what both read. A callable stands for itself.
+
+    Raises ``InputError`` for anything else, and what ``tiktoken_counter`` raises for a name.
+    """
+    given: Any = count_tokens
+    if given is None or given == APPROXIMATE:
+        return approximate_tokens
+    if isinstance(given, str):
+        return _named(given)
+    if isinstance(given, type) or not (callable(given) or hasattr(given, "encode")):
+        raise InputError.of("count_tokens", given=given, allowed=_ALLOWED)
+    if hasattr(given, "encode_ordinary"):
+        return EncodingCounter(given)
+    fast = getattr(given, "backend_tokenizer", given)
+    if hasattr(fast, "encode") and hasattr(fast, "no_truncation"):
+        return FastCounter(_unbounded(fast))
+    if hasattr(given, "num_special_tokens_to_add"):
+        return SlowCounter(copy.deepcopy(given))
+    if not callable(given):
+        raise InputError.of("count_tokens", given=given, allowed=_ALLOWED)
+    return cast(TokenCounter, given)
+
+
+def counter_or_none(count_tokens: CountTokens) -> TokenCounter | None:
+    """Make a counter of what was given, if anything was."""
+    return None if count_tokens is None else counter_for(count_tokens)
+
+
+def counter_or_name(count_tokens: CountTokens) -> TokenCounter | str | None:
+    """Keep a name or None as it is, and make a counter of anything else.
+
+    For fields that are shown and stored: a name is read when it is used.
+    """
+    named = count_tokens is None or isinstance(count_tokens, str)
+    return cast("str | None", count_tokens) if named else counter_for(count_tokens)
+
+
+def counted(text: str, count_tokens: TokenCounter) -> int:
+    """Count, and tell of a counter that gives the tokens instead of their number."""
+    number = count_tokens(text)
+    try:
+        return check_whole("count_tokens", number, low=0)
+    except InputError:
+        allowed = "a callable that gives a number: lambda text: len(tokenizer.encode(text))"
+        raise InputError.of("count_tokens", given=number, allowed=allowed) from None
+
+
+def tiktoken_counter(encoding: str = "cl100k_base") -> TokenCounter:
+    """Give the exact counter of an OpenAI encoding.
+
+    tiktoken downloads an encoding on first use. Raises ``ModelLoadError`` where it cannot, and
+    ``MissingExtraError`` without tiktoken itself, ``InputError`` for an unknown encoding.
+    """
+    check_text("encoding", encoding, blank=False)
+    tiktoken = require_extra("tiktoken", extra="tiktoken", feature="tiktoken_counter")
+    try:
+        return EncodingCounter(tiktoken.get_encoding(encoding))
+    except ValueError as error:
+        allowed = ", ".join(tiktoken.list_encoding_names())
+        raise InputError.of("encoding", given=encoding, allowed=allowed) from error
+    except Exception as error:  # whichever way the download failed
+        raise ModelLoadError(_offline(encoding)) from error
+
+
+def _named(name: str) -> TokenCounter:
+    try:
+        return tiktoken_counter(name)
+    except InputError as error:
+        known = str(error).rpartition("allowed ")[2]
+        raise InputError.of(
+            "count_tokens", given=name, allowed=f"{_ALLOWED}; tiktoken knows {known}"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingCounter:
+    """Count with a tiktoken encoding; what looks like a special token is counted as text."""
+
+    encoding: Any
+
+    def __call__(self, text: str) -> int:
+        return len(self.encoding.encode_ordinary(check_text("text", text)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FastCounter:
+    """Count with a fast Hugging Face tokenizer that nobody else uses."""
+
+    tokenizer: Any
+
+    def __call__(self, text: str) -> int:
+        whole = _whole_characters(check_text("text", text))
+        return len(self.tokenizer.encode(whole, add_special_tokens=False).ids)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlowCounter:
+    """Count with a Hugging Face tokenizer written in Python, one text at a time."""
+
+    tokenizer: Any
+
+    def __call__(self, text: str) -> int:
+        whole = _whole_characters(check_text("text", text))
+        with _ONE_AT_A_TIME:
+            return len(self.tokenizer.encode(whole, add_special_tokens=False, verbose=False))
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def _unbounded(tokenizer: Any) -> Any:
+    """Copy a fast tokenizer, and take from the copy what cuts or fills up a text."""
+    copied = type(tokenizer).from_str(tokenizer.to_str())
+    copied.no_truncation()
+    copied.no_padding()
+    return copied
+
+
+def _whole_characters(text: str) -> str:
+    """Write half characters, which these tokenizers refuse, as the replacement character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _offline(encoding: str) -> str:
+    hint = "set TIKTOKEN_CACHE_DIR to a folder that holds it"
+    if find_spec("llama_index") is not None:
+        hint += " (llama_index.core ships one in _static/tiktoken_cache)"
+    return f"tiktoken could not download the encoding {encoding!r}: {hint}"

@@ -1,0 +1,1 @@
+"""Fit the bi-label scorer."""

@@ -1,0 +1,113 @@
+"""What is said of a training run before it begins."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.runtime.sources import MINILM
+from fitrag_integrations.training.bilabel.imbalance import Imbalance
+from fitrag_integrations.training.loop.optimizers import OPTIMIZERS
+from fitrag_integrations.training.options import (
+    Accumulate,
+    Bfloat16,
+    EncoderBase,
+    Epochs,
+    EvaluateEvery,
+    Rate,
+    Seed,
+    Steps,
+)
+
+SHARE = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class BilabelPlan:
+    """Say how a scorer is trained; see `fitrag train bilabel --help`."""
+
+    base: EncoderBase = MINILM
+    tune: Annotated[str, Option("head, lora or full.")] = "lora"
+    steps: Steps = 1000
+    questions: Annotated[int, Option("Questions a batch.", min=1)] = 4
+    rate: Rate = 3e-4
+    hidden: Annotated[int, Option("Units of the head's hidden layer, 0 none.")] = 0
+    evidence: Annotated[
+        bool, Option("Give the head lexical overlap and late interaction as well.")
+    ] = True
+    validation: Annotated[
+        str, Option("Share of questions to hold out, or a file of rows to hold out.")
+    ] = str(SHARE)
+    seed: Seed = 13
+    bfloat16: Bfloat16 = True
+    imbalance: Imbalance = field(default_factory=Imbalance)
+    accumulate: Accumulate = 1
+    batch_tokens: Annotated[
+        int | None,
+        Option(
+            "Padded tokens a pass through the encoder; pairs of like length share one.",
+            min=1,
+            default="16 pairs",
+        ),
+    ] = None
+    optimizer: Annotated[str, Option("adamw or sgd.")] = "adamw"
+    momentum: Annotated[float, Option("Momentum of SGD.")] = 0.9
+    evaluate_every: EvaluateEvery = 0
+    epochs: Epochs = None
+    batch: Annotated[
+        int | None,
+        Option("Pairs a batch, out of their lists (the paper's: 16).", min=1, default="lists"),
+    ] = None
+    rank: Annotated[int, Option("Rank of the LoRA adapter; its alpha is twice that.", min=1)] = 16
+    listwise: Annotated[
+        float, Option("Weight of the listwise term; 0 for the paper's loss.", min=0)
+    ] = 0.3
+
+    @property
+    def held_file(self) -> Path | None:
+        """Give the file of rows to hold out, if it is one."""
+        return None if _is_number(self.validation) else Path(self.validation)
+
+    @property
+    def share(self) -> float:
+        """Give the share of questions to hold out; beside a file, w is learnt on the usual one."""
+        return float(self.validation) if _is_number(self.validation) else SHARE
+
+    def steps_over(self, count: int) -> int:
+        """Give the steps to take over so many questions or pairs."""
+        if self.epochs is None:
+            return self.steps
+        return max(1, math.ceil(self.epochs * count / (self.batch or self.questions)))
+
+    def __post_init__(self) -> None:
+        if self.tune not in ("head", "lora", "full"):
+            raise InputError.of("--tune", given=self.tune, allowed="head, lora or full")
+        if self.optimizer not in OPTIMIZERS:
+            raise InputError.of("optimizer", given=self.optimizer, allowed=", ".join(OPTIMIZERS))
+        if self.held_file is not None and not self.held_file.is_file():
+            allowed = "a share of the questions, or a file that is there"
+            raise InputError.of("--validation", given=self.validation, allowed=allowed)
+        if not 0 < self.share < 1:
+            raise InputError.of("validation", given=self.validation, allowed="a share of 0 to 1")
+        if not 0 <= self.momentum < 1:
+            raise InputError.of("momentum", given=self.momentum, allowed="0 or more, below 1")
+        for name in ("questions", "accumulate", "batch_tokens", "batch"):
+            if (given := getattr(self, name)) is not None and given < 1:
+                raise InputError.of(name, given=given, allowed="a whole number above 0")
+        if self.evaluate_every < 0:
+            raise InputError.of("evaluate_every", given=self.evaluate_every, allowed="0 or more")
+        if self.tune == "head" and (self.accumulate > 1 or self.evaluate_every):
+            given = {"accumulate": self.accumulate, "evaluate_every": self.evaluate_every}
+            raise InputError.of("tune", given="head", allowed=f"lora or full with {given}")
+
+
+def _is_number(given: str) -> bool:
+    try:
+        float(given)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Fit what stands on a causal language model."""

@@ -1,0 +1,161 @@
+"""Teach a causal model a few words by a LoRA adapter: what IK and the necessity judge share."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fitrag_integrations.models.causal import adapters as causal_adapters
+from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.loading import causal_source, load_causal
+from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.training.loop.early_stopping import Best
+from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Hold a prompt's ids and the ids that are to follow it."""
+
+    ids: list[int]
+    targets: list[int]
+
+
+class CausalModule(nn.Module):
+    """A causal model and its loss on the words to be said."""
+
+    def __init__(self, engine: CausalEngine) -> None:
+        super().__init__()
+        self.model = engine.model
+        self._engine = engine
+
+    def forward(self, batch: Sequence[Example]) -> dict[str, Tensor]:
+        """Give cross-entropy over the vocabulary, averaged over target tokens, then examples."""
+        keep = max(len(example.targets) for example in batch)
+        rows = [[*example.ids, *example.targets[:-1]] for example in batch]
+        logits = self._engine.passed(rows, keep=keep).logits
+        parts = [
+            F.cross_entropy(row[-len(e.targets) :], torch.tensor(e.targets, device=row.device))
+            for row, e in zip(logits, batch, strict=True)
+        ]
+        return {"word": torch.stack(parts).mean()}
+
+
+def own_engine(base: str, device: str | None = None) -> CausalEngine:
+    """Load a base to train on: an engine of its own, which nobody shares."""
+    source, name, manifest = causal_source(base)
+    options = Options(device)
+    model, tokenizer = load_causal(source, dtype=options.resolved()[1])
+    return CausalEngine(model, tokenizer, options, name=name, manifest=manifest).retain()
+
+
+def base_from(out: Path, base: str) -> str:
+    """Spell a base for the manifest in `out`: relative to a neighbour, else in full."""
+    folder = Path(base).expanduser()
+    if not folder.is_dir():
+        return base
+    folder, out = folder.resolve(), out.resolve()
+    near = folder.parent == out.parent
+    return os.path.relpath(folder, out) if near else str(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterPlan:
+    """Say how an adapter is trained; the paper's: one epoch at 1e-4 (IK, section 3.2)."""
+
+    epochs: float = 1.0
+    batch: int = 16
+    rate: float = 1e-4
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.05
+    seed: int = 13
+
+
+def fit_adapter(
+    engine: CausalEngine,
+    example: Callable[[int, random.Random], Example],
+    held: Sequence[Example],
+    lengths: Sequence[int],
+    folder: Path,
+    plan: AdapterPlan,
+) -> str:
+    """Train an adapter and give its name; `example(i, chance)` makes what row i teaches.
+
+    The run in `folder` goes on where it was stopped. The best weights on `held` are kept.
+    """
+    torch.manual_seed(plan.seed)
+    config = causal_adapters.lora_config(
+        engine.model, rank=plan.rank, alpha=plan.alpha, dropout=plan.dropout
+    )
+    name = engine.attach(config, {})
+    causal_adapters.switch(engine.model, name)
+    _fit(engine, example, held, lengths, folder, plan)
+    return name
+
+
+def fit_whole(
+    engine: CausalEngine,
+    example: Callable[[int, random.Random], Example],
+    held: Sequence[Example],
+    lengths: Sequence[int],
+    folder: Path,
+    plan: AdapterPlan,
+) -> None:
+    """Train all weights of a model, as `fit_adapter` does an adapter's."""
+    torch.manual_seed(plan.seed)
+    engine.model.requires_grad_(True)
+    _fit(engine, example, held, lengths, folder, plan)
+
+
+def _fit(
+    engine: CausalEngine,
+    example: Callable[[int, random.Random], Example],
+    held: Sequence[Example],
+    lengths: Sequence[int],
+    folder: Path,
+    plan: AdapterPlan,
+) -> None:
+    for parameter in engine.model.parameters():
+        if parameter.requires_grad:  # small steps are lost in half precision
+            parameter.data = parameter.data.float()
+    module = CausalModule(engine)
+    chosen = epochs(lengths, plan.batch, seed=plan.seed)
+
+    def batch(step: int) -> list[Example]:
+        chance = random.Random(f"{plan.seed}-{step}")
+        return [example(i, chance) for i in chosen(step)]
+
+    def loss() -> float:
+        cut = [held[i : i + plan.batch] for i in range(0, len(held), plan.batch)]
+        parts = [float(module(some)["word"]) * len(some) for some in cut]
+        return sum(parts) / len(held)
+
+    steps = math.ceil(plan.epochs * len(lengths) / plan.batch)
+    run_loop(module, batch, loss, folder, LoopSettings(steps, plan.rate, seed=plan.seed))
+
+
+def run_loop(
+    module: nn.Module,
+    batch: Callable[[int], Any],
+    loss: Callable[[], float],
+    folder: Path,
+    settings: LoopSettings,
+) -> None:
+    """Run the loop, measuring ten times on the way, and end with the best weights."""
+    settings = replace(settings, bfloat16=False, evaluate_every=max(1, settings.steps // 10))
+    best = Best(module, folder / "best.safetensors", loss)
+    Loop(module, batch, settings, folder, best).run()
+    module.eval()
+    with torch.inference_mode():
+        best()
+    best.restore()

@@ -1,0 +1,247 @@
+"""Fit an IK classifier (IK, section 3): an adapter that says Yes or No, or a head.
+
+One set of weights serves with and without a draft, because it is trained on a mixture of draft
+lengths. The two cases are calibrated apart, since a question alone says less.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.causal import adapters as causal_adapters
+from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.gate.gate import cut_drafts
+from fitrag_integrations.models.gate.ik import (
+    PROMPTS,
+    IKClassifier,
+    ask_text,
+    check_variant,
+    head_prompt,
+)
+from fitrag_integrations.models.runtime.folder import write_manifest
+from fitrag_integrations.models.runtime.worker import finished
+from fitrag_integrations.training.calibration import fit_temperatures
+from fitrag_integrations.training.causal.adapter import (
+    AdapterPlan,
+    Example,
+    base_from,
+    fit_adapter,
+    fit_whole,
+    own_engine,
+)
+from fitrag_integrations.training.causal.head import HeadPlan, fit_head
+from fitrag_integrations.training.causal.rows import (
+    KnownRow,
+    figures_of,
+    judged_model,
+    known_rows,
+    split_rows,
+)
+from fitrag_integrations.training.options import (
+    Alpha,
+    BatchRows,
+    CausalBase,
+    Device,
+    DraftTokens,
+    Dropout,
+    JudgedModel,
+    Rank,
+    Seed,
+    Validation,
+)
+
+WHOLE = "base"  # the folder of a base that was trained whole, beside its manifest
+
+
+@dataclass(frozen=True, slots=True)
+class IKPlan:
+    """Say how an IK classifier is trained; see `fitrag train ik --help`.
+
+    `lengths` are the draft lengths of the mixture, None for none, half and all of `draft_tokens`.
+    `epochs` and `rate` None are the paper's 1 and 1e-4 for an adapter, 40 and 1e-3 for a head.
+    `layers` are those whose states a head reads, None for the middle and the last.
+    """
+
+    base: CausalBase
+    variant: Annotated[str, Option("lora (the paper's), full (all weights) or head.")] = "lora"
+    tune: Annotated[
+        str | None, Option("lora or full: another way to say --variant.", default="--variant")
+    ] = None
+    model: JudgedModel = ""
+    draft_tokens: DraftTokens = 32
+    lengths: Annotated[
+        list[int] | None,
+        Option("Draft length of the mixture; several times for several.", name="--length"),
+    ] = None
+    epochs: Annotated[float | None, Option("Default: 1 for lora, 40 for head.")] = None
+    rate: Annotated[float | None, Option("Default: 1e-4, 1e-3 for head.")] = None
+    batch: BatchRows = 16
+    rank: Rank = 16
+    alpha: Alpha = 32
+    dropout: Dropout = 0.05
+    hidden: Annotated[int, Option("Units of the head's layer, 0 none.", min=0)] = 0
+    layers: Annotated[
+        list[int] | None,
+        Option("Layer whose states the head reads; several times.", name="--layer"),
+    ] = None
+    weight_decay: Annotated[float, Option("Of the head.")] = 0.3
+    validation: Validation = 0.1
+    seed: Seed = 13
+    device: Device = None
+
+    def __post_init__(self) -> None:
+        if self.tune is not None:
+            if self.tune not in ("lora", "full"):
+                raise InputError.of("--tune", given=self.tune, allowed="lora or full")
+            object.__setattr__(self, "variant", self.tune)
+
+    def mixture(self) -> tuple[int, ...]:
+        """Give the draft lengths to train on."""
+        given = self.lengths or (0, self.draft_tokens // 2, self.draft_tokens)
+        if any(not 0 <= length <= self.draft_tokens for length in given):
+            allowed = f"whole numbers from 0 to draft_tokens, {self.draft_tokens}"
+            raise InputError.of("lengths", given=given, allowed=allowed)
+        return tuple(sorted(set(given)))
+
+
+def fit_ik(rows: Iterable[Mapping[str, Any]], out: Path, plan: IKPlan) -> dict[str, float]:
+    """Train on rows of question, draft and known; calibrate on those held out; save to `out`.
+
+    Gives accuracy, AUC and calibration error on the held-out questions with no token and with
+    `draft_tokens`. A stopped run goes on from its last checkpoint. Raises `InputError` for a row
+    that lacks something and for rows of several models, `ModelLoadError` where the base's
+    tokenizer has no token for Yes or No.
+    """
+    check_variant(plan.variant)
+    given = known_rows(rows)
+    train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
+    engine = own_engine(plan.base, plan.device)
+    try:
+        manifest = _manifest(engine, given, out, plan)
+        fit = _fit_head if plan.variant == "head" else _fit_words
+        model = fit(engine, train, held, out, plan, manifest)
+        gaps = _held_gaps(model, held)
+        labels = torch.tensor([[float(row.known)] * 2 for row in held])
+        found = fit_temperatures(gaps, labels.masked_fill(gaps.isnan(), torch.nan))
+        model.manifest["temperatures"] = list(found)
+        write_manifest(out, "model.json", kind=IKClassifier.kind, fields=model.manifest)
+        return _figures(gaps / torch.tensor(found), held, plan)
+    finally:
+        engine.release()
+
+
+def _manifest(
+    engine: CausalEngine, rows: Sequence[KnownRow], out: Path, plan: IKPlan
+) -> dict[str, Any]:
+    words = plan.variant != "head"
+    return {
+        "base": base_from(out, plan.base),
+        "variant": plan.variant,
+        "model": judged_model(rows, plan.model, engine.name),
+        "prompts": PROMPTS if words else {"question": head_prompt(engine)},
+        "draft_tokens": plan.draft_tokens,
+        "temperatures": [1.0, 1.0],
+        "threshold": None,
+        "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(rows)},
+    }
+
+
+def _fit_words(
+    engine: CausalEngine,
+    train: Sequence[KnownRow],
+    held: Sequence[KnownRow],
+    out: Path,
+    plan: IKPlan,
+    manifest: dict[str, Any],
+) -> IKClassifier:
+    ids = IKClassifier(engine, manifest=manifest).word_ids
+    lengths = plan.mixture()
+
+    def taught(row: KnownRow, length: int) -> Example:
+        ((question, draft),) = cut_drafts(engine, [(row.question, row.draft)], length)
+        (prompt,) = engine.encode([ask_text(engine, manifest["prompts"], question, draft)])
+        return Example(prompt, [ids[0] if row.known else ids[1]])
+
+    def example(i: int, chance: random.Random) -> Example:
+        return taught(train[i], chance.choice(lengths))
+
+    how = AdapterPlan(
+        epochs=1.0 if plan.epochs is None else plan.epochs,
+        batch=plan.batch,
+        rate=1e-4 if plan.rate is None else plan.rate,
+        rank=plan.rank,
+        alpha=plan.alpha,
+        dropout=plan.dropout,
+        seed=plan.seed,
+    )
+    kept = [taught(row, length) for row in held for length in {0, plan.draft_tokens}]
+    sizes = [len(row.question) + len(row.draft) for row in train]
+    if plan.variant == "full":
+        fit_whole(engine, example, kept, sizes, out / "run", how)
+        _save_whole(engine, out / WHOLE)
+        manifest |= {"base": f"./{WHOLE}", "weights": {}}
+        return IKClassifier(engine, manifest=manifest)
+    name = fit_adapter(engine, example, kept, sizes, out / "run", how)
+    base = manifest["base"]
+    manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
+    return IKClassifier(engine, manifest=manifest, adapter=name)
+
+
+def _save_whole(engine: CausalEngine, folder: Path) -> None:
+    """Save a model all of whose weights were trained, as transformers does."""
+    engine.model.save_pretrained(folder)
+    engine.tokenizer.save_pretrained(folder)
+
+
+def _fit_head(
+    engine: CausalEngine,
+    train: Sequence[KnownRow],
+    held: Sequence[KnownRow],
+    out: Path,
+    plan: IKPlan,
+    manifest: dict[str, Any],
+) -> IKClassifier:
+    how = HeadPlan(
+        epochs=40.0 if plan.epochs is None else plan.epochs,
+        batch=plan.batch,
+        rate=1e-3 if plan.rate is None else plan.rate,
+        hidden=plan.hidden,
+        layers=tuple(plan.layers or ()),
+        dropout=plan.dropout,
+        weight_decay=plan.weight_decay,
+        seed=plan.seed,
+    )
+    drafts = plan.mixture(), sorted({0, plan.draft_tokens})
+    head, entry = fit_head(engine, train, held, drafts, manifest["prompts"]["question"], out, how)
+    manifest["weights"] = entry
+    return IKClassifier(engine, manifest=manifest, head=head)
+
+
+def _held_gaps(model: IKClassifier, held: Sequence[KnownRow]) -> Tensor:
+    """Give the logits without and with the draft. Shape: (rows, 2); NaN where there is none."""
+    without = finished(model.gaps([(row.question, "") for row in held]))
+    pairs = [(row.question, row.draft) for row in held]
+    asked = [pair for pair in pairs if pair[1] and model.draft_tokens]
+    drafted = iter(finished(model.gaps(asked)))
+    second = [next(drafted) if d and model.draft_tokens else torch.nan for _, d in pairs]
+    return torch.tensor([without, second]).T.contiguous()
+
+
+def _figures(logits: Tensor, held: Sequence[KnownRow], plan: IKPlan) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for column, tokens in enumerate((0, plan.draft_tokens)):
+        there = ~logits[:, column].isnan()
+        if tokens or not column:
+            scores = logits[there, column].sigmoid().tolist()
+            gold = [row.known for row, fine in zip(held, there.tolist(), strict=True) if fine]
+            figures |= figures_of(f"{tokens} tokens", scores, gold) if gold else {}
+    return figures

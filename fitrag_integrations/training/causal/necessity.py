@@ -1,0 +1,178 @@
+"""Fit SlimPLM's necessity judge (section 3.2): an adapter that writes Known (True) or (False).
+
+A draft is good enough where more than half of the gold answers stand in it. Unknowns are sampled
+down to the number of knowns, in what is trained on and in what is held out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.models.causal import adapters as causal_adapters
+from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.words import common_prefix
+from fitrag_integrations.models.gate.gate import cut_drafts
+from fitrag_integrations.models.gate.necessity import NecessityJudge, judge_text, template_of
+from fitrag_integrations.models.runtime.folder import write_manifest
+from fitrag_integrations.models.runtime.worker import finished
+from fitrag_integrations.training.calibration import fit_temperatures
+from fitrag_integrations.training.causal.adapter import (
+    AdapterPlan,
+    Example,
+    base_from,
+    fit_adapter,
+    own_engine,
+)
+from fitrag_integrations.training.causal.rows import (
+    KnownRow,
+    figures_of,
+    judged_model,
+    known_rows,
+    split_rows,
+)
+from fitrag_integrations.training.labels.teachers import gold_answers, matching_ratio
+from fitrag_integrations.training.options import (
+    Alpha,
+    BatchRows,
+    CausalBase,
+    Device,
+    DraftTokens,
+    Dropout,
+    EpochsOver,
+    JudgedModel,
+    Rank,
+    Rate,
+    Seed,
+    Template,
+    Validation,
+)
+
+THETA = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class NecessityPlan:
+    """Say how a judge is trained; see `fitrag train necessity --help`.
+
+    `theta` is the share of gold answers a draft must exceed to count as known, for rows that carry
+    answers and no label.
+    """
+
+    base: CausalBase
+    template: Template = "paper"
+    model: JudgedModel = ""
+    theta: Annotated[float, Option("Share of answers a draft must exceed.")] = THETA
+    draft_tokens: DraftTokens = 512
+    epochs: EpochsOver = 1.0
+    rate: Rate = 1e-4
+    batch: BatchRows = 16
+    rank: Rank = 16
+    alpha: Alpha = 32
+    dropout: Dropout = 0.05
+    validation: Validation = 0.1
+    seed: Seed = 13
+    device: Device = None
+
+
+def is_known(draft: str, answers: Sequence[Any], theta: float = THETA) -> bool:
+    """Say whether strictly more than a share `theta` of the gold answers stand in a draft."""
+    return matching_ratio(draft, answers) > theta
+
+
+def fit_necessity(
+    rows: Iterable[Mapping[str, Any]], out: Path, plan: NecessityPlan
+) -> dict[str, float]:
+    """Train on rows of question, draft and known or answers; save to `out`, give held-out figures.
+
+    A stopped run goes on from its last checkpoint. Raises `InputError` for a row that lacks
+    something.
+    """
+    check_number("theta", plan.theta, low=0.0, high=1.0)
+    template_of(plan.template)
+    given = known_rows(_labelled(row, plan.theta) for row in rows)
+    train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
+    train, held = (balanced(part, seed=plan.seed) for part in (train, held))
+    engine = own_engine(plan.base, plan.device)
+    try:
+        base = base_from(out, plan.base)
+        manifest = {
+            "base": base,
+            "template": plan.template,
+            "model": judged_model(given, plan.model, ""),
+            "draft_tokens": plan.draft_tokens,
+            "threshold": None,
+            "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(given)},
+        }
+        name = _fit(engine, train, held, out, plan)
+        manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
+        judge = NecessityJudge(engine, manifest=manifest, adapter=name)
+        return _calibrated(judge, held, out)
+    finally:
+        engine.release()
+
+
+def balanced(rows: Sequence[KnownRow], *, seed: int) -> list[KnownRow]:
+    """Sample the unknowns down to the number of knowns, the order kept."""
+    unknown = [i for i, row in enumerate(rows) if not row.known]
+    count = min(len(unknown), len(rows) - len(unknown))
+    kept = set(random.Random(seed).sample(unknown, count))
+    return [row for i, row in enumerate(rows) if row.known or i in kept]
+
+
+def _labelled(row: Mapping[str, Any], theta: float) -> Mapping[str, Any]:
+    """Label a row by its answers where it has no label."""
+    if "error" in row or row.get("known") is not None:
+        return row
+    known = is_known(row.get("draft") or "", gold_answers(row, nested=True), theta)
+    return {**row, "known": known}
+
+
+def _fit(
+    engine: CausalEngine,
+    train: Sequence[KnownRow],
+    held: Sequence[KnownRow],
+    out: Path,
+    plan: NecessityPlan,
+) -> str:
+    how = AdapterPlan(
+        epochs=plan.epochs,
+        batch=plan.batch,
+        rate=plan.rate,
+        rank=plan.rank,
+        alpha=plan.alpha,
+        dropout=plan.dropout,
+        seed=plan.seed,
+    )
+    taught = [_example(engine, row, plan) for row in train]
+    kept = [_example(engine, row, plan) for row in held]
+    sizes = [len(example.ids) for example in taught]
+    return fit_adapter(engine, lambda i, _: taught[i], kept, sizes, out / "run", how)
+
+
+def _example(engine: CausalEngine, row: KnownRow, plan: NecessityPlan) -> Example:
+    """Encode the prompt and its verdict, cut where the prompt ends; the verdict ends the text."""
+    template = template_of(plan.template)
+    (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
+    text = judge_text(engine, template, *pair)
+    verdict = template.known if row.known else template.unknown
+    prompt, whole = engine.encode([text, text + verdict], raw=template.raw)
+    at = common_prefix(prompt, whole)
+    return Example(whole[:at], [*whole[at:], *engine.eos_ids[:1]])
+
+
+def _calibrated(judge: NecessityJudge, held: Sequence[KnownRow], out: Path) -> dict[str, float]:
+    gaps = torch.tensor([finished(judge.gaps([(row.question, row.draft) for row in held]))] * 2).T
+    labels = torch.tensor([[float(row.known)] * 2 for row in held])
+    temperature, _ = fit_temperatures(gaps, labels)
+    judge.manifest["temperature"] = temperature
+    write_manifest(out, "model.json", kind=NecessityJudge.kind, fields=judge.manifest)
+    scores = (gaps[:, 0] / temperature).sigmoid().tolist()
+    return figures_of("judge", scores, [row.known for row in held])

@@ -1,0 +1,135 @@
+"""Combinations of sub-documents for the eligible augmentation detector (FIT-RAG, section 4.4.2).
+
+The paper: of the questions that need retrieval, combine sub-documents at random, drop combinations
+with high overlap, score each with the bi-label scorer, keep those on the skyline of the two scores,
+and label by the answer of the language model. It gives no number of draws and no measure of
+overlap. Here a draw takes a size at random and then as many representatives, the best window of
+each passage, as inference does; the overlap of two combinations is the share of their members they
+have in common (Jaccard), and the later one goes.
+
+At inference the detector sees prefixes of the list sorted by score, never such combinations.
+"prefixes" are those, labelled alike, and what a threshold has to be chosen on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.types import BiLabelScore
+
+KINDS = ("random", "prefixes")
+BOTH = "both"
+Places = tuple[int, ...]  # members, by their place in the sorted list of representatives
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Hold one combination: its members' scores, best first, and what came of it.
+
+    `left` are the scores of the representatives it leaves out, `kinds` says how it arose,
+    `eligible` whether the answer from it was right, `has_answer` whether a gold answer stands in
+    it, `share` the part of the passages' tokens it costs, in [0, 1].
+    """
+
+    kinds: tuple[str, ...]
+    scores: tuple[BiLabelScore, ...]
+    left: tuple[BiLabelScore, ...]
+    eligible: bool
+    has_answer: bool
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class EligibilityRow:
+    """Hold a question's combinations; `prefixes` gives those of inference, shortest first."""
+
+    question: str
+    combinations: tuple[Judged, ...]
+
+    @property
+    def prefixes(self) -> list[Judged]:
+        """Give the prefixes of the sorted list, shortest first."""
+        own = [one for one in self.combinations if "prefixes" in one.kinds]
+        return sorted(own, key=lambda one: len(one.scores))
+
+    def of(self, kinds: Sequence[str]) -> list[Judged]:
+        """Give the combinations of some kinds."""
+        return [one for one in self.combinations if set(kinds) & set(one.kinds)]
+
+
+def drawn(count: int, *, draws: int, overlap: float, chance: random.Random) -> list[Places]:
+    """Draw combinations of `count` members at random, each sorted, without those much alike.
+
+    A draw that shares more than `overlap` of the members, in [0, 1], with an earlier one is lost.
+    """
+    kept: list[Places] = []
+    for _ in range(draws):
+        size = chance.randint(1, count)
+        places = tuple(sorted(chance.sample(range(count), size)))
+        if all(_alike(places, other) <= overlap for other in kept) and places not in kept:
+            kept.append(places)
+    return kept
+
+
+def skyline(scores: Sequence[tuple[float, float]]) -> list[int]:
+    """Give the places of the pairs that no other pair exceeds (Pareto front), in order.
+
+    A pair is exceeded by one that is as good in both numbers and better in one.
+    """
+    return [
+        i
+        for i, (x, y) in enumerate(scores)
+        if not any(a >= x and b >= y and (a > x or b > y) for a, b in scores)
+    ]
+
+
+def prefixes(count: int) -> list[Places]:
+    """Give all prefixes of a list, shortest first."""
+    return [tuple(range(length)) for length in range(1, count + 1)]
+
+
+def eligibility_rows(rows: Iterable[Mapping[str, Any]]) -> list[EligibilityRow]:
+    """Read rows of `fitrag label eligibility`.
+
+    Rows with an error, questions known without retrieval, and combinations whose answer never came
+    are passed over. Raises `InputError` naming the field that is wrong, and where nothing is left.
+    """
+    given = [_row(i, row) for i, row in enumerate(rows) if row.get("error") is None]
+    known = [row for row in given if row.combinations]
+    if not known:
+        allowed = "rows of `fitrag label eligibility` with combinations"
+        raise InputError.of("rows", given=len(given), allowed=allowed)
+    return known
+
+
+def _row(i: int, row: Mapping[str, Any]) -> EligibilityRow:
+    found = row.get("combinations")
+    if not isinstance(found, list):
+        raise InputError.of(f"rows[{i}].combinations", given=found, allowed="a list")
+    question = check_text(f"rows[{i}].question", row.get("question"), blank=False)
+    told = [one for one in found if isinstance(one, dict) and one.get("eligible") is not None]
+    return EligibilityRow(question, tuple(_judged(f"rows[{i}]", one) for one in told))
+
+
+def _judged(place: str, given: Mapping[str, Any]) -> Judged:
+    try:
+        return Judged(
+            tuple(given["kinds"]),
+            tuple(BiLabelScore(has, prefer) for has, prefer in given["scores"]),
+            tuple(BiLabelScore(has, prefer) for has, prefer in given["left"]),
+            bool(given["eligible"]),
+            bool(given["has_answer"]),
+            float(given["share"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        allowed = f"kinds, scores, left, eligible, has_answer and share ({error})"
+        raise InputError.of(f"{place}.combinations", given=given, allowed=allowed) from None
+
+
+def _alike(one: Places, other: Places) -> float:
+    return len(set(one) & set(other)) / len(set(one) | set(other))

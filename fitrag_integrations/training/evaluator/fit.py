@@ -1,0 +1,325 @@
+"""Fit an evaluator on judged rows, and save it as a model folder."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
+
+import torch
+from torch import nn
+
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.encoder.adapter import factors
+from fitrag_integrations.models.encoder.encoders import (
+    MANIFEST,
+    MAX_LENGTH,
+    load_base,
+    load_encoder,
+    save_encoder,
+)
+from fitrag_integrations.models.encoder.pairs import PairTokenizer
+from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.evaluator.head import EvaluatorHead, write_head
+from fitrag_integrations.models.evaluator.sequence_classifier import InputFormat
+from fitrag_integrations.models.evidence.clues import Clues
+from fitrag_integrations.models.evidence.lexical import inverse_document_frequency
+from fitrag_integrations.models.runtime.folder import (
+    read_manifest,
+    read_tensors,
+    write_manifest,
+    write_tensors,
+)
+from fitrag_integrations.models.runtime.sources import MINILM
+from fitrag_integrations.training.causal.rows import figures_of
+from fitrag_integrations.training.evaluator.module import EvaluatorModule
+from fitrag_integrations.training.evaluator.regression import labelled_pairs, start_regression
+from fitrag_integrations.training.evaluator.rows import Judged, judged_json
+from fitrag_integrations.training.loop.device import training_device
+from fitrag_integrations.training.loop.early_stopping import Best
+from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
+from fitrag_integrations.training.loop.run_folder import begin, run_fields
+from fitrag_integrations.training.loop.running import Running
+from fitrag_integrations.training.loop.tuning import with_lora
+from fitrag_integrations.training.options import (
+    Accumulate,
+    Bfloat16,
+    EncoderBase,
+    Epochs,
+    EvaluateEvery,
+    Rate,
+    Seed,
+    Steps,
+    Validation,
+)
+from fitrag_integrations.training.splitting import split
+
+HIDDEN = 16
+TUNED = "tuned.safetensors"
+_LAYER = re.compile(r"\.(\d+)\.")
+
+
+LOSSES = ("lists", "regression")
+TUNES = ("upper", "lora", "full", "head")
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorPlan:
+    """Say how an evaluator is trained.
+
+    The paper's (CRAG, appendix B.3): `loss` "regression", `tune` "full", a rate of 1e-4, batches of
+    12 pairs, 8 epochs. The defaults are those of the embedded one. `epochs` counts instead of
+    `steps`, of questions or, for the regression, of pairs.
+    """
+
+    base: EncoderBase = MINILM
+    name: Annotated[str, Option("Its name, which thresholds carry.", default="the folder's")] = ""
+    rank: Annotated[int, Option("Of the LoRA adapter, 0 for none.", min=0)] = 16
+    steps: Steps = 1000
+    questions: Annotated[int, Option("Questions a step; not for the regression.", min=1)] = 16
+    rate: Rate = 7e-4
+    seed: Seed = 13
+    bfloat16: Bfloat16 = True
+    loss: Annotated[
+        str, Option("lists (of pairs, lists and spans) or regression (the paper's: to +1 and -1).")
+    ] = "lists"
+    tune: Annotated[
+        str, Option("What trains: upper (adapters on the upper layers), lora, full or head.")
+    ] = "upper"
+    epochs: Epochs = None
+    batch: Annotated[int, Option("Pairs a step of the regression.", min=1)] = 12
+    accumulate: Accumulate = 1
+    validation: Validation = 0.0
+    evaluate_every: EvaluateEvery = 0
+    input_format: Annotated[
+        str, Option("What the regression reads: plain (the text) or titled (title // text).")
+    ] = "plain"
+
+    def __post_init__(self) -> None:
+        choices = {"loss": LOSSES, "tune": TUNES, "input_format": get_args(InputFormat)}
+        for name, among in choices.items():
+            if (given := getattr(self, name)) not in among:
+                raise InputError.of(name, given=given, allowed=", ".join(among))
+        if self.loss == "regression" and self.tune == "upper":
+            allowed = "full (the paper's), lora or head with the regression"
+            raise InputError.of("tune", given=self.tune, allowed=allowed)
+        check_number("validation", self.validation, low=0.0, high=0.9)
+        if self.evaluate_every and not self.validation:
+            allowed = "0, or a share of questions to hold out"
+            raise InputError.of("evaluate_every", given=self.evaluate_every, allowed=allowed)
+
+    def steps_over(self, count: int) -> int:
+        """Give the steps to take over so many questions or pairs."""
+        if self.epochs is None:
+            return self.steps
+        each = (self.batch if self.loss == "regression" else self.questions) * self.accumulate
+        return max(1, math.ceil(self.epochs * count / each))
+
+
+def fit_evaluator(
+    rows: Sequence[Judged],
+    out: Path,
+    plan: EvaluatorPlan,
+    running: Running = Running(),  # noqa: B008 (it is frozen)
+) -> dict[str, float]:
+    """Train an evaluator, save it to `out`, and give its figures on the questions held out.
+
+    `base` is an encoder by name, or, but for the regression, the folder of a reader or scorer to
+    start from; the span scores then start from the reader's. A run that was stopped goes on from
+    its last checkpoint; raises `InputError` where it was begun with another plan or other rows.
+    """
+    if not rows:
+        raise InputError.of("rows", given=rows, allowed="at least one judged row")
+    train, held = split(rows, plan.validation, plan.seed) if plan.validation else (list(rows), [])
+    device = training_device(running.device)
+    torch.manual_seed(plan.seed)
+    begin(out / "run", run_fields(plan, 1, map(judged_json, train), map(judged_json, held)))
+    fit = _fit_regression if plan.loss == "regression" else _fit_lists
+    return fit(train, held, out, plan, running, device)
+
+
+def _fit_regression(
+    train: Sequence[Judged],
+    held: Sequence[Judged],
+    out: Path,
+    plan: EvaluatorPlan,
+    running: Running,
+    device: torch.device,
+) -> dict[str, float]:
+    module = start_regression(
+        plan.base, tune=plan.tune, rank=plan.rank, input_format=cast(InputFormat, plan.input_format)
+    ).to(device)
+    pairs, kept = labelled_pairs(train), labelled_pairs(held)
+    lengths = [len(passage.text) for _, passage, _ in pairs]
+    _run(module, pairs, lengths, plan.batch, kept, out, plan, running)
+    figures = _figures(module.grades(kept), held) if held else {}
+    module.save(out, {"name": plan.name, "trained": asdict(plan)})
+    return figures
+
+
+def _fit_lists(
+    train: Sequence[Judged],
+    held: Sequence[Judged],
+    out: Path,
+    plan: EvaluatorPlan,
+    running: Running,
+    device: torch.device,
+) -> dict[str, float]:
+    module, base = _start(train, plan)
+    module.to(device)
+    lengths = [max(len(passage.text) for passage in row.passages) for row in train]
+    _run(module, train, lengths, plan.questions, held, out, plan, running)
+    _save_encoder(module, out / "encoder", plan, base)
+    fields = {
+        "base": base,
+        "name": plan.name,
+        "encoder": "encoder",
+        "head": {**write_head(out, module.head, module.clues.rarity), "hidden": HIDDEN},
+        "trained": asdict(plan),
+    }
+    write_manifest(out, "model.json", kind="evaluator", fields=fields)
+    return _figures(module.grades(held), held) if held else {}
+
+
+def _run(
+    module: nn.Module,
+    train: Sequence[Any],
+    lengths: Sequence[int],
+    size: int,
+    held: Sequence[Any],
+    out: Path,
+    plan: EvaluatorPlan,
+    running: Running,
+) -> None:
+    """Run the loop over questions or pairs, and end with the best weights where it evaluates."""
+    chosen = epochs(lengths, size, seed=plan.seed)
+    steps = plan.steps_over(len(train))
+    settings = LoopSettings(
+        steps,
+        plan.rate,
+        seed=plan.seed,
+        bfloat16=plan.bfloat16,
+        save_seconds=running.save_seconds,
+        log_every=running.log_every,
+        evaluate_every=plan.evaluate_every or steps,
+        accumulate=plan.accumulate,
+    )
+
+    def loss() -> float:
+        parts = [held[at : at + size] for at in range(0, len(held), size)]
+        each = [float(sum(module(part).values())) * len(part) for part in parts]
+        return sum(each) / len(held)
+
+    best = Best(module, out / "run" / "best.safetensors", loss) if plan.evaluate_every else None
+    Loop(module, lambda at: [train[i] for i in chosen(at)], settings, out / "run", best).run()
+    if best is not None:
+        best.restore()
+
+
+def _figures(grades: Sequence[float], held: Sequence[Judged]) -> dict[str, float]:
+    """Judge the pairs, and the best of each question: is there a right passage at all?"""
+    rest = iter(grades)
+    best = [max(next(rest) for _ in row.passages) for row in held]
+    pairs = [bool(holds) for row in held for holds in row.holds]
+    return {
+        **figures_of("pairs", [(grade + 1) / 2 for grade in grades], pairs),
+        **figures_of("questions", [(one + 1) / 2 for one in best], [any(r.holds) for r in held]),
+    }
+
+
+def _start(rows: Sequence[Judged], plan: EvaluatorPlan) -> tuple[EvaluatorModule, str]:
+    folder = Path(plan.base)
+    if (folder / "model.json").is_file():
+        manifest = _manifest(folder)
+        trunk, tokenizer = load_encoder(folder / manifest["encoder"], attention="eager")
+        base = manifest["base"]
+    else:
+        trunk, plain = load_base(plan.base, attention="eager")
+        tokenizer, base = PairTokenizer(plain, max_length=MAX_LENGTH), plan.base
+    clues = Clues.of(tokenizer, _rarity(rows, tokenizer))
+    head = EvaluatorHead(trunk.width, hidden=HIDDEN)
+    _take_spans(head, folder)
+    _tune(trunk, plan)
+    module = EvaluatorModule(trunk, head, tokenizer, clues=clues)
+    chance = random.Random(plan.seed)
+    head.standardize(clues.features(module.encoded(chance.sample(rows, min(300, len(rows))))))
+    return module, base
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    return read_manifest(folder, "model.json", kind="reader", needs=("encoder", "base", "head"))
+
+
+def _rarity(rows: Sequence[Judged], tokenizer: PairTokenizer) -> list[float]:
+    texts = {f"{p.title} {p.text}" for row in rows for p in row.passages}
+    sets = tokenizer.vocabularies(sorted(texts))
+    return inverse_document_frequency(sets, tokenizer.vocabulary)
+
+
+def _take_spans(head: EvaluatorHead, folder: Path) -> None:
+    if (folder / "model.json").is_file():
+        tensors = read_tensors(folder, _manifest(folder)["head"])
+        with torch.no_grad():
+            head.span.weight.copy_(tensors["span.weight"])
+            head.span.bias.copy_(tensors["span.bias"])
+
+
+def _tune(trunk: Trunk, plan: EvaluatorPlan) -> None:
+    if plan.tune == "full":
+        trunk.requires_grad_(True)
+    elif plan.tune == "lora":
+        trunk.requires_grad_(False)
+        trunk.encoder = with_lora(trunk.encoder, rank=plan.rank)
+    else:
+        adapt(trunk, plan.rank if plan.tune == "upper" else 0)
+
+
+def adapt(trunk: Trunk, rank: int) -> None:
+    """Add adapters to the linear layers of the upper two thirds.
+
+    The lowest layers are the least about the task, and need no gradient then; dropout would cost
+    a fifth of the time.
+    """
+    trunk.requires_grad_(False)
+    for part in trunk.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    if not rank:
+        return
+    from peft import LoraConfig, get_peft_model
+
+    encoder: Any = trunk.encoder
+    lowest = encoder.config.num_hidden_layers // 3
+    upper = [
+        name
+        for name, part in encoder.named_modules()
+        if isinstance(part, nn.Linear) and (at := _LAYER.search(name)) and int(at[1]) >= lowest
+    ]
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=upper)
+    trunk.encoder = get_peft_model(encoder, config)
+
+
+def _save_encoder(module: EvaluatorModule, folder: Path, plan: EvaluatorPlan, base: str) -> None:
+    """Save the adapter's factors, and the layers it was trained on where they are tuned ones."""
+    if plan.tune == "full":
+        return save_encoder(module.trunk, folder, base=base, max_length=module.tokenizer.max_length)
+    trunk, fields = module.trunk, dict[str, Any](base=base, pooling=module.trunk.pooling)
+    fields["max_length"] = module.tokenizer.max_length
+    start = Path(plan.base)
+    if (start / "model.json").is_file():
+        source = start / _manifest(start)["encoder"]
+        given = read_manifest(source, MANIFEST, kind="encoder")
+        if given.get("tuned"):
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / given["tuned"]["file"], folder / TUNED)
+            fields["tuned"] = {**given["tuned"], "file": TUNED}
+    if hasattr(trunk.encoder, "peft_config"):
+        fields["factors"] = write_tensors(folder, "factors.safetensors", factors(trunk.encoder))
+    write_manifest(folder, MANIFEST, kind="encoder", fields=fields)

@@ -1,0 +1,61 @@
+"""The rows an evaluator learns from: a question, what was retrieved, and which of it is right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.training.rows import passage_row
+from fitrag_integrations.types import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Hold a question's passages, each with whether it holds the answer, 0 or 1.
+
+    `answers` say where in them it is; empty where nobody knows its wording.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    passages: tuple[Passage, ...]
+    holds: tuple[int, ...]
+
+    @property
+    def pairs(self) -> list[tuple[str, Passage]]:
+        """Give each passage with the question."""
+        return [(self.question, passage) for passage in self.passages]
+
+
+def judged_row(row: dict[str, Any]) -> Judged:
+    """Make a judged question of a JSON object whose passages carry `has_answer`.
+
+    Raises `InputError` naming the field that is missing or wrong.
+    """
+    passages = row.get("passages")
+    if not isinstance(passages, list) or not passages:
+        raise InputError.of("passages", given=passages, allowed="at least one")
+    return Judged(
+        row["question"],
+        tuple(row.get("answers") or ()),
+        tuple(passage_row(passage) for passage in passages),
+        tuple(_label(passage, at) for at, passage in enumerate(passages)),
+    )
+
+
+def _label(passage: dict[str, Any], at: int) -> int:
+    given = passage.get("has_answer")
+    if given not in (0, 1):
+        raise InputError.of(f"passages[{at}].has_answer", given=given, allowed="0 or 1")
+    return int(given)
+
+
+def judged_json(row: Judged) -> dict[str, Any]:
+    """Make a JSON object of a judged question."""
+    pairs = zip(row.passages, row.holds, strict=True)
+    return {
+        "question": row.question,
+        "answers": list(row.answers),
+        "passages": [{"title": p.title, "text": p.text, "has_answer": h} for p, h in pairs],
+    }

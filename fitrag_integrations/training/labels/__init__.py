@@ -1,0 +1,1 @@
+"""Labels: asked for, judged, counted, kept."""

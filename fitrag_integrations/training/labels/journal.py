@@ -1,0 +1,121 @@
+"""Keep every answer of a language model from the moment it is heard.
+
+One file beside the output, appended to: the plan, then an answer a line. A killed run loses the
+questions under way and no answer, so nothing that was answered is asked again. What is written has
+left the process and outlives its kill; `sync`, after each lot of rows, has it outlive a power cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fitrag_integrations.core.lock import lock
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.training.collecting import Told
+
+
+class AnswerJournal:
+    """Know the answers of earlier runs by prompt, add to them, and refuse another plan.
+
+    Raises `InputError` naming the first option that differs from the plan the file was begun with,
+    and where another process is writing to it. With `replan` a file that holds nothing but a plan
+    takes the new one. `tokens` counts what all runs paid: (read, written).
+    """
+
+    def __init__(self, path: Path, plan: Mapping[str, Any], *, replan: bool = False) -> None:
+        self._path, self._known = path, dict[str, Told]()
+        self.tokens = (0, 0)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "a+b", buffering=0)  # noqa: SIM115 - kept open until `close`
+        try:
+            lock(self._file.fileno(), path)
+            if replan and not self._has_answers():
+                self._file.truncate(0)
+            self._read(plan)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def get(self, prompt: str) -> Told | None:
+        """Give the answer to a prompt, if there ever was one."""
+        return self._known.get(_digest(prompt))
+
+    def add(self, prompt: str, told: Told) -> None:
+        """Write an answer down."""
+        key = _digest(prompt)
+        self._known[key] = told
+        self.pay(told.tokens, {"prompt": key, "answer": told.text})
+
+    def pay(self, tokens: tuple[int, int], answer: Mapping[str, Any] | None = None) -> None:
+        """Write down what was paid, also where nothing came of it."""
+        self.tokens = _sum(self.tokens, tokens)
+        self._write({**(answer or {}), "tokens": tokens})
+
+    def sync(self) -> None:
+        """Have the system put what was written on the disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file, which lets other processes have it."""
+        self._file.close()
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        rest = memoryview(json.dumps(entry).encode("ascii") + b"\n")
+        while rest:
+            rest = rest[self._file.write(rest) or 0 :]
+
+    def _has_answers(self) -> bool:
+        self._file.seek(0)
+        return any(number > 0 for number, _ in enumerate(self._file))
+
+    def _read(self, plan: Mapping[str, Any]) -> None:
+        """Read all whole lines and cut what follows the last of them."""
+        self._file.seek(0)
+        kept = 0
+        for line in self._file:
+            if not line.endswith(b"\n"):
+                break
+            try:
+                self._take(json.loads(line), plan, first=not kept)
+            except (ValueError, KeyError, TypeError) as error:
+                if isinstance(error, InputError):
+                    raise
+                allowed = "the answers of an earlier run; this file is damaged: delete it"
+                raise InputError.of("output", given=str(self._path), allowed=allowed) from None
+            kept += len(line)
+        self._file.truncate(kept)
+        if not kept:
+            self._write({"plan": plan})
+
+    def _take(self, entry: Mapping[str, Any], plan: Mapping[str, Any], *, first: bool) -> None:
+        if first:
+            _check_plan(entry["plan"], plan, self._path)
+            return
+        read, written = entry["tokens"]
+        self.tokens = _sum(self.tokens, (read, written))
+        if "prompt" in entry:
+            self._known[entry["prompt"]] = Told(str(entry["answer"]), (read, written))
+
+
+def _check_plan(begun: Mapping[str, Any], plan: Mapping[str, Any], path: Path) -> None:
+    for name in [*plan, *(name for name in begun if name not in plan)]:
+        if begun.get(name) != plan.get(name):
+            allowed = (
+                f"{begun.get(name)!r}, with which {path.with_suffix('')} was begun: "
+                "choose another output or give --overwrite"
+            )
+            raise InputError.of(f"--{name}", given=plan.get(name), allowed=allowed)
+
+
+def _digest(prompt: str) -> str:
+    data = prompt.encode("utf-8", errors="surrogatepass")
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]

@@ -1,0 +1,64 @@
+"""Find hard negatives: passages that BM25 ranks high for a question and that hold no answer.
+
+BM25 and its stemmer come from `bm25s` and `PyStemmer` (extra `train`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.training.rows import ReadingRow
+from fitrag_integrations.types import Passage
+
+
+def mine_negatives(
+    rows: Sequence[ReadingRow], pool: Sequence[Passage], *, depth: int = 40, keep: int = 8
+) -> list[ReadingRow]:
+    """Add to each row the best `keep` passages of the pool's BM25 top `depth` without an answer.
+
+    A row's own negatives stay first. Passages whose title and text hold an answer as whole tokens
+    are left out: they may well be positives.
+    """
+    found = candidates([row.question for row in rows], pool, depth=depth)
+    return [_with_negatives(row, ranked, keep) for row, ranked in zip(rows, found, strict=True)]
+
+
+def candidates(
+    questions: Sequence[str], pool: Sequence[Passage], *, depth: int
+) -> list[list[Passage]]:
+    """Rank the pool for each question by BM25 (k1 0.9, b 0.4), best first, at most `depth`."""
+    return searching(pool, depth=depth)(questions)
+
+
+def searching(
+    pool: Sequence[Passage], *, depth: int
+) -> Callable[[Sequence[str]], list[list[Passage]]]:
+    """Index the pool once, and give the function that ranks it for questions."""
+    bm25s = require_extra("bm25s", extra="train", feature="mining negatives")
+    stemmer = require_extra("Stemmer", extra="train", feature="mining negatives").Stemmer("english")
+
+    def words(texts: Sequence[str]) -> Any:
+        return bm25s.tokenize(list(texts), stopwords="en", stemmer=stemmer, show_progress=False)
+
+    index = bm25s.BM25(k1=0.9, b=0.4)
+    corpus = words([f"{passage.title} {passage.text}" for passage in pool])
+    index.index(corpus, show_progress=False)
+
+    def search(questions: Sequence[str]) -> list[list[Passage]]:
+        asked, most = words(questions), min(depth, len(pool))
+        found, _ = index.retrieve(asked, k=most, show_progress=False)
+        return [[pool[int(i)] for i in ids] for ids in found]
+
+    return search
+
+
+def _with_negatives(row: ReadingRow, ranked: list[Passage], keep: int) -> ReadingRow:
+    mined: list[Passage] = []
+    for passage in ranked:
+        if len(mined) == keep:
+            break
+        if not contains_answer(f"{passage.title} {passage.text}", row.answers):
+            mined.append(passage)
+    return replace(row, negatives=(*row.negatives, *mined))

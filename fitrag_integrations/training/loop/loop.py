@@ -1,0 +1,187 @@
+"""The training loop: deterministic under a seed, resumable, checkpoints as safetensors.
+
+The data of a batch and the seed of its dropout are functions of the seed and the batch's number
+alone, so a resumed run sees what an undisturbed one would have seen, and so do several processes:
+step k of p processes that accumulate n batches takes batches k * n * p and on, each process n.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Generic, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.training.loop.batches import epochs
+from fitrag_integrations.training.loop.checkpoints import load_checkpoint, save_checkpoint
+from fitrag_integrations.training.loop.device import device_of, has_bfloat16
+from fitrag_integrations.training.loop.optimizers import make_optimizer, trainable
+from fitrag_integrations.training.loop.parallel import ALONE, Processes
+
+__all__ = ["Batch", "Loop", "LoopSettings", "epochs"]
+Batch = TypeVar("Batch")
+Seen: TypeAlias = dict[str, Tensor | float]  # what a batch or a step is logged with
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """Say how to train. `rate` peaks after `warmup` (a share of the steps), then falls to 0.
+
+    A step goes down the mean gradient of `accumulate` batches (of each process).
+    """
+
+    steps: int
+    rate: float = 2e-4
+    warmup: float = 0.06
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    seed: int = 13
+    bfloat16: bool = True
+    save_seconds: float = 300.0
+    evaluate_every: int = 500
+    log_every: int = 50
+    accumulate: int = 1
+    optimizer: str = "adamw"
+    momentum: float = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Loop(Generic[Batch]):
+    """Fit a module: `batch(number)` gives the data, `module(batch)` named losses whose sum falls.
+
+    `evaluate` gives figures for the log every so many steps and after the last; each process takes
+    part in it.
+    """
+
+    module: nn.Module
+    batch: Callable[[int], Batch]
+    settings: LoopSettings
+    folder: Path
+    evaluate: Callable[[], dict[str, float]] | None = None
+    team: Processes = ALONE
+
+    def run(self) -> None:
+        """Train from the last checkpoint in the folder, or from the start, to the last step."""
+        torch.manual_seed(self.settings.seed)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        optimizer = make_optimizer(
+            self.module,
+            self.settings.optimizer,
+            rate=self.settings.rate,
+            weight_decay=self.settings.weight_decay,
+            momentum=self.settings.momentum,
+        )
+        at = self._resume(optimizer)
+        saved, seen, steps = time.monotonic(), _Mean(), self.settings.steps
+        while at < steps:
+            seen.add(self._step(optimizer, at))
+            at += 1
+            if at % self.settings.log_every == 0 or at == steps:
+                self._log({"step": at, **self.team.mean(_numbers(seen.take()))})
+            if self.evaluate and (at % self.settings.evaluate_every == 0 or at == steps):
+                self._log({"step": at, **self._evaluated()})
+            if time.monotonic() - saved > self.settings.save_seconds or at == steps:
+                self._save(optimizer, at)
+                saved = time.monotonic()
+
+    def _step(self, optimizer: torch.optim.Optimizer, at: int) -> Seen:
+        for group in optimizer.param_groups:
+            group["lr"] = self.settings.rate * group["scale"] * self._schedule(at)
+        seen, each = _Mean(), self.settings.accumulate
+        first = (at * self.team.count + self.team.rank) * each
+        for number in range(first, first + each):
+            torch.manual_seed(self.settings.seed * 1_000_003 + number)  # dropout, also after a stop
+            self.module.train()
+            seen.add(self._backward(self._losses(self.batch(number))))
+        self._descend(optimizer, at)
+        return seen.take()
+
+    def _backward(self, losses: dict[str, Tensor]) -> Seen:
+        """Add a batch's share to the gradients, and give what is to be logged."""
+        (torch.stack(list(losses.values())).sum() / self.settings.accumulate).backward()
+        return {name: value.detach() for name, value in losses.items()}
+
+    def _descend(self, optimizer: torch.optim.Optimizer, at: int) -> None:
+        """Take one step down the gradients, which are the mean over all batches of the step."""
+        tuned = trainable(self.module)
+        self.team.average_gradients(tuned)
+        nn.utils.clip_grad_norm_(tuned, self.settings.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def _losses(self, batch: Batch) -> dict[str, Tensor]:
+        """Run the module; in bfloat16, by autocast, or on a CPU its trunk on rounded copies.
+
+        Copies beat autocast there by a quarter: no cast per layer and call. Buffers stay as they
+        are: among them are the frequencies of rotary positions, which rounding would spoil.
+        """
+        device = device_of(self.module)
+        if not (self.settings.bfloat16 and has_bfloat16(device)):
+            return self.module(batch)  # type: ignore[no-any-return]
+        named = dict(self.module.named_parameters())
+        if device.type != "cpu":
+            with torch.autocast(device.type, torch.bfloat16):
+                return self.module(batch)  # type: ignore[no-any-return]
+        copies = {
+            name: value.bfloat16() if name.startswith("trunk.") else value
+            for name, value in named.items()
+        }
+        return torch.func.functional_call(self.module, copies, (batch,))  # type: ignore[no-any-return]
+
+    def _schedule(self, at: int) -> float:
+        warm = max(1, round(self.settings.warmup * self.settings.steps))
+        left = (self.settings.steps - at) / max(1, self.settings.steps - warm)
+        return min((at + 1) / warm, max(0.0, left))
+
+    def _evaluated(self) -> dict[str, float]:
+        assert self.evaluate is not None
+        self.module.eval()
+        with torch.inference_mode():
+            return self.evaluate()
+
+    def _log(self, row: dict[str, float]) -> None:
+        if self.team.first:
+            rounded = {k: round(v, 5) for k, v in row.items()}
+            with (self.folder / "log.jsonl").open("a") as log:
+                log.write(json.dumps(rounded | {"time": round(time.time())}) + "\n")
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.folder / "checkpoint.safetensors"
+
+    def _save(self, optimizer: torch.optim.Optimizer, at: int) -> None:
+        if self.team.first:
+            save_checkpoint(self._checkpoint, self.module, optimizer, at, asdict(self.settings))
+
+    def _resume(self, optimizer: torch.optim.Optimizer) -> int:
+        at = load_checkpoint(self._checkpoint, self.module, optimizer)
+        if self.team.mean({"step": at})["step"] != at:
+            raise InputError.of("--out", given=self.folder, allowed="a folder all processes share")
+        self.team.share([p.data for p in trainable(self.module)])
+        return at
+
+
+class _Mean:
+    """Average named losses between two log lines; they stay on the device till then."""
+
+    def __init__(self) -> None:
+        self._sums: Seen = {}
+        self._count = 0
+
+    def add(self, losses: Seen) -> None:
+        self._count += 1
+        for name, value in losses.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+
+    def take(self) -> Seen:
+        means = {name: total / self._count for name, total in self._sums.items()}
+        self._sums, self._count = {}, 0
+        return means
+
+
+def _numbers(seen: Seen) -> dict[str, float]:
+    return {name: float(value) for name, value in seen.items()}

@@ -1,0 +1,113 @@
+"""Several processes that train one model, each on its own share of every step (data parallel).
+
+Each process holds all weights and takes its own batches; gradients are averaged before each step,
+so that all take the same one. `accelerate launch` or `torchrun` starts them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed, nn
+
+from fitrag_integrations.core.extras import require_extra
+
+SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # torch's, MPI's
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Say which of several processes this is. Alone, every method leaves things as they are.
+
+    All processes must make the same calls in the same order. `device` is where they exchange.
+    """
+
+    rank: int = 0
+    count: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def first(self) -> bool:
+        """Say whether this is the one that writes files and tells."""
+        return self.rank == 0
+
+    def share(self, tensors: Sequence[Tensor]) -> None:
+        """Give everyone the tensors of the first, in place."""
+        if self.count > 1:
+            for tensor in tensors:
+                distributed.broadcast(tensor, 0)
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by their mean over all processes, which is the same bits everywhere."""
+        if self.count == 1 or not tensors:
+            return
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        distributed.all_reduce(flat)
+        parts = (flat / self.count).split([tensor.numel() for tensor in tensors])
+        for tensor, part in zip(tensors, parts, strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def average_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Average gradients; one that any process has counts as 0 where another has none."""
+        if self.count == 1:
+            return
+        held = torch.tensor([p.grad is not None for p in parameters], device=self.device).int()
+        distributed.all_reduce(held)
+        for p, holders in zip(parameters, held.tolist(), strict=True):
+            if holders and p.grad is None:
+                p.grad = torch.zeros_like(p)
+        self.average([p.grad for p in parameters if p.grad is not None])
+
+    def mean(self, row: Mapping[str, float]) -> dict[str, float]:
+        """Average numbers that go by the same names in all processes."""
+        values = torch.tensor([*row.values()], dtype=torch.float64, device=self.device)
+        self.average([values])
+        return dict(zip(row, values.tolist(), strict=True))
+
+    def mine(self, count: int) -> range:
+        """Give this process's share of `count` things, in order."""
+        return range(self.rank * count // self.count, (self.rank + 1) * count // self.count)
+
+    def gather(self, part: Tensor, count: int, places: range) -> Tensor:
+        """Put the shares of all processes together. Shapes: (places, ...), gives (count, ...)."""
+        if self.count == 1:
+            return part
+        whole = torch.zeros(count, *part.shape[1:], device=self.device, dtype=part.dtype)
+        whole[places.start : places.stop] = part.to(self.device)
+        distributed.all_reduce(whole)
+        return whole.to(part.device)
+
+
+ALONE = Processes()
+
+
+def join(device: torch.device) -> tuple[Processes, torch.device]:
+    """Join the processes that a launcher started. Gives who this is and its own device.
+
+    Reads what `accelerate launch`, `torchrun` and MPI set in the environment; without it, this is
+    alone. Processes on a CPU talk by gloo, on GPUs by NCCL.
+    """
+    if max(int(os.environ.get(name, 1)) for name in SIZES) == 1:
+        return ALONE, device
+    accelerate = require_extra("accelerate", extra="train", feature="training in processes")
+    state = accelerate.PartialState(cpu=device.type == "cpu")
+    return Processes(state.process_index, state.num_processes, state.device), state.device
+
+
+def lost_processes() -> bool:
+    """Say whether `accelerate launch --cpu` was to start several processes and started one.
+
+    It does so where it has no MPI, and says nothing.
+    """
+    asked = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+    several = "MASTER_PORT" in os.environ
+    return asked and several and not any(name in os.environ for name in SIZES)
+
+
+def leave() -> None:
+    """End the group of processes, if there is one."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()

@@ -1,0 +1,112 @@
+"""Draw a training run: its losses, w, and whether the probabilities mean what they say.
+
+Every function draws on the axes it is given, or on a new figure, and returns the axes. Needs
+Matplotlib; no window is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.training.loop.run_folder import read_log
+from fitrag_integrations.training.rows import LABELS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LOSSES = {
+    "point": "cross-entropy",
+    "matched": "matched pairs",
+    "mismatched": "mismatched pairs",
+    "unpaired": "pairs with an unknown label",
+    "rank": "listwise",
+    "held_out": "held out",
+}
+Log = Sequence[Mapping[str, Any]]
+
+
+def plot_losses(log: Log, *, axes: Axes | None = None, title: str = "") -> Axes:
+    """Draw the losses of a log against its steps: those of both groups before they are weighted."""
+    drawn = _axes(axes)
+    for name, label in LOSSES.items():
+        rows = [row for row in log if row.get(name) is not None]
+        if rows and any(row[name] for row in rows):
+            marker = "o" if name == "held_out" or len(rows) == 1 else ""
+            steps, values = [row["step"] for row in rows], [row[name] for row in rows]
+            drawn.plot(steps, values, label=label, marker=marker, markersize=4)
+    return _labelled(drawn, "step", "loss", title)
+
+
+def plot_weight(log: Log, *, axes: Axes | None = None, title: str = "") -> Axes:
+    """Draw w, the weight of matched pairs (FIT-RAG, equation 3), against the steps of a log."""
+    drawn = _axes(axes)
+    rows = [row for row in log if "w" in row]
+    marker = "o" if len(rows) == 1 else ""
+    drawn.plot([row["step"] for row in rows], [row["w"] for row in rows], label="w", marker=marker)
+    drawn.set_ylim(0, 1)
+    return _labelled(drawn, "step", "w", title)
+
+
+def plot_labels(
+    probabilities: Tensor,
+    labels: Tensor,
+    *,
+    bins: int = 10,
+    axes: Axes | None = None,
+    title: str = "",
+) -> Axes:
+    """Draw the share of right pairs over the mean probability of each bin, beside the diagonal.
+
+    Shapes: (pairs, 2); columns are has_answer, llm_prefer; a label that is NaN is left out. The
+    area of a point grows with its number of pairs.
+    """
+    drawn = _axes(axes)
+    drawn.plot([0, 1], [0, 1], linestyle=":", color="grey", label="as said")
+    for column, name in enumerate(LABELS):
+        known = ~labels[:, column].isnan()
+        if not known.any():
+            continue
+        chance, gold = probabilities[known, column].double(), labels[known, column].double()
+        place = (chance * bins).long().clamp(max=bins - 1)
+        counts = place.bincount(minlength=bins)
+        filled = counts > 0
+        means = place.bincount(chance, bins)[filled] / counts[filled]
+        shares = place.bincount(gold, bins)[filled] / counts[filled]
+        sizes = 20 + 300 * counts[filled] / len(chance)
+        drawn.scatter(means.tolist(), shares.tolist(), s=sizes.tolist(), label=name, alpha=0.7)
+    return _labelled(drawn, "mean probability", "share of pairs", title)
+
+
+def draw_run(log: Path, probabilities: Tensor, labels: Tensor, folder: Path) -> None:
+    """Draw a run into `losses.png`, `weight.png` where it has a w, and `reliability.png`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = read_log(log)
+    drawn = {"losses": plot_losses(rows), "reliability": plot_labels(probabilities, labels)}
+    if any("w" in row for row in rows):
+        drawn["weight"] = plot_weight(rows)
+    for name, axes in drawn.items():
+        figure: Any = axes.figure
+        figure.savefig(folder / f"{name}.png")
+
+
+def _axes(axes: Axes | None) -> Axes:
+    """Give a drawing of our own where none was given; pyplot would keep it alive for ever."""
+    if axes is not None:
+        return axes
+    figure: Any = require_extra("matplotlib.figure", extra="plots", feature="plots")
+    made: Axes = figure.Figure(figsize=(6, 4), layout="constrained").subplots()
+    return made
+
+
+def _labelled(axes: Axes, x: str, y: str, title: str) -> Axes:
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_title(title)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False)
+    return axes

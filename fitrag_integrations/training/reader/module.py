@@ -1,0 +1,137 @@
+"""Train the extractive reader: spans in the right passage, and which passage is the right one.
+
+The loss is DPR's (Karpukhin et al., 2020, section 6.1): the log-likelihood of the answer's first
+and last token in the positive passage, and of the positive passage among the question's negatives.
+A pointwise term on the same passage score makes it mean the same across questions.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fitrag_integrations.models.encoder.heads import ReaderHead
+from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.encoder.trunk import Trunk, collate
+from fitrag_integrations.training.loop.device import device_of, full_precision
+from fitrag_integrations.training.losses import span_loss
+from fitrag_integrations.training.rows import ReadingRow
+from fitrag_integrations.types import Passage
+
+Group = tuple[ReadingRow, tuple[Passage, ...]]
+_WORD = re.compile(r"\S+")
+
+
+class ReaderModule(nn.Module):
+    """A trunk and a reader's head, and their loss over groups of passages."""
+
+    def __init__(self, trunk: Trunk, head: ReaderHead, tokenizer: PairTokenizer) -> None:
+        super().__init__()
+        self.trunk, self.head = trunk, head
+        self._tokenizer = tokenizer
+
+    def forward(self, groups: Sequence[Group], *, micro: int = 16) -> dict[str, Tensor]:
+        """Give the span, selection and pointwise losses; a group's right passage is first."""
+        pairs = [(row.question, p) for row, passages in groups for p in passages]
+        encoded = self._tokenizer.encode_cut(pairs)
+        spans, selects = self.logits(encoded, micro)
+        sizes = [len(passages) for _, passages in groups]
+        firsts = [sum(sizes[:i]) for i in range(len(sizes))]
+        gold = [self._gold(row, encoded[i]) for (row, _), i in zip(groups, firsts, strict=True)]
+        span = [span_loss(spans[i], g) for i, g in zip(firsts, gold, strict=True) if g]
+        select = [
+            -torch.stack(selects[i : i + n]).log_softmax(0)[0]
+            for i, n in zip(firsts, sizes, strict=True)
+        ]
+        labels = torch.zeros(len(pairs), device=selects[0].device)
+        labels[firsts] = 1.0
+        point = F.binary_cross_entropy_with_logits(torch.stack(selects), labels)
+        zero = selects[0].sum() * 0
+        return {
+            "span": torch.stack(span).mean() if span else zero,
+            "select": torch.stack(select).mean(),
+            "point": 0.5 * point,
+        }
+
+    def logits(
+        self, encoded: Sequence[EncodedPair], micro: int
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Run pairs in micro-batches of like length; logits come back in the order given."""
+        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+        device = device_of(self.trunk)
+        spans: dict[int, Tensor] = {}
+        selects: dict[int, Tensor] = {}
+        for at in range(0, len(order), micro):
+            rows = order[at : at + micro]
+            batch = [encoded[i] for i in rows]
+            ids, mask, types = collate(batch, pad_id=self._tokenizer.pad_id, device=device)
+            states = self.trunk(ids, mask, types)
+            with full_precision(device):
+                span, select = self.head(states, self.trunk.pool(states, mask))
+            for j, i in enumerate(rows):
+                spans[i], selects[i] = span[j, : len(encoded[i])].float(), select[j].float()
+        return [spans[i] for i in range(len(encoded))], [selects[i] for i in range(len(encoded))]
+
+    @staticmethod
+    def _gold(row: ReadingRow, encoded: EncodedPair) -> list[tuple[int, int]]:
+        """Find the (first, last) tokens of the answer: at its given place, else everywhere."""
+        places = [row.answer_start] if row.answer_start is not None else _places(row)
+        answer = row.answers[0]
+        found = (_tokens_of(encoded, start, start + len(answer)) for start in places)
+        return [span for span in found if span]
+
+
+def _places(row: ReadingRow) -> list[int]:
+    answer = re.escape(row.answers[0])
+    return [m.start() for m in re.finditer(rf"(?<!\w){answer}(?!\w)", row.passage.text)]
+
+
+def _tokens_of(encoded: EncodedPair, start: int, end: int) -> tuple[int, int] | None:
+    inside = [
+        i for i, span in enumerate(encoded.offsets) if span and span[0] < end and span[1] > start
+    ]
+    return (inside[0], inside[-1]) if inside else None
+
+
+def crop(row: ReadingRow, words: int, chance: random.Random) -> ReadingRow:
+    """Cut a long passage to a stretch of words around its answer, and negatives to their start."""
+    negatives = tuple(_head(p, words) for p in row.negatives)
+    spans = [m.span() for m in _WORD.finditer(row.passage.text)]
+    if len(spans) <= words:
+        return replace(row, negatives=negatives)
+    start = row.answer_start
+    if start is None:
+        start = next(iter(_places(row)), 0)
+    at = next((i for i, (_, e) in enumerate(spans) if e > start), 0)
+    last = max((i for i, (s, _) in enumerate(spans) if s < start + len(row.answers[0])), default=at)
+    low = max(0, min(last + 1 - words, len(spans) - words))
+    high = max(low, min(at, len(spans) - words))
+    first = chance.randint(low, high)
+    begin, end = spans[first][0], spans[min(first + words, len(spans)) - 1][1]
+    passage = replace(row.passage, text=row.passage.text[begin:end])
+    place = None if row.answer_start is None else row.answer_start - begin
+    return replace(row, passage=passage, answer_start=place, negatives=negatives)
+
+
+def _head(passage: Passage, words: int) -> Passage:
+    spans = [m.end() for m in _WORD.finditer(passage.text)]
+    return (
+        passage if len(spans) <= words else replace(passage, text=passage.text[: spans[words - 1]])
+    )
+
+
+def group(row: ReadingRow, count: int, chance: random.Random) -> Group:
+    """Put a row's passage before `count` of its negatives, titles dropped alike from all.
+
+    Sources without titles would let a title betray a negative, so a group keeps its titles only
+    if its positive has one, and then not always.
+    """
+    negatives = chance.sample(row.negatives, min(count, len(row.negatives)))
+    passages = (row.passage, *negatives)
+    if not row.passage.title or chance.random() < 0.15:
+        passages = tuple(replace(p, title="") for p in passages)
+    return row, passages

@@ -1,0 +1,1 @@
+"""The values that methods, models and adapters hand each other."""

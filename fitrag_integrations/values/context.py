@@ -1,0 +1,133 @@
+"""What a method found for a question: the value of every flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from fitrag_integrations.core.checks import check_is, check_many, check_text
+from fitrag_integrations.core.html import Html, card
+from fitrag_integrations.core.record import Record, check_mapping
+from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.values.decision import Action, RetrievalDecision
+from fitrag_integrations.values.excerpt import Excerpt, by_number, place, sources_html
+from fitrag_integrations.values.prompt import default_template
+
+SHOWN = 5  # excerpts named in a line
+
+
+class Template(Protocol):
+    """Turn a context into the text for a language model."""
+
+    def render(self, context: Context, /) -> str:
+        """Write the prompt."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context(Record):
+    """Hold what a method found for a question: the value of every flow.
+
+    ``excerpts`` are in the order the prompt shows them. ``queries`` are those asked besides the
+    question, ``decision`` and ``action`` what the method decided, where it decides,
+    ``draft`` is an answer written on the way, ``notes`` say in plain sentences what was
+    degraded or left out, ``details`` holds the method's numbers (thresholds, token counts) as
+    plain Python and is not part of the hash.
+    """
+
+    _nested: ClassVar = {"excerpts": Excerpt, "decision": RetrievalDecision}
+
+    question: str
+    excerpts: tuple[Excerpt, ...] = ()
+    queries: tuple[str, ...] = ()
+    decision: RetrievalDecision | None = None
+    action: Action | None = None
+    draft: str | None = None
+    notes: tuple[str, ...] = ()
+    method: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        check_text("Context.question", self.question)
+        check_text("Context.method", self.method)
+        for name, kind in (("excerpts", Excerpt), ("queries", str), ("notes", str)):
+            items = check_many(f"Context.{name}", getattr(self, name), kind)
+            object.__setattr__(self, name, items)
+        if self.decision is not None:
+            check_is("Context.decision", self.decision, RetrievalDecision)
+        if self.action is not None:
+            object.__setattr__(self, "action", _action(self.action))
+        if self.draft is not None:
+            check_text("Context.draft", self.draft)
+        object.__setattr__(self, "details", check_mapping("Context.details", self.details))
+
+    def prompt(self, template: Template | None = None) -> str:
+        """Write the prompt for the language model.
+
+        Without a template it is FIT-RAG's retrieval prompt, or its no-retrieval prompt when the
+        decision was not to retrieve or nothing was kept. ``fitrag_integrations.methods.prompts``
+        names those two and the others.
+        """
+        return (default_template(self) if template is None else template).render(self)
+
+    def __str__(self) -> str:
+        """Tell question, verdict and how much was kept in one line."""
+        passages = len(by_number(self.excerpts))
+        told = [f"kept {len(self.excerpts)} excerpts of {passages} passages"]
+        if self.action is not None:
+            told.insert(0, f"action {self.action}")
+        if self.decision is not None:
+            told.insert(0, "retrieve" if self.decision.retrieve else "do not retrieve")
+        if self.notes:
+            told.append(f"{len(self.notes)} notes")
+        return f"{shortened(self.question)} -> {', '.join(told)}"
+
+    def explain(self) -> str:
+        """Tell in a few lines what was decided, what was kept and what was left out."""
+        return "\n".join([f"question: {self.question}", *decided(self), *noted(self)])
+
+    def _repr_html_(self) -> Html:
+        """Show the decision, and every passage whole with what was kept marked; all escaped."""
+        lines = lines_html([*decided(self), *noted(self)])
+        return card(self.question, lines, sources_html(self.excerpts))
+
+
+def decided(context: Context) -> Iterator[str]:
+    """Tell what a method decided and what it kept."""
+    if context.decision is not None:
+        yield f"decision: {context.decision}"
+    if context.action is not None:
+        yield f"action: {context.action}{_graded(context)}"
+    if context.queries:
+        yield f"queries: {shortened('; '.join(context.queries))}"
+    yield f"kept {len(context.excerpts)} excerpts{_kept(context)}"
+
+
+def noted(context: Context) -> Iterator[str]:
+    """Tell what was degraded or left out."""
+    return (f"note: {note}" for note in context.notes)
+
+
+def _graded(context: Context) -> str:
+    """Say what an action was decided by, where the details tell."""
+    grades, thresholds = context.details.get("grades"), context.details.get("thresholds")
+    if not grades or not isinstance(thresholds, Mapping):
+        return ""
+    upper, lower = thresholds.get("upper", 0.0), thresholds.get("lower", 0.0)
+    return f", best grade {max(grades):.2f}, thresholds {upper:.2f} and {lower:.2f}"
+
+
+def _kept(context: Context) -> str:
+    places = list(map(place, context.excerpts[:SHOWN]))
+    more = len(context.excerpts) - SHOWN
+    return ": " + "; ".join(places + [f"and {more} more"] * (more > 0)) if places else ""
+
+
+def _action(value: Any) -> Action:
+    try:
+        return Action(value)
+    except ValueError:
+        allowed = " or ".join(repr(action.value) for action in Action)
+        raise InputError.of("Context.action", given=value, allowed=allowed) from None

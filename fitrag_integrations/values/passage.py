@@ -1,0 +1,78 @@
+"""A retrieved text as its source gave it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.html import Html, block, card, escaped
+from fitrag_integrations.core.record import Record, check_mapping
+from fitrag_integrations.core.show import lines_html, shortened
+
+
+@dataclass(frozen=True, slots=True)
+class Passage(Record):
+    """Hold one retrieved text as its source gave it; the text is never altered.
+
+    ``id`` tells passages apart, ``title`` and ``source`` are blank where there is none.
+
+    ``metadata`` is copied on the way in and is read-only by convention. It takes part in equality
+    but not in the hash, so its values need not be hashable.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+    source: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("id", "text", "title", "source"):
+            check_text(f"Passage.{name}", getattr(self, name))
+        object.__setattr__(self, "metadata", check_mapping("Passage.metadata", self.metadata))
+
+    def __str__(self) -> str:
+        """Tell title and first words in one line."""
+        return f"{named(self)}: {shortened(self.text)}"
+
+    def _repr_html_(self) -> Html:
+        """Show the text under its title; all of it is escaped."""
+        source = lines_html([f"id {self.id}, source {self.source or 'none'}"])
+        return card(named(self), source, block(escaped(self.text)))
+
+
+def is_web(passage: Passage) -> bool:
+    """Tell a passage that came from the open web by its ``metadata["web"]``."""
+    return passage.metadata.get("web") is True
+
+
+def named(passage: Passage) -> str:
+    """Name a passage by its title, its source or its id; one from the web says so."""
+    name = passage.title or passage.source or passage.id
+    return f"web: {name}" if is_web(passage) else name
+
+
+PLACE = ("source_id", "source_start", "source_end")
+"""The metadata of a piece: its source, and its [start, end) in the source's text."""
+
+
+def origin_of(passage: Passage) -> tuple[str, int]:
+    """Name the text a passage was cut from, and where in it the passage begins.
+
+    A piece made here says so in its metadata. Where its place does not span exactly the passage's
+    text, the text was changed since, and the passage is an origin of its own.
+    """
+    name, start, end = (passage.metadata.get(key) for key in PLACE)
+    if not (isinstance(name, str) and isinstance(start, int) and isinstance(end, int)):
+        return passage.id, 0
+    return (name, start) if end - start == len(passage.text) else (passage.id, 0)
+
+
+def derived_id(*parts: object) -> str:
+    """Derive an id, the same for the same parts; some vector stores take UUIDs only."""
+    name = "\0".join(map(str, parts))
+    return str(UUID(bytes=sha256(name.encode("utf-8", "surrogatepass")).digest()[:16]))

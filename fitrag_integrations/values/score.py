@@ -1,0 +1,58 @@
+"""The two labels of a question and a passage (FIT-RAG, section 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class BiLabelScore(Record):
+    """Hold the two labels of one (question, passage) pair (FIT-RAG, section 4.2).
+
+    ``has_answer`` and ``llm_prefer`` are probabilities in [0, 1]; ``llm_prefer`` is None for a
+    scorer with a single output. The raw logits are kept where the scorer has them, because
+    FIT-RAG's recognizer puts its threshold on a logit: ``has_answer_logit``, ``llm_prefer_logit``.
+    """
+
+    has_answer: float
+    llm_prefer: float | None = None
+    has_answer_logit: float | None = None
+    llm_prefer_logit: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("has_answer", "llm_prefer", "has_answer_logit", "llm_prefer_logit"):
+            value = getattr(self, name)
+            if value is not None or name == "has_answer":
+                bounds = {} if name.endswith("logit") else {"low": 0.0, "high": 1.0}
+                number = check_number(f"BiLabelScore.{name}", value, **bounds)
+                object.__setattr__(self, name, number)
+
+    def combine(self, weight: float = 0.5, *, logits: bool = False) -> float:
+        """Weigh the two labels into one score: in [0, 2], or with ``logits`` any number.
+
+        ``2 * (weight * llm_prefer + (1 - weight) * has_answer)``, so that the default 0.5 is the
+        paper's plain sum (section 4.4.1), 0 looks at ``has_answer`` alone and 1 at ``llm_prefer``
+        alone. Without ``llm_prefer`` the score is ``2 * has_answer`` at every weight. The paper
+        does not say what its scores are; its delta of 4.5 can only be a logit, so ``logits`` adds
+        these, and raises ``InputError`` where the scorer gave none.
+        """
+        weight = check_number("weight", weight, low=0.0, high=1.0)
+        first, second = self.has_answer, self.llm_prefer
+        if logits:
+            if self.has_answer_logit is None or (second is not None) > (
+                self.llm_prefer_logit is not None
+            ):
+                raise InputError.of("score", given=self, allowed="a scorer that gives logits")
+            first, second = self.has_answer_logit, self.llm_prefer_logit
+        return 2.0 * (first if second is None else weight * second + (1.0 - weight) * first)
+
+    def __str__(self) -> str:
+        """Tell both labels, and their sum, in one line."""
+        if self.llm_prefer is None:
+            return f"has_answer {self.has_answer:.2f}"
+        labels = f"has_answer {self.has_answer:.2f}, llm_prefer {self.llm_prefer:.2f}"
+        return f"{labels}, sum {self.combine():.2f}"

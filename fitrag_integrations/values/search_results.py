@@ -1,0 +1,76 @@
+"""Read what the usual search services and tools give for one query, whatever they call it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.values.passage import Passage
+
+URL_KEYS = ("url", "link", "href", "source")
+TEXT_KEYS = ("snippet", "content", "text", "body", "page_content")
+LIST_KEYS = ("results", "organic", "organic_results", "items")
+
+
+def made_id(text: str) -> str:
+    """Make the id of a text that came without one."""
+    return f"text-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def first_text(values: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """Give the first value under these keys that is a text and not empty."""
+    found = (values.get(key) for key in keys)
+    return next((value for value in found if isinstance(value, str) and value), "")
+
+
+def pages_of(
+    found: Any, kinds: tuple[type, ...], convert: Callable[[Any], Passage]
+) -> list[Passage]:
+    """Read what a search gave for one query.
+
+    Passages, texts or ``{title, url, snippet}`` dicts, under the names the usual providers give
+    these; one or several, also under ``"results"`` and its like, or JSON of any of it. ``convert``
+    reads the framework's own ``kinds``. Raises ``InputError`` for anything else, and
+    ``PortError`` for a dict that holds nothing but an ``error``.
+    """
+    if isinstance(found, str):
+        found = _decoded(found)
+    if isinstance(found, Mapping):
+        if set(found) == {"error"}:  # a tool's way to say that it failed
+            raise PortError(f"the search failed: {found['error']}")
+        found = next((found[key] for key in LIST_KEYS if key in found), found)
+    items = [found] if isinstance(found, (str, Mapping, Passage, *kinds)) else found
+    if not isinstance(items, Iterable):
+        allowed = "passages, texts, or dicts with title, url and snippet"
+        raise InputError.of("search results", given=found, allowed=allowed)
+    return [convert(item) if isinstance(item, kinds) else _page(item) for item in items]
+
+
+def _decoded(text: str) -> Any:
+    """Read JSON, as many search tools write it; other text is one result, blank text is none."""
+    try:
+        with contextlib.suppress(ValueError):
+            decoded = json.loads(text)
+            if isinstance(decoded, list | dict):
+                return decoded
+    except RecursionError:
+        allowed = "JSON that is not nested so deeply"
+        raise InputError.of("search results", given=text, allowed=allowed) from None
+    return [text] if text.strip() else []
+
+
+def _page(item: Any) -> Passage:
+    if isinstance(item, Passage):
+        return item
+    if isinstance(item, str):
+        return Passage(made_id(item), item)
+    if not isinstance(item, Mapping):
+        allowed = "a passage, a text, or a dict with title, url and snippet"
+        raise InputError.of("search result", given=item, allowed=allowed)
+    text, url = first_text(item, TEXT_KEYS), first_text(item, URL_KEYS)
+    others = {str(key): value for key, value in item.items() if key not in TEXT_KEYS}
+    return Passage(url or made_id(text), text, first_text(item, ("title",)), url, others)

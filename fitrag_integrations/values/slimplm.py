@@ -1,0 +1,132 @@
+"""What a query rewriter says (SlimPLM, section 3.3), and the two grammars it is written in.
+
+The paper prints `<Claim> ... <Query> ...`; the released weights write `<Claim(...)>
+<NeedSearch(True)> <Query(...)>`, after the same for the questions in the question. Reading is in
+`methods.claims`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fitrag_integrations.core.checks import check_is, check_many, check_text
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.errors import InputError
+
+GRAMMARS = ("paper", "released")
+
+
+@dataclass(frozen=True, slots=True)
+class Lead(Record):
+    """Hold a claim, or a question within the question, and the query that follows it up.
+
+    `search` is what the rewriter itself says about searching, None where it says nothing.
+    """
+
+    text: str
+    query: str = ""
+    search: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_text("Lead.text", self.text)
+        check_text("Lead.query", self.query)
+        if self.search is not None:
+            check_is("Lead.search", self.search, bool)
+
+    @property
+    def wanted(self) -> bool:
+        """Say whether there is a query, and the rewriter did not say to leave it."""
+        return bool(self.query.strip()) and self.search is not False
+
+
+@dataclass(frozen=True, slots=True)
+class Leads(Record):
+    """Hold all a rewriter wrote on a question and its heuristic answer, in the order written.
+
+    `grammar` is the form it was read in: paper, released, json, lines, or empty where nothing
+    could be read. `repairs` say in plain sentences what was mended or left out.
+    """
+
+    _nested: ClassVar = {"questions": Lead, "claims": Lead}
+
+    questions: tuple[Lead, ...] = ()
+    claims: tuple[Lead, ...] = ()
+    grammar: str = ""
+    repairs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, kind in (("questions", Lead), ("claims", Lead), ("repairs", str)):
+            object.__setattr__(self, name, check_many(f"Leads.{name}", getattr(self, name), kind))
+        check_text("Leads.grammar", self.grammar)
+
+
+def render(leads: Leads, grammar: str) -> str:
+    """Write leads as a rewriter does, which is also what one is trained on.
+
+    The paper's form has no place for `search`: a lead that needs none has an empty query there.
+    """
+    if grammar not in GRAMMARS:
+        raise InputError.of("grammar", given=grammar, allowed=" or ".join(GRAMMARS))
+    if grammar == "paper":
+        parts = (*_paper("Question", leads.questions), *_paper("Claim", leads.claims))
+        return " ".join(parts)
+    questions = " ".join(("<Questions>", *_released("Question", leads.questions), "</Questions>"))
+    claims = " ".join(("<Claims>", *_released("Claim", leads.claims), "</Claims>"))
+    return f"{questions} {claims}"
+
+
+def _paper(name: str, leads: Iterable[Lead]) -> Iterator[str]:
+    for lead in leads:
+        yield f"<{name}> {lead.text} <Query> {lead.query}".strip()
+
+
+def _released(name: str, leads: Iterable[Lead]) -> Iterator[str]:
+    for lead in leads:
+        needed = bool(lead.query) if lead.search is None else lead.search
+        yield f"<{name}({lead.text})> <NeedSearch({needed})> <Query({lead.query})>"
+
+
+_PAPER = (
+    "<SYS> You are a helpful assistant. Your task is to parse user input into structured "
+    "formats and accomplish the task according to the heuristic answer. </SYS>\n"
+    "Heuristic answer: {draft}\n"
+    "Question: {question}\n"
+)
+
+
+_RELEASED = (
+    "[INST] <<SYS>>\nYou are a helpful assistant. Your task is to parse user input into "
+    "structured formats according to the coarse answer. Current datatime is 2023-12-20 9:47:28"
+    " <</SYS>>\n Course answer: (({draft}))\nQuestion: (({question})) [/INST]"
+)
+
+
+JUDGE_PAPER = _PAPER + "Retrieval Necessity Judgment Output:\n"
+
+
+JUDGE_RELEASED = _RELEASED
+
+
+REWRITE_PAPER = _PAPER + "Query Rewrite Output:\n"
+
+
+REWRITE_RELEASED = _RELEASED
+
+
+_VERDICT = re.compile(r"\bknown(?:\s*[(:=])?\s*(true|false)\b(?!\s*/)", re.IGNORECASE)
+
+
+_BARE = re.compile(r"[\s(<\[\"']*(true|false)\b(?!\s*/)", re.IGNORECASE)
+
+
+def read_verdict(text: str) -> bool | None:
+    """Give the first verdict in a text; None where there is none, and then retrieval is needed.
+
+    A reply that begins with a bare True or False counts as one, since the prompt may end in
+    `Known (`; the form itself, `Known (True / False)`, is no verdict. Never raises.
+    """
+    found = _VERDICT.search(text) or _BARE.match(text)
+    return None if found is None else found[1].lower() == "true"

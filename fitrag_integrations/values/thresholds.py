@@ -1,0 +1,125 @@
+"""Thresholds that know which model's scores they were fitted on.
+
+A number that means "probably" for one model means nothing for another, so a fitted threshold is
+saved beside the weights with the name of what it was fitted for, and is checked where they meet.
+``FittedThreshold`` is one number; ``ActionThresholds`` are the three of CRAG (section 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fitrag_integrations.core.checks import check_number, check_text, check_whole
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.values.decision import Action
+
+PAPERS_STRIP = -0.5
+SENTENCES = 3
+"""What "a few sentences" of a strip are here; the paper gives no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class FittedThreshold(Record):
+    """Hold a threshold with what it was fitted for.
+
+    ``model`` names the language model whose knowledge was judged, or the scorer whose scores were
+    cut; ``target`` says in words what was asked of the fit, such as "best accuracy"; ``rows`` is
+    the number of labelled rows; ``low`` and ``high`` bound the threshold over bootstrap samples
+    with the probability ``confidence``, all None where no interval was asked for.
+    """
+
+    value: float
+    model: str = ""
+    target: str = ""
+    data: str = ""
+    rows: int = 0
+    low: float | None = None
+    high: float | None = None
+    confidence: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", check_number("FittedThreshold.value", self.value))
+        for name in ("model", "target", "data"):
+            check_text(f"FittedThreshold.{name}", getattr(self, name))
+        check_whole("FittedThreshold.rows", self.rows, low=0)
+        for name in ("low", "high"):
+            if getattr(self, name) is not None:
+                number = check_number(f"FittedThreshold.{name}", getattr(self, name))
+                object.__setattr__(self, name, number)
+        if self.confidence is not None:
+            sure = check_number("FittedThreshold.confidence", self.confidence, low=0.0, high=1.0)
+            object.__setattr__(self, "confidence", sure)
+
+    def check(self, model: str, *, allow_other: bool = False) -> None:
+        """Raise ``ThresholdMismatchError`` where ``model`` is not the one this was fitted for.
+
+        A threshold that names no model, and a model without a name, are let through: there is
+        nothing to compare.
+        """
+        if not isinstance(model, str):
+            raise InputError.of("model", given=model, allowed="the name of a model")
+        if self.model and model and self.model != model and not allow_other:
+            raise ThresholdMismatchError(
+                f"threshold {self.value:g} was fitted for {self.model!r}, given {model!r}: fit one "
+                "with `fitrag calibrate`, or pass allow_other_model=True to use it all the same"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ActionThresholds(Record):
+    """Hold the two thresholds of the actions and that of the strips, on one evaluator's grades.
+
+    All three are in [-1, 1], ``lower`` at most ``upper``. ``strip`` is what a knowledge strip has
+    to reach to be kept, fitted for strips of at most ``sentences`` sentences. ``model`` names the
+    evaluator they were fitted for, empty where nobody said.
+    """
+
+    upper: float
+    lower: float
+    strip: float = PAPERS_STRIP
+    model: str = ""
+    sentences: int = SENTENCES
+
+    def __post_init__(self) -> None:
+        for name in ("upper", "lower", "strip"):
+            number = check_grade(f"ActionThresholds.{name}", getattr(self, name))
+            object.__setattr__(self, name, number)
+        check_text("ActionThresholds.model", self.model)
+        check_whole("ActionThresholds.sentences", self.sentences, low=1)
+        if self.lower > self.upper:
+            allowed = f"a number of at most upper={self.upper:g}"
+            raise InputError.of("ActionThresholds.lower", given=self.lower, allowed=allowed)
+
+    def action(self, grades: Iterable[float]) -> Action:
+        """Decide from the grades of all passages retrieved for one question.
+
+        Correct where any grade is ``upper`` or more, incorrect where all are below ``lower`` or
+        there are none, else ambiguous.
+        """
+        best = max((check_grade("grade", grade) for grade in grades), default=None)
+        if best is None or best < self.lower:
+            return Action.INCORRECT
+        return Action.CORRECT if best >= self.upper else Action.AMBIGUOUS
+
+    def check(self, model: str, *, allow_other: bool = False) -> None:
+        """Raise ``ThresholdMismatchError`` where ``model`` is not the evaluator these belong to.
+
+        With ``allow_other`` any passes. Raises ``InputError`` for a model that is no text.
+        Thresholds that name no evaluator pass. An evaluator without a name does not, where they
+        do name one: nothing says that its grades mean the same.
+        """
+        if not isinstance(model, str):
+            raise InputError.of("model", given=model, allowed="the name of an evaluator")
+        if self.model and self.model != model and not allow_other:
+            raise ThresholdMismatchError(
+                f"thresholds {self.upper:g} / {self.lower:g} were fitted for {self.model!r}, given "
+                f"{repr(model) if model else 'an evaluator without a name'}: fit some with `fitrag "
+                "calibrate evaluator`, or pass allow_other_model=True to use them all the same"
+            )
+
+
+def check_grade(field: str, value: object) -> float:
+    """Require an evaluator's grade, or a threshold on one."""
+    return check_number(field, value, low=-1.0, high=1.0)

@@ -1,0 +1,1 @@
+"""Pages: fetched behind the guard, read, kept."""

@@ -1,0 +1,235 @@
+"""Find what a page holds and does not show: by element, attribute, class, or style.
+
+Styles are read where the page itself says them: in ``style`` attributes, and in its own ``<style>``
+for selectors of one class, one id, one element, or an element with a class. Known utility classes
+("sr-only", "d-none") hide as their frameworks mean them. Not seen: style sheets that are loaded,
+what a script does, other selectors, text over a picture or a box of its own colour, text that
+another element covers. What a closed ``<details>`` holds is there for whoever opens it, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_NEVER_SHOWN = frozenset(
+    ["template", "noscript", "datalist", "select", "iframe", "object", "canvas", "video", "audio"]
+)
+_CLASSES = frozenset(
+    ("sr-only", "sr-only-focusable", "visually-hidden", "visuallyhidden", "screen-reader-text")
+    + ("screen-reader-only", "element-invisible", "invisible", "hidden", "hide", "is-hidden")
+    + ("u-hidden", "d-none", "offscreen", "off-screen")
+)
+# With one of these, from some width of the window on, the element is shown after all.
+_SHOWN_AGAIN = re.compile(
+    r"(?:sm|md|lg|xl|2xl|xxl):(?:block|flex|grid|table|contents|visible|inline[a-z-]*|not-sr-only)"
+    r"|d-(?:sm|md|lg|xl|xxl)-(?:block|flex|grid|table|inline[a-z-]*)"
+)
+_ESCAPED = re.compile(r"\\(?:([0-9a-f]{1,6})[ \t\r\n\f]?|(.))", re.IGNORECASE | re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(?:e[+-]?\d{1,2})?")
+_UNIT = re.compile(r"[a-z]{1,5}|%")
+_PIXELS = {"": 1.0, "px": 1.0, "pt": 1.33, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0}
+_PIXELS |= {"%": 10.0, "vw": 10.0, "vh": 8.0, "vmin": 8.0, "vmax": 10.0, "cm": 38.0, "mm": 3.8}
+_PIXELS |= {"in": 96.0, "pc": 16.0, "q": 0.9}
+"""Roughly how many pixels a unit is; of percents and of the window, on a window of 1,000 by 800."""
+FAR = 900.0  # pixels out of the way, beyond which nobody looks
+TINY = 2.0  # pixels of a letter that nobody reads
+_PLACES = ("left", "right", "top", "bottom", "inset", "inset-inline-start", "inset-block-start")
+_SHIFTS = ("text-indent", "margin", "margin-left", "margin-top", "margin-right", "margin-bottom")
+_SIZES = ("width", "height", "max-width", "max-height", "line-height")
+_CLEAR = re.compile(
+    r"transparent|#[0-9a-f]{3}0|#[0-9a-f]{6}00"
+    r"|(?:rgb|hsl)a?\([^()]{1,40}[,/]\s{0,4}(?:0|0?\.0{1,4}|0%)\s{0,4}\)"
+)
+_SELECTOR = re.compile(r"([a-z][a-z0-9-]{0,40})?(?:([.#])([\w-]{1,80}))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Hold what the page's own style sheets hide: classes, ids, elements, elements of a class."""
+
+    classes: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    pairs: set[tuple[str, str]] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Sheet:
+        """Read style sheets; what is only for print is passed over."""
+        sheet = cls()
+        for selectors, declarations in (rule for text in texts for rule in _rules(text)):
+            if hides(declarations):
+                for selector in selectors.split(","):
+                    sheet._take(selector.strip())
+        return sheet
+
+    def _take(self, selector: str) -> None:
+        found = _SELECTOR.fullmatch(selector)
+        if not found or not selector:
+            return
+        name, sign, word = (found[1] or "").lower(), found[2], found[3]
+        if sign == "#":
+            self.ids.add(word)
+        elif sign and name:
+            self.pairs.add((name, word))
+        elif sign:
+            self.classes.add(word)
+        elif name not in ("html", "body"):
+            self.names.add(name)
+
+    def hides(self, name: str, identity: str, classes: frozenset[str]) -> bool:
+        """Tell whether an element of this name, id and classes is hidden."""
+        return (
+            name in self.names
+            or identity in self.ids
+            or not self.classes.isdisjoint(classes)
+            or any((name, each) in self.pairs for each in classes)
+        )
+
+
+def hidden_elements(tree: Any) -> Iterator[Any]:
+    """Give every element of the body that is not shown, in the order of the page."""
+    sheet = Sheet.of("".join(style.itertext()) for style in tree.iter("style"))
+    for element in tree.iter("*"):
+        if element.tag not in ("html", "head", "body", "title") and _is_hidden(element, sheet):
+            yield element
+
+
+def _is_hidden(element: Any, sheet: Sheet) -> bool:
+    name, given = element.tag, element.attrib
+    if name in _NEVER_SHOWN or "hidden" in given:
+        return True
+    if name == "dialog" and "open" not in given:
+        return True
+    if given.get("aria-hidden", "").strip().lower() == "true":
+        return True
+    classes = frozenset(given.get("class", "").split())
+    if not _CLASSES.isdisjoint(classes) and not any(map(_SHOWN_AGAIN.fullmatch, classes)):
+        return True
+    return sheet.hides(name, given.get("id", "").strip(), classes) or hides(given.get("style", ""))
+
+
+def hides(declarations: str) -> bool:
+    """Tell whether CSS declarations, as of a ``style`` attribute, leave nothing to be read."""
+    if ":" not in declarations:
+        return False
+    told = _declared(declarations)
+    return any(
+        _hides_alone(name, value) or _hides_among(name, value, told)
+        for name, values in told.items()
+        for value in values
+    )
+
+
+def _hides_alone(name: str, value: str) -> bool:
+    match name:
+        case "display":
+            return value == "none"
+        case "visibility":
+            return value in ("hidden", "collapse")
+        case "content-visibility":
+            return value == "hidden"
+        case "opacity" | "zoom":
+            return _is_small(value, 0.05)
+        case "filter":
+            return value.startswith("opacity(") and _is_small(value[8:], 0.05)
+        case "font-size":
+            return _is_small(value, TINY)
+        case "font":
+            return any(_is_small(part.partition("/")[0], TINY) for part in value.split())
+        case "color" | "-webkit-text-fill-color":
+            return _CLEAR.fullmatch(value) is not None
+        case "clip-path":
+            return _clips(value)
+        case "clip":
+            return value.startswith("rect(") and max(map(abs, _lengths(value)), default=9.0) <= 1.0
+        case "transform" | "scale":
+            return _shrinks(name, value) or (name == "transform" and _is_far(value))
+        case "translate":
+            return _is_far(value)
+    return name in _SHIFTS and _is_far(value)
+
+
+def _hides_among(name: str, value: str, told: dict[str, list[str]]) -> bool:
+    """Tell whether a declaration hides together with the others of its element."""
+    if name in _PLACES:
+        placed = {"absolute", "fixed", "relative", "sticky"}
+        return not placed.isdisjoint(told.get("position", ())) and _is_far(value)
+    if name in _SIZES:
+        cut = {"hidden", "clip", "scroll"}
+        return not cut.isdisjoint(told.get("overflow", ())) and _is_small(value, 1.0)
+    if name == "color":
+        return value in told.get("background-color", ()) or value in told.get("background", ())
+    return False
+
+
+def _declared(text: str) -> dict[str, list[str]]:
+    """Give the values of each property, in lower case, without comments and escapes."""
+    told: dict[str, list[str]] = {}
+    for declaration in _ESCAPED.sub(_unescaped, _without_comments(text)).lower().split(";"):
+        name, _, value = declaration.partition(":")
+        told.setdefault(name.strip(), []).append(" ".join(value.partition("!")[0].split()))
+    return told
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    code = int(found[1], 16) if found[1] else 0
+    return found[2] or (chr(code) if 0 < code < 0x110000 else " ")
+
+
+def _without_comments(text: str) -> str:
+    first, *rest = text.split("/*")
+    return "".join([first, *(part.partition("*/")[2] for part in rest)])
+
+
+def _rules(text: str) -> Iterator[tuple[str, str]]:
+    """Give the selectors and declarations of each rule that holds on a screen of any width."""
+    opened: list[str] = []
+    pending = ""
+    for part in [*re.split(r"([{}])", _without_comments(text)), "}"]:  # an end closes a rule too
+        if part == "{":
+            opened.append(pending.rpartition(";")[2].strip())
+        elif part == "}" and opened:
+            head = opened.pop()
+            if not head.startswith("@") and all(map(_on_screen, opened)):
+                yield head, pending
+        pending = "" if part in "{}" else part
+
+
+def _on_screen(head: str) -> bool:
+    rule = head.lower()
+    is_group = rule.startswith(("@media", "@supports", "@layer"))
+    return is_group and "print" not in rule and "width" not in rule
+
+
+def _lengths(value: str) -> list[float]:
+    """Give the numbers of a value in pixels, as far as their units are known."""
+    found = []
+    for number in _NUMBER.finditer(value):
+        unit = _UNIT.match(value, number.end())
+        found.append(float(number[0]) * _PIXELS.get(unit[0] if unit else "", 1.0))
+    return found
+
+
+def _is_small(value: str, most: float) -> bool:
+    lengths = _lengths(value)
+    return bool(lengths) and abs(lengths[0]) <= most
+
+
+def _is_far(value: str) -> bool:
+    return any(length <= -FAR or length >= 4 * FAR for length in _lengths(value))
+
+
+def _clips(value: str) -> bool:
+    shape, _, inside = value.partition("(")
+    numbers = [float(found[0]) for found in _NUMBER.finditer(inside)]
+    if shape.strip() == "inset":
+        return bool(numbers) and numbers[0] >= 50.0 and "%" in inside
+    return shape.strip() in ("circle", "ellipse", "polygon") and bool(numbers) and not any(numbers)
+
+
+def _shrinks(name: str, value: str) -> bool:
+    inside = value if name == "scale" else value.partition("scale")[2].partition("(")[2]
+    return bool(inside) and _is_small(inside, 0.05)

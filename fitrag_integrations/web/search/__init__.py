@@ -1,0 +1,1 @@
+"""Search providers and the search over them."""

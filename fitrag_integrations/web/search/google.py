@@ -1,0 +1,168 @@
+"""Search with Google's Custom Search JSON API, while it lasts.
+
+The key travels in the ``X-Goog-Api-Key`` header, one of the system parameters every Google API
+takes: in the URL, as the client would put it, it would stand in logs and error messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, date, datetime
+from http.client import HTTPException
+from typing import Any
+
+from fitrag_integrations.core.checks import check_number, check_text, check_whole
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.secret import Secret
+from fitrag_integrations.errors import InputError, SearchError
+from fitrag_integrations.values.search_results import first_text
+from fitrag_integrations.web.search.calls import retry_options, spread
+from fitrag_integrations.web.search.results import SearchHit
+from fitrag_integrations.web.search.search import SearchesAsPort
+
+ENDS = date(2027, 1, 1)
+INSTEAD = "Use SearxngSearch, or a search tool through WebSearch.from_tool."
+_NEW_PROJECT = "does not have the access to custom search json api"
+_QUOTA = (
+    "limitexceeded",
+    "limit_exceeded",
+    "quotaexceeded",
+    "quota exceeded",
+    "resource_exhausted",
+)
+
+
+@dataclass(frozen=True)
+class GoogleSearch(SearchesAsPort):
+    """Find web pages with a Programmable Search Engine.
+
+    Google has closed the service to new customers and ends it for all on 2027-01-01, of which a
+    ``FutureWarning`` tells at construction. ``api_key`` and ``engine_id`` are read from
+    ``GOOGLE_API_KEY`` and ``GOOGLE_CSE_ID`` where they are not given; the key shows in no repr,
+    pickle, log, trace or error. ``max_results`` is 1 to 10, which all cost one query of the quota.
+    A call waits ``timeout`` seconds; a passing fault is tried ``tries`` times in all, ``wait``
+    seconds and more apart. ``at_once`` bounds the calls of one batch. ``endpoint`` is another
+    server that speaks the API; it is sent the key.
+    """
+
+    api_key: Any = field(default=None, compare=False)
+    engine_id: str | None = None
+    _: KW_ONLY
+    max_results: int = 10
+    timeout: float = 10.0
+    tries: int = 3
+    wait: float = 0.5
+    at_once: int = 8
+    endpoint: str | None = None
+    name = "google"
+
+    def __post_init__(self) -> None:
+        secret = Secret(self.api_key, "GOOGLE_API_KEY")
+        if not secret.found:
+            raise InputError("api_key: none given, allowed a key, here or in GOOGLE_API_KEY")
+        object.__setattr__(self, "api_key", secret)
+        engine = self.engine_id or os.environ.get("GOOGLE_CSE_ID", "")
+        object.__setattr__(self, "engine_id", check_text("engine_id", engine, blank=False))
+        check_whole("max_results", self.max_results, low=1, high=10)
+        check_number("timeout", self.timeout, low=0.001)
+        check_number("wait", self.wait, low=0.0)
+        for name in ("tries", "at_once"):
+            check_whole(name, getattr(self, name), low=1)
+        warnings.warn(notice(), FutureWarning, stacklevel=3)
+
+    def hits(self, queries: Sequence[str], /) -> list[Any]:
+        """Search for each query, side by side in threads.
+
+        An answer is a list of ``SearchHit``, empty where nothing was found, or a ``SearchError``:
+        ``auth`` (key, project or engine refused), ``quota`` or ``transient``.
+        """
+        require_extra("googleapiclient", extra="google", feature="GoogleSearch")
+        return spread(self._answer, queries, self.at_once)
+
+    async def ahits(self, queries: Sequence[str], /) -> list[Any]:
+        """Search as ``hits`` does, in threads besides the event loop: the client has no other."""
+        return await asyncio.to_thread(self.hits, queries)
+
+    def _answer(self, query: str) -> list[SearchHit] | SearchError:
+        from tenacity import Retrying
+
+        options = retry_options(self.tries, self.wait, feature="GoogleSearch", extra="google")
+        try:
+            found: list[SearchHit] = Retrying(**options)(self._found, query)
+            return found
+        except SearchError as error:  # made anew, without the client's own errors behind it
+            return SearchError(self.api_key.redact(str(error))[:600], kind=error.kind)
+
+    def _found(self, query: str) -> list[SearchHit]:
+        from googleapiclient.errors import HttpError
+        from httplib2 import HttpLib2Error
+
+        if not self.api_key.found:
+            raise SearchError(f"no key: set {self.api_key.variable}", kind="auth")
+        try:
+            return [self._hit(item) for item in self._items(query)]
+        except HttpError as error:
+            raise _refusal(error) from None
+        except (OSError, HttpLib2Error, HTTPException) as error:
+            raise _passing(f"Google did not answer: {type(error).__name__}: {error}") from None
+        except ValueError:
+            raise _passing("Google did not answer in JSON of its schema") from None
+
+    def _items(self, query: str) -> list[dict[str, Any]]:
+        from googleapiclient.discovery import build
+        from httplib2 import Http
+
+        options = None if self.endpoint is None else {"api_endpoint": self.endpoint}
+        with contextlib.closing(Http(timeout=self.timeout)) as http:  # not for two threads
+            http.follow_redirects = False  # it would take the key along
+            service = build(
+                "customsearch",
+                "v1",
+                http=http,
+                static_discovery=True,
+                cache_discovery=False,
+                client_options=options,
+            )
+            request = service.cse().list(q=query, cx=self.engine_id, num=self.max_results)
+            request.headers["x-goog-api-key"] = self.api_key.reveal()
+            reply = request.execute()
+        items = reply.get("items", []) if isinstance(reply, dict) else None
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise ValueError("not of the schema")
+        return items
+
+    def _hit(self, item: dict[str, Any]) -> SearchHit:
+        texts = (first_text(item, (key,)) for key in ("title", "link", "snippet"))
+        return SearchHit(*map(self.api_key.redact, texts))
+
+
+def notice(today: date | None = None) -> str:
+    """Say, as of a day, what becomes of the service."""
+    if (today or datetime.now(UTC).date()) >= ENDS:
+        return f"Google ended its Custom Search JSON API on {ENDS}. {INSTEAD}"
+    told = "Google's Custom Search JSON API is closed to new customers and ends for all on"
+    return f"{told} {ENDS}. {INSTEAD}"
+
+
+def _refusal(error: Any) -> SearchError:
+    status, body = int(error.resp.status), error.content.decode("utf-8", "replace").lower()
+    reason = (error.reason or "no reason given").rstrip(".")
+    told = f"Google answered {status}: {reason}."
+    if _NEW_PROJECT in body:
+        return SearchError(f"{told} This project came too late. {notice()}", kind="auth")
+    if datetime.now(UTC).date() >= ENDS:
+        told = f"{told} {notice()}"
+    if status == 429 or any(word in body for word in _QUOTA):
+        return SearchError(f"{told} The quota is spent.", kind="quota")
+    if status == 408 or status >= 500:
+        return _passing(told)
+    return SearchError(told, kind="auth")
+
+
+def _passing(told: str) -> SearchError:
+    return SearchError(told, kind="transient")

@@ -1,0 +1,147 @@
+"""One search result, read from whatever gave it, and as the passage a method works with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.record import Record, check_mapping, plain
+from fitrag_integrations.errors import SearchError
+from fitrag_integrations.types import Passage
+from fitrag_integrations.values.search_results import made_id, pages_of
+
+_SET_HERE = ("snippet", "page_error", "final_url", "left_out")  # not the service's to say
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit(Record):
+    """Hold one search result as its service gave it; any text may be empty.
+
+    ``url``, ``title`` and ``snippet`` are texts, ``metadata`` is what else the service said of it,
+    such as a score or an engine.
+    """
+
+    title: str
+    url: str
+    snippet: str
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("title", "url", "snippet"):
+            check_text(f"SearchHit.{name}", getattr(self, name))
+        object.__setattr__(self, "metadata", check_mapping("SearchHit.metadata", self.metadata))
+
+
+def hits_of(found: Any) -> list[SearchHit]:
+    """Read what a provider or a tool gave for one query, in its order.
+
+    Hits, passages, texts, ``{title, url, snippet}`` dicts under the usual names, LangChain
+    Documents and tool messages, LlamaIndex nodes and tool outputs, objects with a ``url``; one or
+    several, also under ``results`` and its like, or JSON of any of it. Raises ``SearchError``
+    where a tool reports an error instead, ``InputError`` for anything else.
+    """
+    found = _unwrapped(found)
+    if isinstance(found, Mapping) and found.get("error") and not found.get("results"):
+        raise SearchError(f"the search tool reported: {found['error']}", kind="transient")
+    if isinstance(found, Iterable) and not isinstance(found, str | bytes | Mapping):
+        found = [_readable(item) for item in found]
+    return [_hit(page) for page in pages_of(found, (SearchHit,), _passage)]
+
+
+def snippet_passage(hit: SearchHit, about: Mapping[str, Any]) -> Passage:
+    """Make the passage of a hit from its snippet; ``metadata["snippet"]`` is True.
+
+    The id is the URL, or made from the text where there is none. ``metadata`` has what the
+    service said, ``about``, and ``web``, ``url``, ``trust`` (always ``"untrusted"``) and
+    ``retrieved_at``, today in UTC as YYYY-MM-DD.
+    """
+    return _web_passage(hit, hit.title, [hit.snippet], {**about, "snippet": True})
+
+
+def page_passage(hit: SearchHit, page: Any, about: Mapping[str, Any]) -> Passage:
+    """Make the passage of a hit from its page: the paragraphs, cleaned, between blank lines.
+
+    As ``snippet_passage``, but ``retrieved_at`` is the day the page was fetched, and
+    ``metadata["final_url"]`` tells where redirects led.
+    """
+    moved = {} if page.final_url == hit.url else {"final_url": page.final_url}
+    fetched = {"retrieved_at": page.fetched_at[:10]}  # a page may come from the cache
+    return _web_passage(
+        hit, hit.title or page.title, page.paragraphs, {**about, **moved, **fetched}
+    )
+
+
+def with_metadata(passage: Passage, **more: Any) -> Passage:
+    """Make the same passage with more metadata."""
+    return replace(passage, metadata={**passage.metadata, **more})
+
+
+def _web_passage(
+    hit: SearchHit, title: str, paragraphs: Iterable[str], about: Mapping[str, Any]
+) -> Passage:
+    from fitrag_integrations.text.cleaning import clean_text
+
+    cleaned = (clean_text(paragraph).strip() for paragraph in paragraphs)
+    text = "\n\n".join(paragraph for paragraph in cleaned if paragraph)
+    told = {key: value for key, value in plain(hit.metadata).items() if key not in _SET_HERE}
+    metadata = {
+        **told,
+        "retrieved_at": datetime.now(UTC).date().isoformat(),
+        **about,
+        "web": True,
+        "url": hit.url,
+        "trust": "untrusted",
+    }
+    heading = " ".join(clean_text(title).split())
+    return Passage(hit.url or made_id(text), text, heading, hit.url, metadata)
+
+
+def _unwrapped(found: Any) -> Any:
+    """Take out what LlamaIndex's tool output, a tool message or a reply object holds."""
+    if getattr(found, "is_error", False) is True or getattr(found, "status", None) == "error":
+        raise SearchError(f"the search tool failed: {_content(found)}", kind="transient")
+    if hasattr(found, "raw_output"):
+        raw = found.raw_output
+        return _unwrapped(_content(found) if raw is None else raw)
+    if hasattr(found, "tool_call_id"):
+        return _content(found)
+    if isinstance(getattr(found, "results", None), list):
+        return found.results
+    return [found] if _is_result(found) else found
+
+
+def _content(found: Any) -> Any:
+    return getattr(found, "content", found)
+
+
+def _is_result(item: Any) -> bool:
+    return any(hasattr(item, name) for name in ("page_content", "get_content", "node", "url"))
+
+
+def _readable(item: Any) -> Any:
+    """Turn a Document, a node or an object with a ``url`` into a dict; leave anything else."""
+    if isinstance(item, SearchHit | Passage | str | Mapping) or not _is_result(item):
+        return item
+    item = getattr(item, "node", item)
+    if hasattr(item, "get_content"):
+        return {**(item.metadata or {}), "snippet": item.get_content()}
+    if hasattr(item, "page_content"):
+        return {**(item.metadata or {}), "snippet": item.page_content}
+    return dict(vars(item))
+
+
+def _passage(hit: SearchHit) -> Passage:
+    return Passage(hit.url or made_id(hit.snippet), hit.snippet, hit.title, hit.url, hit.metadata)
+
+
+def _hit(page: Passage) -> SearchHit:
+    told = (page.title, page.source)
+    others = {
+        key: value
+        for key, value in page.metadata.items()
+        if not (isinstance(value, str) and value in told)
+    }
+    return SearchHit(page.title, page.source, page.text, others)

@@ -1,0 +1,253 @@
+"""The student: one encoder pass that gives every decision, clues and all inside the graph.
+
+Out of the token states come four logits of the pair (`LABELS`) and three of each token (`TOKENS`).
+`start` and `end` mark the answer against 0, the score of there being none (Rajpurkar et al., 2018,
+mark the first token for that); `keep` says whether a token's sentence is worth keeping. Overlap of
+question, title and text is counted inside the graph, from the token ids, as
+`fitrag_integrations.models.clues` counts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fitrag_integrations.models.encoder.encoders import load_encoder
+from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.evidence.lexical import AVERAGE_LENGTH, K1, WINDOW, B
+from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
+
+LABELS = ("has_answer", "llm_prefer", "grade", "answered")
+TOKENS = ("start", "end", "keep")
+ANSWER_TOKENS = 24
+FURTHEST, SPAN_SCALE = 20.0, 0.2
+CLUES = 9
+SEPARATOR = 102
+HOME = Path(__file__).resolve().parents[2] / "fitrag_integrations" / "embedded"
+
+
+class Clues(nn.Module):
+    """Count overlap from the ids: the five numbers of `lexical`, the four about the title."""
+
+    rarity: Tensor
+
+    def __init__(self, rarity: Tensor, bracket: int) -> None:
+        super().__init__()
+        self.register_buffer("rarity", rarity)
+        self.bracket = bracket
+
+    def forward(self, ids: Tensor, mask: Tensor, types: Tensor, text: Tensor) -> Tensor:
+        """Give the clues. Shapes: (batch, tokens) each; gives (batch, 9)."""
+        inside = mask.bool() & (ids != SEPARATOR)
+        passage = inside & (types == 1)
+        place = torch.arange(ids.shape[1], device=ids.device)
+        before = place.unsqueeze(0) < place.unsqueeze(1)
+        equal = ids.unsqueeze(2) == ids.unsqueeze(1)
+        asked = inside & (types == 0) & (place > 0)
+        once = asked & ~(equal & asked.unsqueeze(1) & before).any(2)
+        weights = self.rarity[ids] * once
+        whole = weights.sum(1)
+        scale = torch.where(whole > 0, whole, torch.ones_like(whole))
+        hits = (equal & once.unsqueeze(2) & passage.unsqueeze(1)).float()
+        counts = hits.sum(2)
+        found = (counts > 0).float()
+        length = passage.sum(1).float()
+        damp = K1 * (1 - B + B * length / AVERAGE_LENGTH)
+        lexical = [
+            (weights * found).sum(1) / scale,
+            found.sum(1) / once.sum(1).clamp(min=1),
+            self._stretch(hits, weights) / scale,
+            (weights * counts / (counts + damp.unsqueeze(1))).sum(1) / scale,
+            torch.log1p(length) / 5,
+        ]
+        title = self._title(ids, passage, text.bool())
+        own = self.rarity[ids] * (title & ~(equal & title.unsqueeze(1) & before).any(2))
+        both = (equal & title.unsqueeze(2) & asked.unsqueeze(1)).float()
+        return torch.stack([*lexical, *self._named(both, title, own, weights, whole)], dim=1)
+
+    def _stretch(self, hits: Tensor, weights: Tensor) -> Tensor:
+        """Give the most that 41 tokens in a row hold of the question."""
+        total = hits.cumsum(2)
+        gone = F.pad(total, (WINDOW, 0))[:, :, : hits.shape[2]]
+        held = ((total - gone) > 0.5).float()
+        return (held * weights.unsqueeze(2)).sum(1).amax(1)
+
+    def _title(self, ids: Tensor, passage: Tensor, text: Tensor) -> Tensor:
+        """Mark the title up to its bracket, or without the full stop that ends it."""
+        title = passage & (text.cumsum(1) == 0)
+        place = title.cumsum(1)
+        bracket = title & (ids == self.bracket) & (place > 1)
+        until = (bracket.cumsum(1) == 0) & (
+            bracket.any(1, keepdim=True) | (place < title.sum(1, keepdim=True))
+        )
+        return title & until
+
+    def _named(
+        self, both: Tensor, title: Tensor, own: Tensor, weights: Tensor, whole: Tensor
+    ) -> list[Tensor]:
+        """Compare title and question; `both` has which tokens of the one are which of the other.
+
+        A title that the question holds word for word is a diagonal of `both` as long as itself.
+        """
+        size = title.sum(1)
+        there = (size > 0).float()
+        shared = (weights * (both.sum(1) > 0)).sum(1)
+        tokens = both.shape[1]
+        skewed = F.pad(both.flip(1), (0, tokens)).flatten(1)[:, : tokens * (2 * tokens - 1)]
+        runs = skewed.reshape(-1, tokens, 2 * tokens - 1).sum(1)
+        holds = (runs > size.unsqueeze(1) - 0.5).any(1).float()
+        return [
+            there,
+            there * holds,
+            there * shared / own.sum(1).clamp(min=1e-6),
+            there * shared / whole.clamp(min=1e-6),
+        ]
+
+
+class Student(nn.Module):
+    """The encoder under all heads."""
+
+    def __init__(self, encoder: nn.Module, clues: Clues, *, units: int = 32) -> None:
+        super().__init__()
+        self.encoder, self.clues = encoder, clues
+        width = encoder.config.hidden_size
+        self.tokens = nn.Linear(width, len(TOKENS))
+        self.labels = nn.Linear(width, len(LABELS))
+        self.units = nn.Linear(CLUES + 1, units)
+        self.mixed = nn.Linear(units, len(LABELS), bias=False)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor, text_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Give the pairs' logits and the tokens'. Shapes: (batch, tokens) each; gives (batch, 4)
+        and (batch, tokens, 3).
+        """
+        states = self.encoder(
+            input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+        ).last_hidden_state
+        clues = self.clues(input_ids, attention_mask, token_type_ids, text_mask)
+        tokens = self.tokens(states)
+        best = best_span(tokens, text_mask).clamp(-FURTHEST, FURTHEST) * SPAN_SCALE
+        units = torch.tanh(self.units(torch.cat([clues, best.unsqueeze(1)], dim=1)))
+        return self.labels(states[:, 0]) + self.mixed(units), tokens
+
+
+def best_span(tokens: Tensor, text: Tensor) -> Tensor:
+    """Give start and end of the best span of at most 24 tokens of the text, summed. (batch,)."""
+    out = (1.0 - text.to(tokens.dtype)) * -1e4
+    start, end = tokens[..., 0] + out, tokens[..., 1] + out
+    padded = F.pad(end, (0, ANSWER_TOKENS - 1), value=-1e4).unsqueeze(1).unsqueeze(1)
+    reach = F.max_pool2d(padded, (1, ANSWER_TOKENS), 1)  # the 1d one exports no dynamic length
+    return (start + reach.squeeze(1).squeeze(1)).amax(1)
+
+
+def shipped_student(*, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
+    """Build the student of what ships: the scorer's encoder, and the heads of all three."""
+    scorer = read_manifest(HOME / "bilabel", "model.json", kind="bilabel", needs=("head",))
+    trunk, tokenizer = load_encoder(HOME / "bilabel" / scorer["encoder"], attention=attention)
+    head = read_tensors(HOME / "bilabel", scorer["head"])
+    grader = read_tensors(
+        HOME / "evaluator",
+        read_manifest(HOME / "evaluator", "model.json", kind="evaluator")["head"],
+    )
+    reader = read_tensors(
+        HOME / "reader", read_manifest(HOME / "reader", "model.json", kind="reader")["head"]
+    )
+    bracket = next(iter(next(tokenizer.vocabularies(["("]))))
+    made = Student(trunk.encoder, Clues(head["rarity"].float(), bracket))
+    own = {name.removeprefix("head."): t.float() for name, t in head.items()}
+    other = {name.removeprefix("head."): t.float() for name, t in grader.items()}
+    with torch.no_grad():
+        for p in (made.tokens, made.labels, made.units, made.mixed):
+            for q in p.parameters():
+                q.zero_()
+        made.tokens.weight[:2] = own["span.weight"]
+        made.tokens.bias[:2] = own["span.bias"]
+        made.labels.weight[:2], made.labels.bias[:2] = own["out.weight"], own["out.bias"]
+        made.labels.weight[2], made.labels.bias[2] = (
+            other["out.weight"][0],
+            other["out.bias"][0] + other["mixed.bias"][0],
+        )
+        made.labels.weight[3], made.labels.bias[3] = (
+            reader["select.weight"][0],
+            reader["select.bias"][0],
+        )
+        shift, scale = own["shift"], own["scale"]
+        _fold(made.units, slice(0, 16), own["units.weight"], own["units.bias"], shift, scale)
+        shift, scale = F.pad(other["shift"], (0, 1)), F.pad(other["scale"], (0, 1), value=0.2)
+        _fold(made.units, slice(16, 32), other["hidden.weight"], other["hidden.bias"], shift, scale)
+        made.mixed.weight[:2, :16] = own["mixed.weight"]
+        made.mixed.weight[2, 16:] = other["mixed.weight"][0]
+    for part in made.encoder.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    return made, tokenizer
+
+
+def _fold(
+    units: nn.Linear, rows: slice, weight: Tensor, bias: Tensor, shift: Tensor, scale: Tensor
+) -> None:
+    """Take the standardising of the inputs into the weights."""
+    units.bias[rows] = bias - weight @ (shift * scale)
+    folded = weight * scale
+    folded[:, -1] /= SPAN_SCALE
+    units.weight[rows] = folded
+
+
+def batched(pairs: Sequence[EncodedPair]) -> dict[str, Tensor]:
+    """Pad encoded pairs into the graph's inputs."""
+    width = max(map(len, pairs))
+    rows = {
+        "input_ids": [p.ids for p in pairs],
+        "attention_mask": [[1] * len(p) for p in pairs],
+        "token_type_ids": [p.types for p in pairs],
+        "text_mask": [[int(o is not None) for o in p.offsets] for p in pairs],
+    }
+    return {k: torch.tensor([r + [0] * (width - len(r)) for r in v]) for k, v in rows.items()}
+
+
+def save(model: Student, folder: Path, told: dict[str, Any]) -> None:
+    """Save all weights in half precision, and what is told of them."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        n: t.to(torch.float16).contiguous()
+        for n, t in model.state_dict().items()
+        if t.is_floating_point()
+    }
+    save_file(tensors, folder / "student.safetensors")
+    (folder / "student.json").write_text(json.dumps(told, indent=1))
+
+
+def load(folder: Path, *, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
+    """Load what `save` saved."""
+    from safetensors.torch import load_file
+
+    model, tokenizer = shipped_student(attention=attention)
+    found = {n: t.float() for n, t in load_file(folder / "student.safetensors").items()}
+    left = model.load_state_dict(found, strict=False)
+    assert not left.unexpected_keys, left
+    return model.eval(), tokenizer
+
+
+def load_shared(folder: Path, fresh: Student) -> Student:
+    """Fill a student with the weights that an exported graph shares."""
+    from safetensors.torch import load_file
+
+    found = load_file(folder / "weights.safetensors")
+    words = "encoder.embeddings.word_embeddings."
+    table, scale = found.pop(f"{words}table"), found.pop(f"{words}scale")
+    tensors = {f"{words}weight": table.float() * scale.float()}
+    tensors |= {
+        n.removesuffix(".T"): t.float().T if n.endswith(".T") else t.float()
+        for n, t in found.items()
+    }
+    fresh.load_state_dict(tensors)
+    return fresh.eval()

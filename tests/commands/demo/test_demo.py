@@ -1,0 +1,273 @@
+"""The demo's sample, figures and pipelines; and an index made by the command."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from command_fakes import FirstWord, Words, write
+
+from fitrag_integrations.commands.demo import data as demo_data
+from fitrag_integrations.commands.demo import report as demo_report
+from fitrag_integrations.commands.demo.data import Parts, Question, Worked
+from fitrag_integrations.commands.demo.demo import equal_answers
+from fitrag_integrations.commands.demo.figures import figures, is_right
+from fitrag_integrations.commands.demo.gate import gate_figures
+from fitrag_integrations.commands.demo.langchain import langchain_stack
+from fitrag_integrations.commands.demo.llama_index import llama_index_stack
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.types import BiLabelScore, Excerpt, Passage, RetrievalDecision
+
+TEXTS = ("Ann wrote it in May. It sold. Bo read it.", "Rain falls in May. It ends.", "Cy came.")
+
+
+class Letters:
+    """Encode a text as how often it has each of four letters."""
+
+    name = "letters"
+    width = 4
+
+    def encode(self, texts):
+        return [[float(text.lower().count(letter)) for letter in "anwi"] for text in texts]
+
+
+def passages():
+    return [Passage(f"p{i}", text, f"T{i}") for i, text in enumerate(TEXTS)]
+
+
+@pytest.fixture
+def index():
+    from fitrag_integrations.retrieval import FaissIndex
+
+    return FaissIndex.build(passages(), encoder=Letters())
+
+
+def question(text="who wrote it", *, answerable=True, ids=("p0",)):
+    return Question(text, ("Ann",), frozenset(ids), answerable)
+
+
+def test_both_frameworks_give_the_same(index):
+    parts = Parts(index, Words(), FirstWord(), k=3, top_n=2)
+    asked = [question(), question("when is rain"), question("who came in")]
+    chain, engine = langchain_stack(parts)(asked), llama_index_stack(parts)(asked)
+    assert equal_answers({"a": (chain, 1.0), "b": (engine, 1.0)}) == 3
+    for one, other in zip(chain, engine, strict=True):
+        for name in ("found", "ranked", "kept"):
+            assert list(map(place, getattr(one, name))) == list(map(place, getattr(other, name)))
+        assert one.prompt == other.prompt
+        assert len(one.found) == 3 and len(one.ranked) == 3
+
+
+def place(item):
+    if isinstance(item, Passage):
+        return item.id, item.metadata["retrieval_score"]
+    return item.passage.id, item.start, item.end, item.score, item.labels.has_answer
+
+
+class Sure:
+    """Know the questions that begin with "who", and answer with the last word of the prompt."""
+
+    draft_tokens = 0
+    threshold = 0.5
+    prompt = "Say it: {question}"
+
+    @property
+    def drafter(self):
+        return self
+
+    def p_known(self, questions, drafts):
+        return [0.9 if question.startswith("who") else 0.1 for question in questions]
+
+    def generate(self, prompts):
+        return [prompt.split()[-1] for prompt in prompts]
+
+
+def test_what_is_known_is_not_retrieved_for_in_both(index):
+    parts = Parts(index, Words(), FirstWord(), k=3, top_n=2, gate=Sure())
+    asked = [question(), question("when is rain"), question("who came in")]
+    chain, engine = langchain_stack(parts)(asked), llama_index_stack(parts)(asked)
+    for worked in (chain, engine):
+        assert [each.skipped for each in worked] == [True, False, True]
+        assert [each.decision.p_known for each in worked] == [0.9, 0.1, 0.9]
+        assert (worked[0].answer, worked[0].prompt) == ("it", "Say it: who wrote it")
+        assert worked[0].found == worked[0].ranked == worked[0].kept == ()
+        assert len(worked[1].found) == 3
+    assert [each.decision for each in chain] == [each.decision for each in engine]
+    assert [each.answer for each in chain] == [each.answer for each in engine]
+    assert [each.prompt for each in chain] == [each.prompt for each in engine]
+
+
+def test_gate_figures_by_hand():
+    ann, *_ = passages()
+    whole = Excerpt.whole(ann, score=1.0, labels=BiLabelScore(0.5, 0.5))
+    known = RetrievalDecision(False, 0.9, 0.5, "known")
+    unknown = RetrievalDecision(True, 0.1, 0.5, "unknown")
+
+    def worked(answer, prompt, decision, asked=None):
+        found = ((), (), ()) if decision is known else ((ann,), (whole,), (whole,))
+        return Worked(asked or question(), *found, prompt, answer, 2, decision)
+
+    rows = [
+        worked("It was Ann.", "who", known),
+        worked("Bo", "who", known, question("who", answerable=False, ids=())),
+        worked("Ann", "who " * 40, unknown),
+        worked("", "who " * 40, unknown),
+    ]
+    again = [worked("Bo", "who " * 40, None), worked("", "who " * 40, None, rows[1].question)]
+    got = gate_figures(rows, again, 0.5)
+    assert (got.threshold, got.skipped) == (0.5, 0.5)
+    assert (got.right_skipped, got.right_if_retrieved, got.right_retrieved) == (0.5, 0.5, 0.5)
+    assert got.tokens < got.tokens_if_retrieved
+    assert not is_right(rows[1], extractive=True)  # it was asked to know, not to abstain
+    none = gate_figures(rows[2:], [], 0.5)
+    assert (none.skipped, none.right_skipped, none.right_if_retrieved) == (0.0, None, None)
+    assert none.tokens == none.tokens_if_retrieved
+    left_out = figures(rows, 1.0, extractive=True)
+    assert left_out.recall_1_before == 1.0 and left_out.tokens_before > 0
+
+
+def test_a_chat_model_answers_in_both(index):
+    from langchain_core.language_models import FakeListChatModel
+
+    parts = Parts(index, Words(), FirstWord(), FakeListChatModel(responses=["Ann"]), k=2)
+    for build in (langchain_stack, llama_index_stack):
+        assert [each.answer for each in build(parts)([question()])] == ["Ann"]
+
+
+def test_figures_by_hand():
+    ann, rain, _ = passages()
+    labels = BiLabelScore(0.5, 0.5)
+
+    def worked(asked, found, ranked, kept, answer):
+        wholes = tuple(Excerpt.whole(p, score=1.0, labels=labels) for p in ranked)
+        return Worked(asked, found, wholes, kept, "prompt", answer, 2)
+
+    first = Excerpt(ann, 0, 20)
+    got = figures(
+        [
+            worked(question(), (rain, ann), (ann, rain), (first,), "Ann"),
+            worked(question(), (ann, rain), (rain, ann), (Excerpt(ann, 21, 29),), "Rain"),
+            worked(question(answerable=False, ids=()), (rain,), (rain,), (), ""),
+            worked(question(answerable=False, ids=()), (rain,), (rain,), (), "Ann"),
+        ],
+        2.0,
+        extractive=True,
+    )
+    assert (got.accuracy, got.answerable, got.unanswerable) == (0.5, 0.5, 0.5)
+    assert (got.recall_1_before, got.recall_1_after) == (0.5, 0.5)
+    assert (got.recall_5_before, got.recall_5_after) == (1.0, 1.0)
+    assert got.kept == 0.5
+    assert got.milliseconds == 500.0
+    assert got.saved == pytest.approx(1 - got.tokens_after / got.tokens_before)
+
+
+def test_the_sample_is_spread_and_holds_enough_unanswerable_questions():
+    sample = demo_data.questions(150)
+    assert len(sample) == len(set(sample)) == 150
+    assert sum(not each.answerable for each in sample) >= 30
+    assert len(demo_data.questions(10)) == 10
+    assert len(demo_data.questions(9999)) == 381
+    assert demo_data.spread("abcdef", 3) == ["a", "c", "e"]
+
+
+def test_examples_fit_a_terminal(index, capsys):
+    parts = Parts(index, Words(), FirstWord(), k=3, top_n=2)
+    worked = langchain_stack(parts)([question(), question("[bold]odd[/bold] one")])
+    gated = replace(parts, gate=Sure())
+    worked += langchain_stack(gated)([question("who may that be")])
+    for each in demo_report.chosen(worked, 3, extractive=True):
+        demo_report.show_example(demo_report.console(), 1, each)
+    demo_report.show_gate(demo_report.console(), {"one": gate_figures(worked, [], 0.5)}, ["said"])
+    shown = capsys.readouterr().out
+    assert "Gate: p_known 0.90, not retrieved for" in shown
+    assert "[bold]odd[/bold] one" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+def test_the_opening_is_the_right_answer_that_saved_most(capsys):
+    labels = BiLabelScore(0.5, 0.5)
+
+    def worked(answer, text, end):
+        passage = Passage("p0", text, "T")
+        whole = Excerpt.whole(passage, score=1.0, labels=labels)
+        kept = (Excerpt(passage, 0, end),)
+        return Worked(question(), (passage,), (whole,), kept, "prompt", answer, 2)
+
+    wrong = worked("Bo", "Ann wrote it. " + "It rained. " * 90, 13)
+    little = worked("Ann", "Ann wrote it. It rained.", 13)
+    much = worked("Ann", "Ann wrote it. " + "It rained. " * 40, 13)
+    assert demo_report.most_saved([wrong, little, much], extractive=True) is much
+    assert demo_report.most_saved([wrong], extractive=True) is None
+    demo_report.show_opening(demo_report.console(), much)
+    shown = capsys.readouterr().out
+    assert "Before and after: who wrote it" in shown and "Answer: Ann" in shown
+    before, after = demo_report.whole_tokens(much), demo_report.tokens(much.kept)
+    assert f"{before} -> {after} tokens" in shown and before > 5 * after
+
+
+@pytest.fixture
+def letters(monkeypatch):
+    from fitrag_integrations.retrieval import FaissIndex
+
+    def load(folder, options):
+        return FaissIndex.load(folder, encoder=Letters())
+
+    monkeypatch.setattr(models, "new_index", lambda options: FaissIndex(Letters()))
+    monkeypatch.setattr(models, "load_index", load)
+
+
+def test_index_builds_adds_and_answers(tmp_path, letters, scorer, fitrag):
+    rows = [{"id": p.id, "title": p.title, "text": p.text, "year": 1} for p in passages()]
+    corpus = write(tmp_path / "corpus.jsonl", [*rows[:2], b"nonsense", {"text": ""}])
+    folder = tmp_path / "index"
+    code, out, told = fitrag("index", corpus, folder, "--json")
+    assert code == 0
+    assert told.count("left out: ") == 2
+    summary = json.loads(out)
+    assert (summary["passages"], summary["added"], summary["skipped"]) == (2, 2, 2)
+    code, _, err = fitrag("index", corpus, folder)
+    assert code == 2 and "--add" in err
+    more = write(tmp_path / "more.jsonl", rows)
+    assert json.loads(fitrag("index", more, folder, "--add", "--json")[1])["added"] == 1
+    got = json.loads(fitrag("answer", "who wrote it", "--index", folder, "--k", 2, "--json")[1])
+    assert {each["id"] for each in got["context"]} <= {"p0", "p1", "p2"}
+    assert len(got["context"]) == 2
+
+
+def test_index_of_a_missing_corpus(tmp_path, fitrag):
+    code, _, err = fitrag("index", tmp_path / "nothing", tmp_path / "index")
+    assert code == 2 and "corpus" in err
+
+
+@pytest.mark.slow
+class TestEmbedded:
+    """The verbs with the models that ship."""
+
+    def test_verbs(self, tmp_path, fitrag):
+        row = {
+            "id": 1,
+            "question": "Who wrote the score of Amarcord?",
+            "passages": [
+                {"title": "Milan", "text": "Milan is a city in Italy. It is large."},
+                {"title": "Amarcord", "text": "It is a film. Nino Rota wrote the score. It won."},
+            ],
+        }
+        source = write(tmp_path / "in.jsonl", [row])
+        for verb in ("score", "compress", "read", "answer"):
+            out = tmp_path / f"{verb}.jsonl"
+            assert fitrag(verb, source, out, "--strict")[0] == 0
+            row |= json.loads(out.read_text())
+        assert row["scores"][1]["has_answer"] > row["scores"][0]["has_answer"]
+        best = row["excerpts"][0]
+        assert best["passage"] == 1
+        assert row["prompt"].endswith(f"{row['question']}\n")
+
+    def test_demo(self, fitrag):
+        code, out, _ = fitrag("demo", "--questions", 8, "--examples", 1, "--json")
+        assert code == 0
+        report = json.loads(out)
+        assert report["equal_answers"] == report["questions"] == 8
+        assert set(report["figures"]) == {"LangChain", "LlamaIndex"}
+        gates = report["gate"]
+        assert gates["LangChain"] == gates["LlamaIndex"]
+        assert 0 < gates["LangChain"]["skipped"] < 1
+        assert gates["LangChain"]["right_skipped"] >= 0.9

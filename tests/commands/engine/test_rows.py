@@ -1,0 +1,108 @@
+"""Every bad row becomes an error row, and no odd text does."""
+
+import json
+
+import pytest
+from command_fakes import passages, read, write
+
+from fitrag_integrations.commands.engine.rows import read_rows
+from fitrag_integrations.errors import InputError
+
+GOOD = {"id": "g", "question": "who ?", "passages": passages("Ann did.")}
+BAD = [
+    ({"question": ""}, "question"),
+    ({"question": " \n"}, "question"),
+    ({"question": None}, "question"),
+    ({"question": 7}, "question"),
+    ({"question": ["who"]}, "question"),
+    ({"passages": []}, "passages"),
+    ({"passages": None}, "passages"),
+    ({"passages": "Ann did."}, "passages"),
+    ({"passages": {"text": "Ann did."}}, "passages"),
+    ({"passages": ["Ann did."]}, "passages[0]"),
+    ({"passages": passages("Ann did.", "")}, "passages[1].text"),
+    ({"passages": passages("Ann did.", " \t\n")}, "passages[1].text"),
+    ({"passages": [{"title": "no text"}]}, "passages[0].text"),
+    ({"passages": [{"text": 3}]}, "passages[0].text"),
+    ({"passages": [{"text": "Ann did.", "title": 0}]}, "passages[0].title"),
+]
+ODD = {
+    "a megabyte": "Ann wrote this. " * 65536,
+    "a megabyte without sentence ends": "word " * 209715,
+    "NUL bytes": "Ann\0 did\0.",
+    "right to left and emoji": "כתבה אותו 👩‍🚀 آن كتبت. שלום.",
+    "no sentence ends": "ann did it and then she did it again",
+    "lone surrogate": "Ann \ud800 did.",
+    "line separators": "Ann\u2028did\u2029it\x85.\x0b",
+    "one character": ".",
+}
+VERBS = ["score", "compress", "read", "answer"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_bad_row_is_told_and_the_others_go_on(tmp_path, scorer, fitrag, verb):
+    given = [{**GOOD, **change} for change, _ in BAD]
+    del given[2]["question"]
+    source = write(tmp_path / "in.jsonl", [GOOD, *given, GOOD])
+    code, _, told = fitrag(verb, source, tmp_path / "out.jsonl")
+    got = read(tmp_path / "out.jsonl")
+    assert code == 0 and f"{len(BAD)} error rows" in told
+    assert "error" not in got[0] and got[0].keys() == got[-1].keys() > GOOD.keys()
+    for row, wrong, (_, field) in zip(got[1:-1], given, BAD, strict=True):
+        error = row.pop("error")
+        added = {name: row.pop(name) for name in row.keys() - wrong.keys()}
+        assert row == wrong  # every field kept
+        assert not any(added.values()) and added.keys() <= got[0].keys()  # the verb's own, empty
+        assert error["field"] == field
+        assert set(error) == {"field", "given", "allowed", "message"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"question": "cut', "Unterminated string"),
+        (b"nonsense", "Expecting value"),
+        (b"[1, 2]", "a JSON object"),
+        (b'"text"', "a JSON object"),
+        (b"null", "a JSON object"),
+        (b"\xff\xfe{}", "utf-8"),
+        (b"[" * 5000, "RecursionError"),
+        (b'{"id": ' + b"9" * 5000 + b"}", "digits"),
+    ],
+)
+def test_a_line_that_is_no_row(tmp_path, scorer, fitrag, line, said):
+    source = write(tmp_path / "in.jsonl", [GOOD, line, GOOD])
+    assert fitrag("score", source, tmp_path / "out.jsonl")[0] == 0
+    good, bad, last = read(tmp_path / "out.jsonl")
+    assert "scores" in good and "scores" in last
+    assert bad["line"] == 2
+    assert bad["raw"] == line.decode(errors="replace")[:200]
+    assert said in bad["error"]["message"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_odd_texts_are_answered(tmp_path, scorer, fitrag, verb):
+    given = [{"id": name, "question": "ann ?", "passages": passages(t)} for name, t in ODD.items()]
+    source = write(tmp_path / "in.jsonl", given)
+    assert fitrag(verb, source, tmp_path / "out.jsonl", "--strict")[0] == 0
+    got = read(tmp_path / "out.jsonl")
+    assert [row["id"] for row in got] == list(ODD)
+    assert [row["passages"] for row in got] == [row["passages"] for row in given]
+
+
+def test_line_numbers_count_blank_lines():
+    rows = list(read_rows([b"\n", b"  \n", b"{}\n", b"nonsense\n"]))
+    assert rows[0].given == {} and rows[0].problem is None
+    assert rows[1].given["line"] == 4
+    assert isinstance(rows[1].problem, ValueError)
+
+
+def test_the_parts_of_an_error_survive_its_own_words(tmp_path, scorer, fitrag):
+    question = {"given": 1, "text": ": given this, allowed that"}
+    source = write(tmp_path / "in.jsonl", [{**GOOD, "question": question}])
+    fitrag("score", source, tmp_path / "out.jsonl")
+    error = read(tmp_path / "out.jsonl")[0]["error"]
+    assert error["field"] == "question"
+    assert error["allowed"] == "a string that is not blank"
+    assert json.dumps(question).split('"')[1] in error["given"]
+    assert error["message"].startswith(str(InputError.of("question", given="", allowed=""))[:16])

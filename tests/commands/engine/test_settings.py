@@ -1,0 +1,250 @@
+"""Options belong to the output they made, and one run at a time writes it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from command_fakes import passages, read, write
+
+from fitrag_integrations.commands.engine import models
+
+
+@pytest.fixture
+def given(tmp_path, rows):
+    return write(tmp_path / "in.jsonl", rows[:3])
+
+
+@pytest.fixture
+def unloadable(monkeypatch, scorer):
+    """Let no model load from here on."""
+
+    def forbid():
+        def load(options):
+            raise AssertionError("a model was loaded")
+
+        for name in ("load_scorer", "load_reader", "load_gate", "load_evaluator"):
+            monkeypatch.setattr(models, name, load)
+
+    return forbid
+
+
+@pytest.mark.parametrize(
+    ("verb", "first", "then", "said"),
+    [
+        ("compress", ["--max-tokens", 400], ["--max-tokens", 50], "--max-tokens: given 50"),
+        ("compress", [], ["--window", 3], "--window: given 3"),
+        ("compress", ["--top-n", 2], [], "--top-n: given 'its default'"),
+        ("answer", ["--top-n", 2], ["--top-n", 1], "--top-n: given 1"),
+        ("score", [], ["--model", "another"], "--model: given 'another'"),
+        ("read", [], ["--abstain"], "--abstain: given True"),
+    ],
+)
+def test_other_options_than_the_outputs_are_refused(
+    tmp_path, given, unloadable, fitrag, verb, first, then, said
+):
+    out = tmp_path / "out.jsonl"
+    assert fitrag(verb, given, out, *first)[0] == 0
+    before = out.read_bytes()
+    unloadable()
+    code, _, err = fitrag(verb, given, out, *then)
+    assert code == 2 and said in err and "--overwrite" in err
+    assert out.read_bytes() == before
+
+
+def test_another_verb_is_refused(tmp_path, given, scorer, fitrag):
+    fitrag("score", given, tmp_path / "out.jsonl")
+    code, _, err = fitrag("read", given, tmp_path / "out.jsonl")
+    assert code == 2 and "verb: given 'read'" in err and "allowed score" in err
+
+
+def test_overwriting_begins_with_the_new_options(tmp_path, given, scorer, fitrag):
+    out = tmp_path / "out.jsonl"
+    fitrag("compress", given, out, "--max-tokens", 400)
+    assert fitrag("compress", given, out, "--max-tokens", 5, "--overwrite")[0] == 0
+    assert all(row["tokens_out"] <= 5 for row in read(out))
+    assert fitrag("compress", given, out, "--max-tokens", 5)[0] == 0
+
+
+def test_options_that_change_no_row_may_differ(tmp_path, given, scorer, fitrag):
+    out = tmp_path / "out.jsonl"
+    fitrag("score", given, out)
+    assert fitrag("score", given, out, "--device", "cpu", "--batch-tokens", 64, "--quiet")[0] == 0
+
+
+def test_a_model_trained_anew_is_another(tmp_path, given, scorer, fitrag):
+    model, out = tmp_path / "model", tmp_path / "out.jsonl"
+    model.mkdir()
+    (model / "model.json").write_text('{"temperature": 1}')
+    fitrag("score", given, out, "--model", model)
+    assert fitrag("score", given, out, "--model", model)[0] == 0
+    (model / "model.json").write_text('{"temperature": 2}')
+    assert fitrag("score", given, out, "--model", model)[0] == 2
+
+
+def test_an_output_without_settings_is_continued_and_told(tmp_path, given, scorer, fitrag):
+    out = tmp_path / "out.jsonl"
+    fitrag("score", given, out)
+    (tmp_path / "out.jsonl.settings").unlink()
+    code, _, err = fitrag("score", given, out)
+    assert code == 0 and "does not tell its settings" in err
+
+
+def test_nothing_is_left_beside_a_file_that_is_not_ours(tmp_path, given, scorer, fitrag):
+    (tmp_path / "out.jsonl").write_text("my only copy")
+    assert fitrag("score", given, tmp_path / "out.jsonl")[0] == 2
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+SLOW = """
+import sys, time
+from fitrag_integrations.cli import main
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.types import BiLabelScore
+class Slow:
+    name = "slow"
+    def score(self, pairs):
+        print("scoring", flush=True)
+        time.sleep(float(sys.argv[1]))
+        return [BiLabelScore(0.5, 0.5) for _ in pairs]
+models.load_scorer = lambda options: Slow()
+main(sys.argv[2:])
+"""
+
+
+def begun(seconds, *arguments):
+    """Start a run whose batches take so long, and wait for the first."""
+    words = [sys.executable, "-c", SLOW, str(seconds), *map(str, arguments)]
+    run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stdout.readline() == "scoring\n"
+    return run
+
+
+def test_two_runs_do_not_write_one_output(tmp_path, rows, scorer, fitrag):
+    given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    first = begun(60, "score", given, out)
+    try:
+        for how in ([], ["--overwrite"]):
+            code, _, err = fitrag("score", given, out, *how)
+            assert code == 2 and str(out) in err and "no other run is writing" in err
+    finally:
+        first.kill()
+        first.communicate()
+    assert fitrag("score", given, out)[0] == 0
+    assert [row["id"] for row in read(out)] == list(range(40))
+
+
+def test_a_run_asked_to_stop_ends_its_batch_and_says_where(tmp_path, rows, scorer, fitrag):
+    given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    run = begun(2, "score", given, out)
+    run.send_signal(signal.SIGTERM)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGTERM
+    assert "asked to stop after 16 rows" in err and "Traceback" not in err
+    assert len(read(out)) == 16
+    assert fitrag("score", given, out)[0] == 0
+    assert len(read(out)) == 40
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full device")
+def test_a_full_disk_is_told_plainly(tmp_path, given, scorer, fitrag):
+    (tmp_path / "out.jsonl").symlink_to("/dev/full")
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
+    assert code == 2 and "No space left" in err and "Traceback" not in err
+
+
+def test_a_place_that_cannot_be_written_is_told_plainly(tmp_path, given, unloadable, fitrag):
+    (tmp_path / "file").write_text("")
+    unloadable()
+    code, _, err = fitrag("score", given, tmp_path / "file" / "out.jsonl")
+    assert code == 2 and "a place that can be written" in err
+
+
+def test_a_folder_in_the_place_of_an_output_is_told_plainly(tmp_path, given, scorer, fitrag):
+    (tmp_path / "out.jsonl").mkdir()
+    (tmp_path / "out.jsonl" / "kept").write_text("")
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
+    assert code == 2 and err.startswith("fitrag: ") and "Traceback" not in err
+
+
+def test_a_run_asked_to_stop_as_it_loads_says_so(tmp_path, given, fitrag, monkeypatch):
+    def load(options):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    monkeypatch.setattr(models, "load_scorer", load)
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
+    assert code == 128 + signal.SIGTERM and "asked to stop" in err
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path, rows):
+    given = write(tmp_path / "in.jsonl", rows)
+    with begun(1, "score", given, "-") as run:
+        run.stdout.close()
+        err = run.stderr.read()
+    assert run.returncode == 1
+    assert "Traceback" not in err and "Exception" not in err
+
+
+class Odd:
+    """Score what JSON has no number for."""
+
+    name = "odd"
+
+    def score(self, pairs):
+        return [Labels(float("nan"), 0.5) for _ in pairs]
+
+
+class Labels:
+    def __init__(self, has_answer, llm_prefer):
+        self.has_answer, self.llm_prefer = has_answer, llm_prefer
+
+
+def test_a_score_that_is_no_number_is_an_error_row(tmp_path, given, fitrag, monkeypatch):
+    monkeypatch.setattr(models, "load_scorer", lambda options: Odd())
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
+    assert code == 1 and "every row failed" in err
+    assert "NaN" not in (tmp_path / "out.jsonl").read_text().replace("NaN or Infinity", "")
+    assert read(tmp_path / "out.jsonl")[0]["scores"] == []
+
+
+def test_a_number_that_is_none_in_the_input_is_an_error_row(tmp_path, scorer, fitrag, rows):
+    given = write(tmp_path / "in.jsonl", [rows[0], {**rows[1], "note": float("inf")}])
+    assert fitrag("score", given, tmp_path / "out.jsonl")[0] == 0
+    _, bad = read(tmp_path / "out.jsonl")
+    assert "given 'Infinity'" in bad["error"]["message"]
+
+
+def test_why_rows_failed_is_told(tmp_path, scorer, fitrag, rows):
+    bad = [{"question": "why"}, {"question": ""}, {"question": " "}]
+    given = write(tmp_path / "in.jsonl", [*rows[:1], *bad])
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
+    assert code == 0
+    assert "1 x passages: given None" in err and "every row failed" not in err
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")  # of the earlier run, too
+    assert "1 x passages: given None" in err
+
+
+def test_a_run_whose_every_row_failed_fails(tmp_path, scorer, fitrag):
+    given = write(tmp_path / "in.jsonl", [{"text": "no question"}] * 3)
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl", "--quiet")
+    assert code == 1
+    assert "3 x question: given None" in err and "every row failed" in err
+
+
+def test_a_long_line_is_continued_in_time(tmp_path, scorer, fitrag):
+    def seconds(length):
+        out = tmp_path / f"{length}.out.jsonl"
+        row = {"question": "ann ?", "passages": passages("Ann."), "note": "x" * length}
+        given = write(tmp_path / f"{length}.jsonl", [row, row])
+        fitrag("score", given, out)
+        os.truncate(out, out.stat().st_size - 2)
+        began = time.process_time()
+        assert json.loads(fitrag("score", given, out, "--json")[1])["resumed"] == 1
+        return time.process_time() - began
+
+    seconds(10)
+    assert seconds(24_000_000) < 6 * seconds(6_000_000) + 0.5

@@ -1,0 +1,201 @@
+"""`fitrag evaluate methods`: one table, resumable, counted from traces."""
+
+import json
+
+import pytest
+from command_fakes import FirstWord, passages, read, write
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.evaluate.methods import verb as command
+
+ANSWERING = {"answer", "correct", "f1", "retrieved", "notes"}
+
+
+class Writer:
+    """Answer with the last word of the prompt's question; fail on part 3."""
+
+    def __init__(self):
+        self.calls = []
+
+    def generate(self, prompts):
+        self.calls.append(len(prompts))
+        return [self.one(prompt) for prompt in prompts]
+
+    def one(self, prompt):
+        if "part 3 " in prompt:
+            raise RuntimeError("the writer is away")
+        return "Ann"
+
+
+class Trusted(FirstWord):
+    abstain_below = None
+
+
+@pytest.fixture
+def world(monkeypatch):
+    writer = Writer()
+    monkeypatch.setattr(models, "load_reader", lambda options: Trusted())
+    monkeypatch.setattr(command, "EMBEDDED_GENERATOR", writer)
+    return writer
+
+
+@pytest.fixture
+def questions(tmp_path):
+    rows = [
+        {
+            "id": i,
+            "question": f"who wrote part {i} ?",
+            "answers": ["Ann"] if i % 2 else ["Bob", "Rob"],
+            "passages": passages(f"Ann wrote part {i} of it.", "Rain falls."),
+        }
+        for i in range(40)
+    ]
+    return write(tmp_path / "questions.jsonl", rows)
+
+
+@pytest.fixture
+def evaluate(tmp_path, world, fitrag):
+    def run(source, *arguments, code=0):
+        done = fitrag(
+            "evaluate", "methods", source, "--out", tmp_path / "out.jsonl", "--quiet", *arguments
+        )
+        assert done[0] == code, done
+        return done[1] if code == 0 else done[2]
+
+    return run
+
+
+def test_rows_are_answered_judged_and_counted(tmp_path, world, questions, evaluate):
+    report = json.loads(evaluate(questions, "--methods", "direct, vanilla,selfeval", "--json"))
+    rows = read(tmp_path / "out.jsonl")
+    assert [row["method"] for row in rows] == ["direct"] * 40 + ["vanilla"] * 40 + ["selfeval"] * 40
+    first, vanilla = rows[0], rows[41]
+    assert {k: first[k] for k in ANSWERING} == {
+        "answer": "Ann",
+        "correct": False,
+        "f1": 0.0,
+        "retrieved": True,
+        "notes": [],
+    }
+    counted = ("retriever_calls", "llm_calls", "tokens_in", "tokens_out")
+    assert [first[k] for k in counted] == [1, 1, 5 + 9 + 5, 1]
+    assert (vanilla["correct"], vanilla["f1"], vanilla["retrieved"]) == (True, 1.0, False)
+    assert [vanilla[k] for k in counted] == [0, 1, 9, 1]
+    direct, plain, asking = report["methods"]
+    assert (report["questions"], direct["questions"]) == (40, 40)
+    assert (direct["accuracy"], plain["accuracy"]) == (0.5, 19 / 40)
+    assert plain["difference"] == pytest.approx(-1 / 40)
+    assert plain["low"] <= plain["difference"] <= plain["high"] <= 0
+    assert (plain["errors"], plain["noted"], plain["retrieval"]) == (1, 0.0, 0.0)
+    assert (asking["retrieval"], asking["llm_calls"]) == (1.0, 2.0)
+    assert rows[43]["error"]["message"] == "RuntimeError: the writer is away"
+
+
+def test_questions_go_through_in_lock_step(world, questions, evaluate):
+    evaluate(questions, "--methods", "genread")
+    assert world.calls[:2] == [1, 1]  # the question that warms up
+    assert world.calls[2] == 32
+    assert world.calls.count(8) == 2
+
+
+def test_a_stopped_run_continues(tmp_path, world, questions, evaluate):
+    evaluate(questions, "--methods", "direct,vanilla")
+    whole = (tmp_path / "out.jsonl").read_bytes()
+    lines = whole.splitlines(keepends=True)
+    (tmp_path / "out.jsonl").write_bytes(b"".join(lines[:50]) + lines[50][:20])
+    world.calls.clear()
+    evaluate(questions, "--methods", "direct,vanilla")
+    assert world.calls == [1, 30]
+    again = (tmp_path / "out.jsonl").read_bytes().splitlines(keepends=True)
+    assert again[:50] == lines[:50]
+    assert [untimed(line) for line in again] == [untimed(line) for line in lines]
+    world.calls.clear()
+    report = json.loads(evaluate(questions, "--methods", "direct,vanilla,cot", "--json"))
+    assert [line["method"] for line in report["methods"]] == ["direct", "vanilla", "cot"]
+    assert world.calls[:2] == [1, 32]
+
+
+def untimed(line):
+    return {name: value for name, value in json.loads(line).items() if name != "seconds"}
+
+
+@pytest.mark.parametrize("arguments", [("--k", 3), ("--methods", "vanilla"), ("--limit", 7)])
+def test_other_settings_do_not_continue_a_run(questions, evaluate, arguments):
+    evaluate(questions, "--methods", "direct")
+    given = arguments if arguments[0] == "--methods" else ("--methods", "direct", *arguments)
+    assert "output" in evaluate(questions, *given, code=2)
+    evaluate(questions, *given, "--overwrite")
+
+
+def test_files_are_methods_under_their_own_names(tmp_path, questions, evaluate):
+    path = tmp_path / "mine.toml"
+    path.write_text('method = "direct"\nk = 1', encoding="utf-8")
+    table = evaluate(questions, "--methods", f"direct,{path}", "--limit", 5)
+    assert "5 questions" in table
+    assert [line.split()[0] for line in table.splitlines()[1:]] == ["method", "direct", "mine"]
+    path.write_text('method = "direct"\nk = 2', encoding="utf-8")
+    assert "output" in evaluate(questions, "--methods", f"direct,{path}", "--limit", 5, code=2)
+
+
+def test_an_index_serves_rows_without_passages(tmp_path, monkeypatch, questions, evaluate):
+    from fitrag_integrations.types import Passage
+
+    class Found:
+        def retrieve(self, queries):
+            return [[Passage("a", "Ann wrote it."), Passage("b", "Rain.")] for _ in queries]
+
+    monkeypatch.setattr(models, "load_retriever", lambda folder, options, k: Found())
+    bare = write(tmp_path / "bare.jsonl", [{"question": "who wrote it ?", "answers": ["Ann"]}])
+    assert "passages" in evaluate(bare, "--methods", "direct", code=2)
+    report = json.loads(evaluate(bare, "--methods", "direct", "--index", tmp_path, "--json"))
+    assert report["methods"][0]["accuracy"] == 1.0
+
+
+def test_a_chat_model_answers_and_writes(monkeypatch, questions, evaluate):
+    class Chat:
+        def batch(self, prompts, return_exceptions):
+            return [type("Reply", (), {"text": "Ann"})() for _ in prompts]
+
+    monkeypatch.setattr(models, "load_chat_model", lambda name: Chat())
+    arguments = ("--methods", "direct,genread", "--llm", "some:model", "--json")
+    direct, written = json.loads(evaluate(questions, *arguments))["methods"]
+    assert (direct["llm_calls"], written["llm_calls"]) == (1.0, 2.0)
+    assert (direct["accuracy"], written["accuracy"]) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--methods", "direct,direct"), "each name once"),
+        (("--methods", " , "), "at least one method"),
+        (("--methods", "cragg"), "method: given 'cragg'"),
+        (("--methods", "skrknn"), "bank"),
+        (("--llm", "a:b", "--reader", "x"), "--reader"),
+    ],
+)
+def test_bad_arguments_are_told_before_any_work(tmp_path, questions, evaluate, arguments, told):
+    assert told in evaluate(questions, *arguments, code=2)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": "who ?"},
+        {"question": " ", "answers": ["x"], "passages": passages("x")},
+        {"question": "who ?", "answers": [], "passages": passages("x")},
+        {"question": "who ?", "answers": [3], "passages": passages("x")},
+        {"question": "who ?", "answers": "x", "passages": passages("x")},
+        {"question": "who ?", "answers": ["x"], "passages": []},
+        b"nonsense",
+    ],
+)
+def test_a_bad_row_is_told_by_its_number(tmp_path, evaluate, row):
+    good = {"question": "who ?", "answers": ["x"], "passages": passages("x")}
+    told = evaluate(write(tmp_path / "bad.jsonl", [good, row]), "--methods", "direct", code=2)
+    assert "row 2" in told or "line 2" in told
+
+
+def test_no_question_at_all_is_told(tmp_path, evaluate):
+    assert "at least one row" in evaluate(write(tmp_path / "none.jsonl", []), code=2)
+    assert "away.jsonl" in evaluate(tmp_path / "away.jsonl", code=2)

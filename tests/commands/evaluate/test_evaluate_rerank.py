@@ -1,0 +1,225 @@
+"""`fitrag evaluate rerank`: labels and scores that rows bring or that are made; what is told."""
+
+import json
+
+import pytest
+from command_fakes import passages, write
+
+from fitrag_integrations import BiLabelScore
+from fitrag_integrations.commands.engine import models
+
+RAIN, WIND, ANN = "Rain falls on the sea.", "The wind blows.", "Ann wrote the part."
+
+
+def row(i, *texts, **others):
+    return {
+        "id": i,
+        "question": f"who wrote part {i} ?",
+        "answers": ["Ann"],
+        "passages": passages(*(texts or (RAIN, WIND, ANN))),
+        **others,
+    }
+
+
+class Halves:
+    """A scorer of one label."""
+
+    def score(self, pairs):
+        return [BiLabelScore(0.5 + 0.1 * ("Ann" in p.text)) for _, p in pairs]
+
+
+@pytest.fixture
+def tell(tmp_path, fitrag):
+    """Run over rows; gives what is told as JSON."""
+
+    def run(rows, *arguments):
+        source = write(tmp_path / "in.jsonl", rows)
+        code, out, err = fitrag(
+            "evaluate", "rerank", source, "--json", "--resamples", 50, *arguments
+        )
+        assert code == 0, err
+        return json.loads(out)
+
+    return run
+
+
+@pytest.fixture
+def refuse(tmp_path, fitrag):
+    def run(rows, *arguments):
+        source = write(tmp_path / "in.jsonl", rows)
+        code, out, err = fitrag("evaluate", "rerank", source, *arguments)
+        assert (code, out) == (2, "")
+        return err
+
+    return run
+
+
+def test_it_scores_labels_and_compares(tell, scorer):
+    told = tell([row(i) for i in range(20)], "--k", "1,3,50")
+    assert told["rows"] == 20
+    assert list(told["figures"]) == ["retriever", "has_answer", "llm_prefer", "sum"]
+    ours, base = told["figures"]["has_answer"], told["figures"]["retriever"]
+    names = ["R@1", "R@3", "share@3", "MRR", "nDCG@10", "AUC"]
+    assert list(base) == names  # no row is 50 deep
+    assert (base["R@1"]["value"], base["R@3"]["value"]) == (0.0, 1.0)
+    assert base["MRR"]["value"] == pytest.approx(1 / 3)
+    assert base["MRR"]["difference"] is None
+    assert ours["MRR"] == {
+        "value": 1.0,
+        "difference": pytest.approx(2 / 3),
+        "low": pytest.approx(2 / 3),
+        "high": pytest.approx(2 / 3),
+        "p": None,
+    }
+    assert 0 < ours["ECE"]["value"] < 1
+    assert told["gap_closed"]["has_answer"] == pytest.approx(1.0)
+    assert told["notes"] == []
+    assert sum(scorer.calls) == 60
+    assert max(scorer.calls) == 48  # questions share a batch
+
+
+def test_scores_of_the_rows_are_taken_unless_a_model_is_named(tell, scorer):
+    scores = [{"has_answer": 0.9, "llm_prefer": 0.1}, *[{"has_answer": 0.2, "llm_prefer": 0.3}] * 2]
+    rows = [row(i, scores=scores) for i in range(3)]
+    assert tell(rows)["figures"]["has_answer"]["MRR"]["value"] == pytest.approx(1 / 3)
+    assert scorer.calls == []
+    assert tell(rows, "--model", "mine")["figures"]["has_answer"]["MRR"]["value"] == 1.0
+    assert scorer.calls == [9]
+    tell([*rows, row(4)])  # of two scorers none is mixed
+    assert scorer.calls == [9, 12]
+
+
+def test_labels_of_the_rows_are_believed(tell, scorer):
+    given = row(0)
+    for passage, label in zip(given["passages"], (True, 0, 0), strict=True):
+        passage["has_answer"] = label
+    del given["answers"]
+    assert tell([given])["figures"]["retriever"]["MRR"]["value"] == 1.0
+
+
+def test_answers_of_a_reader(tell, scorer):
+    told = tell([row(i) for i in range(12)], "--reader", "embedded", "--read-k", "1,3")
+    base, ours = told["figures"]["retriever"], told["figures"]["has_answer"]
+    assert base["accuracy@1"]["value"] == 0.0  # it reads "Rain"
+    assert ours["accuracy@1"]["value"] == 1.0
+    assert ours["accuracy@1"]["p"] == pytest.approx(2 * 0.5**12)
+    assert ours["accuracy@1"]["low"] == 1.0
+    assert base["accuracy@3"]["value"] == ours["accuracy@3"]["value"]  # the same three passages
+    assert "ECE" in told["figures"]["llm_prefer"]  # every passage was read
+
+
+def test_the_reader_reads_only_what_comes_first(tell, scorer, monkeypatch):
+    asked = []
+
+    class Counting:
+        def read(self, pairs):
+            asked.extend(pairs)
+            return [type("A", (), {"text": p.text.split()[0], "score": 0.5})() for _, p in pairs]
+
+    monkeypatch.setattr(models, "load_reader", lambda options: Counting())
+    texts = (RAIN, WIND, ANN, *(f"{WIND} {RAIN * (i + 2)}" for i in range(9)))
+    told = tell([row(0, *texts)], "--reader", "embedded", "--read-k", "1")
+    assert 1 < len(asked) <= 4
+    assert told["figures"]["has_answer"]["accuracy@1"]["value"] == 1.0
+    assert "ECE" not in told["figures"]["llm_prefer"]
+
+
+def test_recorded_answers(tell, scorer):
+    rows = [row(i) for i in range(4)]
+    for given in rows:
+        for passage, label in zip(given["passages"], (0, 0, 1), strict=True):
+            passage["llm_prefer"] = label
+    told = tell(rows)["figures"]
+    assert told["has_answer"]["accuracy@1"]["value"] == 1.0
+    assert "accuracy@3" not in told["has_answer"]  # nobody said whom to trust among three
+    assert "ECE" in told["llm_prefer"]
+    for given in rows:
+        for passage, trust in zip(given["passages"], (0.9, 0.1, 0.2), strict=True):
+            passage["reader_score"] = trust
+    told = tell(rows)["figures"]
+    assert told["has_answer"]["accuracy@3"]["value"] == 0.0
+    rows[0]["passages"][0]["llm_prefer"] = None  # it was asked and gave no answer
+    told = tell(rows)
+    assert "accuracy@1 is over the 3 questions" in told["notes"][0]
+
+
+def test_a_ready_reranker_has_one_label_and_says_so(tell, monkeypatch):
+    from fitrag_integrations.models import BiLabelScorer
+
+    asked = []
+
+    def from_reranker(name, **how):
+        asked.append((name, how))
+        return Halves()
+
+    monkeypatch.setattr(BiLabelScorer, "from_reranker", from_reranker)
+    told = tell([row(0)], "--reranker", "some/reranker", "--scale", "logit", "--device", "cpu")
+    how = {"scale": "logit", "device": "cpu", "dtype": None, "batch_tokens": None}
+    assert asked == [("some/reranker", how)]
+    assert list(told["figures"]) == ["retriever", "has_answer"]
+    assert "no llm_prefer" in told["notes"][0]
+
+
+def test_gap_closed_is_over_sets(tell, scorer):
+    rows = [row(0, ANN, RAIN, set="a"), row(1, RAIN, ANN, dataset="b"), row(2, RAIN, WIND, set="b")]
+    base, ours, ceiling = (1 + 0.25) / 2, (1 + 0.5) / 2, (1 + 0.5) / 2
+    expected = (ours - base) / (ceiling - base)
+    assert tell(rows)["gap_closed"]["has_answer"] == pytest.approx(expected)
+
+
+def test_one_letter_answers_are_counted(tell, scorer):
+    told = tell([row(0, answers=["a", "Ann"]), row(1), row(2, answers=["?!", "Ann"])])
+    assert told["notes"][0].startswith("2 rows have an answer of one letter or none")
+
+
+def test_the_table_and_the_drawing(tmp_path, fitrag, scorer):
+    pytest.importorskip("matplotlib")
+    source = write(tmp_path / "in.jsonl.gz", [row(i) for i in range(8)])
+    plot = tmp_path / "out.png"
+    options = ("--plot", plot, "--reader", "embedded", "--resamples", 20)
+    code, out, err = fitrag("evaluate", "rerank", source, *options)
+    assert (code, err) == (0, "")
+    head, names, *lines = out.splitlines()
+    assert head.startswith("8 questions")
+    assert names.split() == ["figure", "retriever", "has_answer", "llm_prefer", "sum"]
+    (line,) = [line for line in lines if line.startswith("MRR")]
+    assert "0.333" in line
+    assert "1.000 +0.667 (+0.667 to +0.667)" in line
+    assert any(line.split()[:4] == ["McNemar's", "p", "-", "0.0078"] for line in lines)
+    (line,) = [line for line in lines if line.startswith("gap closed")]
+    assert line.split()[3:5] == ["-", "1.00"]
+    assert all(len(line) <= 140 for line in lines)
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"question": " "}, "row 2: question: given"),
+        ({"answers": None}, "row 2: answers: given None"),
+        ({"answers": []}, "row 2: answers: given"),
+        ({"answers": ["", " "]}, "row 2: answers: given"),
+        ({"answers": "Ann"}, "row 2: answers: given 'Ann'"),
+        ({"passages": []}, "row 2: passages: given"),
+        ({"scores": [{"has_answer": 0.5}]}, "row 2: scores: given"),
+        ({"passages": [{"text": "x", "has_answer": 3}]}, "row 2: passages[0].has_answer: given 3"),
+    ],
+)
+def test_a_bad_row_is_named(refuse, scorer, change, said):
+    assert said in refuse([row(0), {**row(1), **change}])
+    assert scorer.calls == []
+
+
+def test_bad_options(refuse, scorer, tmp_path):
+    rows = [row(0)]
+    assert "--k: given '1,x'" in refuse(rows, "--k", "1,x")
+    assert "--read-k: given '0'" in refuse(rows, "--read-k", "0")
+    assert "--plot" in refuse(rows, "--plot", tmp_path / "out.txt")
+    assert "--scale" in refuse(rows, "--scale", "logit")
+    assert "--reranker" in refuse(rows, "--model", "mine", "--reranker", "other")
+    assert "at least one row" in refuse([])
+    labelled = row(0)
+    del labelled["answers"]
+    for passage in labelled["passages"]:
+        passage["has_answer"] = 1
+    assert "--reader" in refuse([labelled], "--reader", "embedded")

@@ -1,0 +1,314 @@
+"""`fitrag label bilabel` over a server that answers from a table: bad rows, budgets, and kills."""
+
+import json
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from command_fakes import FirstWord
+
+from fitrag_integrations.cli import main
+from fitrag_integrations.commands.engine import models
+
+
+class Server(ThreadingHTTPServer):
+    """Answer with the passage's second word; count what was asked, and fail where told to."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked, self.replies, self.lock = Counter(), {}, threading.Lock()
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+
+    def handle_error(self, request, address):
+        pass  # who asked was killed
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        prompt = body["messages"][0]["content"]
+        passage = prompt.partition("Passage: ")[2].partition("\n\nQuestion")[0]
+        with self.server.lock:
+            self.server.asked[prompt] += 1
+        told = next((t for mark, t in self.server.replies.items() if mark in passage), None)
+        status, message = (200, passage.split()[1]) if told is None else told
+        choice = {"message": {"role": "assistant", "content": message}}
+        usage = {"prompt_tokens": 10, "completion_tokens": 1}
+        data = json.dumps({"choices": [choice], "usage": usage}).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *told):
+        pass
+
+
+@pytest.fixture
+def server():
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def row(i, count=4):
+    passages = [{"title": "", "text": f"In Rome{i if j % 2 else j} part {j}"} for j in range(count)]
+    return {
+        "id": i,
+        "question": f"where is part {i}?",
+        "answers": [f"Rome{i}"],
+        "passages": passages,
+    }
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return path
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def label(fitrag, server, tmp_path):
+    """Run the verb on rows; gives the exit code, standard error and the rows written."""
+
+    def run(rows, *more, out="out.jsonl"):
+        asking = ("--llm", "table", "--url", server.url, "--retries", 0)
+        source, target = write(tmp_path / "rows.jsonl", rows), tmp_path / out
+        code, _, err = fitrag("label", "bilabel", source, "--out", target, *asking, *more)
+        return code, err, read(target) if target.exists() else None
+
+    return run
+
+
+def test_labels_stand_in_the_passages(label, server):
+    code, err, (found,) = label([row(1)])
+    assert code == 0 and found["id"] == 1 and found["llm"] == "table"
+    assert found["passages"][1] == {
+        **{"title": "", "text": "In Rome1 part 1"},
+        **{"has_answer": 1, "llm_prefer": 1, "answer": "Rome1"},
+    }
+    assert [p["llm_prefer"] for p in found["passages"]] == [0, 1, 0, 1]
+    assert "1 questions, 4 pairs: has_answer=1 llm_prefer=1: 2 (50.0%)" in err
+    assert "4 asked, 0 failed, 40 tokens read, 4 written" in err
+    assert set(server.asked.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        ((500, "broken"), "error"),
+        ((200, ""), "empty"),
+        ((200, None), "empty"),
+        ((200, "I'm sorry, but I cannot assist with that."), "refusal"),
+    ],
+)
+def test_no_answer_is_never_a_zero(label, server, reply, kind):
+    server.replies["Rome1 part 3"] = reply
+    code, err, (found,) = label([row(1)])
+    assert [p["llm_prefer"] for p in found["passages"]] == [0, 1, 0, None]
+    assert found["passages"][3]["llm_error"].startswith(f"{kind}: ")
+    assert code == 0 and f"not answered: {kind} 1" in err and "1 failed" in err
+    server.replies.clear()
+    _, err, (found,) = label([row(1)], "--retry-failed")
+    assert [p["llm_prefer"] for p in found["passages"]] == [0, 1, 0, 1]
+    assert "1 asked, 0 failed" in err  # the others were in the journal
+
+
+def test_bad_rows_are_told_and_the_others_go_on(label):
+    bad = [
+        {**row(0), "answers": []},
+        {**row(0), "answers": ["Rome", "x"]},
+        {**row(0), "answers": [""]},
+        {**row(0), "passages": []},
+        {"answers": ["Rome"], "passages": row(0)["passages"]},
+    ]
+    code, err, found = label([*bad, row(1)], "--strict")
+    assert code == 1 and "5 error rows" in err
+    fields = [one["error"]["field"] for one in found[:5]]
+    assert fields == ["answers", "answers[1]", "answers[0]", "passages", "question"]
+    assert "error" not in found[5]
+
+
+def test_regular_expressions(label):
+    given = {**row(1), "answers": [r"rome\d"]}
+    _, _, (found,) = label([given], "--patterns")
+    assert [p["has_answer"] for p in found["passages"]] == [1, 1, 1, 1]
+    code, err, _ = label([given])
+    assert code == 2 and "--patterns" in err and "out.jsonl was begun" in err
+
+
+def test_rows_without_answers_but_with_the_passage(label, server):
+    given = {**row(1), "answers": [], "passage": row(1)["passages"][2]}
+    _, _, (found,) = label([given], "--unanswered")
+    assert [p["has_answer"] for p in found["passages"]] == [0, 0, 1, 0]
+    assert {p["llm_prefer"] for p in found["passages"]} == {None}
+    assert not server.asked and "passage" not in found
+
+
+def test_another_plan_or_input_is_refused_by_name(label, tmp_path):
+    label([row(1)])
+    before = (tmp_path / "out.jsonl").read_bytes()
+    code, err, _ = label([row(1)], "--depth", 3)
+    assert code == 2 and "--depth: given 3 (int), allowed 50, with which" in err
+    code, err, _ = label([row(2)])
+    assert code == 2 and "row 1 is not that of the input" in err
+    assert (tmp_path / "out.jsonl").read_bytes() == before
+    (tmp_path / "out.jsonl.asked").unlink()
+    code, err, _ = label([row(1)])
+    assert code == 2 and "with out.jsonl.asked beside it" in err
+    assert label([row(2)], "--overwrite", "--depth", 3)[2][0]["id"] == 2
+
+
+def test_a_plan_that_came_to_nothing_binds_nobody(label, tmp_path):
+    prompt = tmp_path / "prompt.txt"
+    code, err, _ = label([row(1)], "--prompt", prompt)
+    assert code == 2 and "--prompt" in err and "a file that is there" in err
+    prompt.write_text("Only {question}?")
+    code, err, found = label([row(1)], "--prompt", prompt)
+    assert code == 2 and "a text with {question} and {passage}" in err and found is None
+    prompt.write_text("Passage: {passage}\n\nQuestion: {question}")
+    assert label([row(1)], "--prompt", prompt)[2][0]["passages"][1]["llm_prefer"] == 1
+
+
+def test_a_budget_stops_and_more_of_it_goes_on(label, server):
+    rows = [row(i) for i in range(6)]
+    prices = ("--price-read", 1e5, "--price-written", 0, "--concurrency", 1)  # a prompt costs 1
+    code, err, found = label(rows, *prices, "--max-cost", 10)
+    assert code == 0 and "stopped: another prompt could exceed" in err
+    assert len(found) < 3 and sum(server.asked.values()) <= 10
+    _, _, found = label(rows, *prices, "--max-cost", 100)
+    assert len(found) == 6 and set(server.asked.values()) == {1}
+    code, err, _ = label(rows, "--max-cost", 5)
+    assert code == 2 and "--price-read" in err
+
+
+def test_so_many_questions_and_then_more(label, server):
+    rows = [row(i) for i in range(6)]
+    assert len(label(rows, "--max-questions", 2)[2]) == 2
+    assert len(label(rows, "--max-questions", 5)[2]) == 5
+    assert set(server.asked.values()) == {1}
+
+
+def test_a_dead_model_stops_the_run(label, server):
+    server.replies["Rome"] = (401, "no")
+    rows = [row(i) for i in range(40)]
+    _, err, found = label(rows, "--max-failures", 10, "--concurrency", 2)
+    assert "stopped: 10 failures in a row" in err and sum(server.asked.values()) < 20
+    server.replies.clear()
+    found = label(rows, "--retry-failed")[2]
+    assert len(found) == 40 and all(
+        p["llm_prefer"] is not None for r in found for p in r["passages"]
+    )
+
+
+def test_candidates_come_from_a_pool(label, tmp_path):
+    pytest.importorskip("bm25s")
+    passages = [{"title": "", "text": f"In Rome{i} stands bridge {name}"} for i, name in NAMES]
+    pool = write(tmp_path / "pool.jsonl", passages)
+    rows = [{"question": f"bridge {name}", "answers": [f"Rome{i}"]} for i, name in NAMES]
+    _, _, found = label(rows, "--pool", pool, "--depth", 2)
+    assert [len(one["passages"]) for one in found] == [2, 2, 2]
+    assert [one["passages"][0]["has_answer"] for one in found] == [1, 1, 1]
+
+
+NAMES = list(enumerate(["alpha", "beta", "gamma"]))
+
+
+def test_the_embedded_reader_is_the_default(fitrag, monkeypatch, tmp_path):
+    monkeypatch.setattr(models, "load_reader", lambda given: FirstWord())
+    source, out = write(tmp_path / "rows.jsonl", [row(1)]), tmp_path / "out.jsonl"
+    code, told, _ = fitrag("label", "bilabel", source, "--out", out, "--json")
+    (found,) = read(out)
+    assert code == 0 and [p["llm_prefer"] for p in found["passages"]] == [0, 0, 0, 0]
+    assert json.loads(told)["groups"]["1,0"] == 2 and found["passages"][0]["reader_score"]
+
+
+LAUNCH = """
+import json, os, random, signal, sys, time
+import httpx, tenacity
+from fitrag_integrations.cli import main
+import fitrag_integrations.commands.label.bilabel
+
+arguments, files, total, seed = json.loads(sys.argv[1])
+chance = random.Random(seed)
+
+def size():
+    return sum(os.path.getsize(name) for name in files if os.path.exists(name))
+
+killed = done = 0
+while not done:
+    child = os.fork()
+    if not child:
+        main(arguments)
+    until = size() + chance.uniform(0, total / 50) if killed < 20 else float("inf")
+    moment = chance.choice([0, 0, 0.001, 0.003])
+    while not (done := os.waitpid(child, os.WNOHANG)[0]) and size() < until:
+        time.sleep(0.0005)
+    time.sleep(moment)
+    if not done:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        killed += 1
+print(killed)
+"""
+
+
+def test_killed_twenty_times_the_file_is_that_of_an_undisturbed_run(server, tmp_path, fitrag):
+    chance = random.Random(7)
+    rows = [row(i, chance.randint(1, 6)) for i in range(60)]
+    rows[9]["answers"] = []
+    server.replies["Rome3 part"] = (200, "")
+    source = write(tmp_path / "rows.jsonl", rows)
+
+    def arguments(out):
+        asking = ["--llm", "table", "--url", server.url, "--retries", "0", "--quiet"]
+        given = ["label", "bilabel", str(source), "--out", str(out), "--concurrency", "4", *asking]
+        return given
+
+    whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
+    assert fitrag(*arguments(whole))[0] == 0
+    asked = Counter(server.asked)
+    files = [str(out), f"{out}.asked"]
+    total = whole.stat().st_size + (tmp_path / "whole.jsonl.asked").stat().st_size
+    given = json.dumps([arguments(out), files, total, 11])
+    done = subprocess.run([sys.executable, "-c", LAUNCH, given], capture_output=True, text=True)
+    assert done.stdout.strip() == "20", (done.stdout, done.stderr)
+    assert out.read_bytes() == whole.read_bytes() and len(read(out)) == 60
+    answers = read(tmp_path / "out.jsonl.asked")[1:]
+    prompts = Counter(entry["prompt"] for entry in answers if "prompt" in entry)
+    assert prompts and set(prompts.values()) == {1}  # what was answered was not asked again
+    again = server.asked - asked - asked
+    assert sum(again.values()) <= 20 * 8  # what was under way as it was killed
+
+
+def test_a_run_killed_in_the_middle_of_a_line(server, tmp_path, fitrag):
+    source = write(tmp_path / "rows.jsonl", [row(i) for i in range(3)])
+    out = tmp_path / "out.jsonl"
+    asking = ("--llm", "table", "--url", server.url, "--retries", 0)
+    assert fitrag("label", "bilabel", source, "--out", out, *asking)[0] == 0
+    whole, asked = out.read_bytes(), (tmp_path / "out.jsonl.asked").read_bytes()
+    for cut in range(0, len(whole), 127):
+        out.write_bytes(whole[:cut])
+        (tmp_path / "out.jsonl.asked").write_bytes(asked[: len(asked) - cut % 60])
+        assert fitrag("label", "bilabel", source, "--out", out, *asking)[0] == 0
+        assert out.read_bytes() == whole
+
+
+def test_the_verb_loads_no_torch_to_ask_a_server(tmp_path):
+    script = "import sys, fitrag_integrations.commands.label.bilabel; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "torch" not in done.stdout.split() and callable(main)

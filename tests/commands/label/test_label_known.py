@@ -1,0 +1,219 @@
+"""`fitrag label ik` and `fitrag label necessity`: closed-book answers, judged and resumed."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from tiny_causal import write_llama  # noqa: E402
+from typer.testing import CliRunner
+
+from fitrag_integrations.cli import app  # noqa: E402
+from fitrag_integrations.commands.label.known import by_ratio, known_verb, teach
+from fitrag_integrations.errors import InputError  # noqa: E402
+from fitrag_integrations.flow import run_many  # noqa: E402
+
+SAID = {"what sea?": "the Black Sea, I am sure", "who?": "a king", "when?": ""}
+
+
+class Knowing:
+    """Answer from a table, and judge by a table."""
+
+    name = "table"
+
+    def __init__(self, yes=0.9):
+        self.calls, self.yes = [], yes
+
+    def answer(self, questions):
+        self.calls.append(("answer", len(questions)))
+        return [SAID[question] for question in questions]
+
+    async def aanswer(self, questions):
+        return self.answer(questions)
+
+    def first_tokens(self, texts, count):
+        self.calls.append(("cut", len(texts)))
+        return [" ".join(text.split()[:count]) for text in texts]
+
+    def p_yes(self, prompts):
+        self.calls.append(("judge", len(prompts)))
+        self.prompts = prompts
+        return [self.yes] * len(prompts)
+
+    async def ap_yes(self, prompts):
+        return self.p_yes(prompts)
+
+
+ROWS = [
+    {"question": "what sea?", "answers": ["Black Sea", "Euxine"]},
+    {"question": "who?", "answers": ["the Queen"]},
+    {"question": "when?", "answers": ["1900"]},
+]
+
+
+def labelled(verb, rows):
+    return [traced.value for traced in run_many([verb.flow(row) for row in rows])]
+
+
+def test_rows_get_draft_answer_label_and_model():
+    model = Knowing()
+    found = labelled(known_verb(model, teach("match"), draft_tokens=2), ROWS)
+    assert found[0] == {
+        "draft": "the Black",
+        "answer": "the Black Sea, I am sure",
+        "known": True,
+        "llm": "table",
+    }
+    assert [row["known"] for row in found] == [True, False, False]
+    assert model.calls == [("answer", 3), ("cut", 3)]
+
+
+def test_recall_counts_tokens():
+    rows = [{"question": "what sea?", "answers": ["Black Ocean"]}, *ROWS[1:]]
+    found = labelled(known_verb(Knowing(), teach("recall"), draft_tokens=2), rows)
+    assert [row["known"] for row in found] == [False, False, False]
+    rows[0]["answers"] = ["Black Sea Fleet"]
+    found = labelled(known_verb(Knowing(), teach("recall"), draft_tokens=2), rows)
+    assert [row["known"] for row in found] == [True, False, False]
+
+
+@pytest.mark.parametrize("yes", [0.9, 0.5])
+def test_a_judge_reads_question_answer_and_gold(yes):
+    judge = Knowing(yes)
+    found = labelled(known_verb(Knowing(), teach("judge", judge), draft_tokens=2), ROWS)
+    assert [row["known"] for row in found] == [yes > 0.5, yes > 0.5, False]
+    assert judge.calls == [("judge", 2)]  # nothing was said on the third
+    for part in ("what sea?", "the Black Sea, I am sure", "Black Sea; Euxine"):
+        assert part in judge.prompts[0]
+
+
+def test_the_ratio_must_be_exceeded():
+    verb = known_verb(Knowing(), by_ratio(0.5), draft_tokens=2, adds=("ratio",), nested=True)
+    rows = [ROWS[0], {"question": "what sea?", "answers": [["Black Sea"], ["sure"], ["Rome"]]}]
+    found = labelled(verb, rows)
+    assert [(row["ratio"], row["known"]) for row in found] == [(0.5, False), (2 / 3, True)]
+
+
+@pytest.mark.parametrize("answers", [None, [], "Rome", [""], [["Rome"]], [3]])
+def test_a_row_without_answers_fails_alone(answers):
+    verb = known_verb(Knowing(), teach("match"), draft_tokens=2)
+    rows = [{"question": "who?", "answers": answers}, ROWS[0]]
+    bad, good = run_many([verb.flow(row) for row in rows])
+    assert isinstance(bad.error, InputError) and "answers: given" in str(bad.error)
+    assert good.value["known"] is True
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return write_llama(tmp_path_factory.mktemp("base") / "little")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_label_ik_resumes_and_marks_bad_rows(base, tmp_path):
+    rows = [{"question": f"what sea is {i}?", "answers": ["Black Sea"], "id": i} for i in range(20)]
+    rows[3]["answers"] = None
+    source, out = write(tmp_path / "q.jsonl", rows), tmp_path / "out.jsonl"
+    how = ("--llm", base, "--device", "cpu", "--draft-tokens", 4, "--max-new-tokens", 6)
+    done = run("label", "ik", source, "--out", out, *how)
+    assert done.exit_code == 0 and "20 rows" in done.stderr and "1 error rows" in done.stderr
+    whole = read(out)
+    assert whole[3]["error"]["field"] == "answers" and whole[3]["known"] is None
+    for row, given in zip(whole, rows, strict=True):
+        assert row["id"] == given["id"] and {"draft", "answer", "known", "llm"} <= row.keys()
+    assert whole[0]["llm"] == "little" and whole[0]["known"] is False
+    cut = out.read_bytes()
+    out.write_bytes(cut[: len(cut) // 2])  # as a kill leaves it
+    done = run("label", "ik", source, "--out", out, *how)
+    assert done.exit_code == 0 and "from an earlier run" in done.stderr
+    assert read(out) == whole
+
+
+def test_label_ik_by_a_judge(base, tmp_path):
+    source = write(tmp_path / "q.jsonl", [{"question": "what sea?", "answers": ["Black Sea"]}])
+    how = ("--llm", base, "--device", "cpu", "--teacher", "judge", "--max-new-tokens", 4)
+    done = run("label", "ik", source, "--out", tmp_path / "out.jsonl", *how)
+    assert done.exit_code == 0 and "no error row" in done.stderr, done.output
+    assert read(tmp_path / "out.jsonl")[0]["known"] in (True, False)
+
+
+def test_label_necessity(base, tmp_path):
+    rows = [{"question": "what sea?", "answers": [["Black Sea", "Euxine"], ["Rome"]]}]
+    source = write(tmp_path / "q.jsonl", rows)
+    how = ("--llm", base, "--device", "cpu", "--max-new-tokens", 4)
+    done = run("label", "necessity", source, "--out", tmp_path / "out.jsonl", *how)
+    assert done.exit_code == 0, done.output
+    (row,) = read(tmp_path / "out.jsonl")
+    assert row["ratio"] == 0.0 and row["known"] is False and row["llm"] == "little"
+
+
+def test_an_unknown_teacher_is_named(tmp_path):
+    source = write(tmp_path / "q.jsonl", ROWS)
+    done = run("label", "ik", source, "--out", tmp_path / "o.jsonl", "--teacher", "oracle")
+    assert isinstance(done.exception, InputError)
+    assert "--teacher: given 'oracle' (str), allowed match, recall, judge" in str(done.exception)
+
+
+class Served(BaseHTTPRequestHandler):
+    """Answer chat completions: at most as many words as may be written, and Yes to a judge."""
+
+    def log_message(self, *given):
+        pass
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append(body)
+        asked = body["messages"][-1]["content"]
+        words = "Yes" if "Yes or No" in asked else "the Black Sea I am sure"
+        text = " ".join(words.split()[: body["max_tokens"]])
+        top = [{"token": "Yes", "logprob": -0.1}, {"token": "No", "logprob": -2.4}]
+        told = [{"token": text, "logprob": -0.1, "top_logprobs": top}]
+        choice = {"message": {"role": "assistant", "content": text}, "logprobs": {"content": told}}
+        data = json.dumps({"choices": [choice | {"finish_reason": "stop"}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.fixture
+def served():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
+        server.asked = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_a_served_model_answers_drafts_and_judges(served, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    source = write(tmp_path / "q.jsonl", [{"question": "what sea?", "answers": ["Euxine"]}])
+    url = ("--url", f"http://127.0.0.1:{served.server_port}/v1", "--llm", "big")
+    how = ("--draft-tokens", 2, "--judge", "wise", *url)
+    done = run("label", "ik", source, "--out", tmp_path / "ik.jsonl", *how)
+    assert done.exit_code == 0, done.output
+    (row,) = read(tmp_path / "ik.jsonl")
+    told = {name: row[name] for name in ("draft", "answer", "known", "llm")}
+    answer = "the Black Sea I am sure"
+    assert told == {"draft": "the Black", "answer": answer, "known": True, "llm": "big"}
+    assert {body["model"] for body in served.asked} == {"big", "wise"}
+    done = run("label", "necessity", source, "--out", tmp_path / "n.jsonl", *url)
+    assert done.exit_code == 0 and read(tmp_path / "n.jsonl")[0]["ratio"] == 0.0
+
+
+def test_match_says_that_a_judge_teaches_better(base, tmp_path):
+    source = write(tmp_path / "q.jsonl", ROWS[:1])
+    how = ("--llm", base, "--device", "cpu", "--max-new-tokens", 2)
+    done = run("label", "ik", source, "--out", tmp_path / "out.jsonl", *how)
+    assert "labelled by match" in done.stderr and "--judge" in done.stderr

@@ -1,0 +1,129 @@
+"""`fitrag answer --method`: any method, by name or from a file."""
+
+import json
+
+import pytest
+from command_fakes import FirstWord, passages, read, write
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.run import answer as command
+
+ROW = {
+    "id": 7,
+    "question": "who wrote it ?",
+    "passages": passages("Ann wrote it in spring.", "Rain falls.", "Bob read it."),
+}
+
+
+class Writer:
+    def generate(self, prompts):
+        return [f"Written for {len(prompt.split())} words." for prompt in prompts]
+
+
+class Trusted(FirstWord):
+    abstain_below = None
+
+
+@pytest.fixture
+def one(tmp_path, monkeypatch, fitrag):
+    monkeypatch.setattr(models, "load_reader", lambda options: Trusted())
+    monkeypatch.setattr(command, "EMBEDDED_GENERATOR", Writer())
+
+    def run(*arguments, row=ROW, code=0):
+        source = write(tmp_path / "in.jsonl", [row])
+        done = fitrag("answer", source, tmp_path / "out.jsonl", "--overwrite", *arguments)
+        assert done[0] == code, done
+        return done[2] if code == 2 else read(tmp_path / "out.jsonl")[0]
+
+    return run
+
+
+def test_a_method_by_name(one):
+    got = one("--method", "direct")
+    assert {name: got[name] for name in ROW} == ROW
+    assert [excerpt["passage"] for excerpt in got["context"]] == [0, 1, 2]
+    assert got["answer"] == "Ann"
+    assert "Question: who wrote it ?" in got["prompt"]
+    trace = got["trace"]
+    assert trace["method"] == "direct"
+    assert [step["port"] for step in trace["steps"]] == ["retrieve", "read"]
+    assert trace["source"]["passage"] == 0
+
+
+def test_a_method_that_writes_its_own_answer_keeps_it(one):
+    got = one("--method", "genread")
+    assert got["answer"].startswith("Written for ")
+    assert [step["port"] for step in got["trace"]["steps"]] == ["generate", "generate"]
+    assert got["trace"]["draft"] == got["answer"]
+    assert got["context"][0]["passage"] is None
+
+
+def test_a_method_from_a_file(one, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'method = "selfeval"\n[inner]\nmethod = "direct"\nk = 2\n'
+        '[retriever]\nmethod = "itrg"\nrounds = 1\nk = 3',
+        encoding="utf-8",
+    )
+    got = one("--method", path)
+    assert len(got["context"]) == 2
+    assert [step["port"] for step in got["trace"]["steps"]] == [
+        "generate",
+        "retrieve",
+        "generate",
+        "read",
+    ]
+    assert got["trace"]["method"] == "selfeval"
+    assert got["trace"]["decision"]["retrieve"] is True
+
+
+def test_a_known_question_is_left_to_the_writer(one, tmp_path, monkeypatch):
+    class Knowing(Writer):
+        def generate(self, prompts):
+            return ["Yes" for _ in prompts]
+
+    monkeypatch.setattr(command, "EMBEDDED_GENERATOR", Knowing())
+    got = one("--method", "selfeval")
+    assert (got["answer"], got["context"]) == ("Yes", [])
+    assert got["trace"]["decision"]["retrieve"] is False
+
+
+def test_options_that_were_given_are_the_methods_fields(one):
+    assert one("--method", "itrg", code=0)["trace"]["details"]["mode"] == "refine"
+    told = one("--method", "direct", "--top-n", 1, code=2)
+    assert "top_n: given 1 (int), allowed method, k, retriever" in told
+    told = one("--method", "itrg", "--tokenizer", "approximate")
+    assert told["trace"]["method"] == "itrg"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--method", "cragg"), "method: given 'cragg'"),
+        (("--method", "away.toml"), "a TOML file"),
+        (("--method", "crag", "--model", "x"), "--model"),
+        (("--method", "skrknn"), "bank"),
+    ],
+)
+def test_a_wrong_method_is_told(one, arguments, told):
+    assert told in one(*arguments, code=2)
+
+
+def test_a_row_that_fails_is_an_error_row(one):
+    got = one("--method", "direct", row={"id": 1, "question": " "}, code=1)
+    assert got["error"]["field"] in ("passages", "question")
+
+
+def test_a_question_in_words(tmp_path, monkeypatch, one, fitrag):
+    from fitrag_integrations.types import Passage
+
+    class Found:
+        def retrieve(self, queries):
+            return [[Passage("a", "Ann wrote it in spring.", "Book")] for _ in queries]
+
+    monkeypatch.setattr(models, "load_retriever", lambda folder, options, k: Found())
+    asked = ("answer", "who wrote it ?", "--index", tmp_path, "--method", "direct")
+    code, out, _ = fitrag(*asked)
+    assert code == 0 and out.startswith("Ann\n")
+    told = json.loads(fitrag(*asked, "--json")[1])
+    assert (told["question"], told["trace"]["method"]) == ("who wrote it ?", "direct")

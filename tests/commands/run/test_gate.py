@@ -1,0 +1,299 @@
+"""`fitrag gate`, and the two verbs that fit and judge one."""
+
+import json
+
+import pytest
+from command_fakes import read, write
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.options import ModelOptions
+
+PARTS = "who wrote part {} ?"
+
+
+class Numbers:
+    """Know a question by the number in it; a draft that says "sure" settles it."""
+
+    threshold = 0.6
+    draft_tokens = 8
+
+    def __init__(self):
+        self.calls = []
+
+    def p_known(self, questions, drafts):
+        self.calls.append((len(questions), list(drafts)))
+        return [self.one(*pair) for pair in zip(questions, drafts, strict=True)]
+
+    def one(self, question, draft):
+        number = int(question.split()[3])
+        if number == 13:
+            raise RuntimeError("no memory left")
+        return 0.95 if draft.startswith("sure") else (number % 10) / 10
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    made = Numbers()
+    made.options = []
+    monkeypatch.setattr(models, "load_gate", lambda options: made.options.append(options) or made)
+    return made
+
+
+@pytest.fixture
+def decide(tmp_path, loaded, fitrag):
+    """Gate rows and give what comes back."""
+
+    def run(rows, *arguments, code=0):
+        source = write(tmp_path / "in.jsonl", rows)
+        done = fitrag("gate", source, tmp_path / "out.jsonl", "--overwrite", *arguments)
+        assert done[0] == code, done
+        return read(tmp_path / "out.jsonl")
+
+    return run
+
+
+def asked(*numbers):
+    return [{"id": n, "question": PARTS.format(n)} for n in numbers]
+
+
+def test_a_question_is_known_only_above_the_threshold(decide):
+    got = decide(asked(5, 6, 7))
+    assert [row["p_known"] for row in got] == [0.5, 0.6, 0.7]
+    assert [row["retrieve"] for row in got] == [True, True, False]
+    assert all(row["why"] for row in got)
+    assert [row["id"] for row in got] == [5, 6, 7]
+    assert [row["retrieve"] for row in decide(asked(5, 6), "--threshold", 0.55)] == [True, False]
+    assert decide(asked(0), "--threshold", 0)[0]["retrieve"] is True
+
+
+def test_a_chunk_of_questions_is_one_batch(decide, loaded):
+    decide(asked(*range(20, 36)))
+    assert loaded.calls == [(16, [""] * 16)]
+
+
+def test_the_draft_of_the_row_is_read_unless_told_otherwise(decide, loaded):
+    row = {"question": PARTS.format(1), "draft": "sure, it was Ann"}
+    (got,) = decide([row])
+    assert (got["p_known"], got["retrieve"], got["draft"]) == (0.95, False, row["draft"])
+    (got,) = decide([row], "--no-drafts")
+    assert (got["p_known"], got["retrieve"]) == (0.1, True)
+    assert loaded.calls[-1] == (1, [""])
+    assert decide([{**row, "draft": None}])[0]["p_known"] == 0.1
+    loaded.draft_tokens = 0
+    assert decide([row])[0]["p_known"] == 0.1
+
+
+def test_a_gate_that_writes_its_own_drafts(decide, loaded):
+    class Drafting:
+        def generate(self, prompts):
+            return ["sure" if "part 1 " in prompt else "perhaps" for prompt in prompts]
+
+    loaded.drafter = Drafting()
+    rows = [*asked(1, 2), {"question": PARTS.format(3), "draft": "sure enough"}]
+    assert [row["p_known"] for row in decide(rows)] == [0.95, 0.2, 0.95]
+    assert [row["p_known"] for row in decide(rows, "--no-drafts")] == [0.1, 0.2, 0.3]
+
+
+def test_a_row_that_fails_is_retrieved_for(decide, loaded):
+    rows = [
+        *asked(7, 13),
+        {"question": "  "},
+        {"question": PARTS.format(8), "draft": " \n"},
+        {"question": PARTS.format(8), "draft": 3},
+        b"no json",
+    ]
+    got = decide(rows, "--strict", code=1)
+    assert got[0]["retrieve"] is False
+    for row in got[1:]:
+        assert (row["p_known"], row["retrieve"]) == (None, True)
+        assert row["why"] == "the row failed: retrieving"
+    assert got[1]["error"]["message"] == "RuntimeError: no memory left"
+    assert [row["error"].get("field") for row in got[2:5]] == ["question", "draft", "draft"]
+
+
+def test_the_gate_is_loaded_with_the_options_given(decide, loaded):
+    decide(asked(1), "--model", "folder", "--device", "cpu", "--batch-tokens", 64)
+    (chosen,) = loaded.options
+    assert (chosen.model, chosen.device, chosen.batch_tokens) == ("folder", "cpu", 64)
+
+
+@pytest.mark.parametrize("threshold", ["-0.1", "1.5", "often"])
+def test_thresholds_that_are_none(fitrag, tmp_path, threshold):
+    source = write(tmp_path / "in.jsonl", asked(1))
+    code, _, err = fitrag("gate", source, tmp_path / "out.jsonl", "--threshold", threshold)
+    assert code == 2 and "threshold" in err
+
+
+FIVE = [(0.9, 1, 1), (0.8, 1, 0), (0.6, 0, 1), (0.3, 1, 1), (0.1, 0, 1)]
+LABELLED = [
+    {"question": "q", "p_known": p, "right_without": a, "right_with": b} for p, a, b in FIVE
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "gate"
+    made.mkdir()
+    manifest = {"format": 1, "kind": "ik", "model": "tiny-lm", "draft_tokens": 32}
+    (made / "model.json").write_text(json.dumps(manifest))
+    return made
+
+
+def stored(folder):
+    return json.loads((folder / "model.json").read_text())
+
+
+def test_calibrate_stores_the_threshold_with_the_gate(fitrag, tmp_path, folder):
+    rows = write(tmp_path / "rows.jsonl.gz", LABELLED)
+    code, out, err = fitrag("calibrate", "gate", rows, "--model", folder, "--json")
+    assert code == 0, err
+    assert "threshold 0.700" in err and "accuracy 1.000, share of retrieval 0.600 of 5" in err
+    fitted = stored(folder)["threshold"]
+    assert fitted["value"] == pytest.approx(0.7)
+    assert (fitted["model"], fitted["data"], fitted["rows"]) == ("tiny-lm", "rows.jsonl.gz", 5)
+    assert fitted["low"] <= fitted["value"] <= fitted["high"]
+    assert json.loads(out) == {**fitted, "accuracy": 1.0, "share": pytest.approx(0.6)}
+    rest = {k: v for k, v in stored(folder).items() if k != "threshold"}
+    assert rest == {"format": 1, "kind": "ik", "model": "tiny-lm", "draft_tokens": 32}
+
+
+def test_calibrate_for_a_share_and_another_model(fitrag, tmp_path, folder):
+    rows = write(tmp_path / "rows.jsonl", LABELLED)
+    arguments = ("--target", "share", "--max-share", 0.4, "--fitted-for", "other-lm")
+    code, _, err = fitrag("calibrate", "gate", rows, "--model", folder, *arguments)
+    assert code == 0, err
+    fitted = stored(folder)["threshold"]
+    assert fitted["value"] == pytest.approx(0.45)
+    assert (fitted["model"], fitted["target"]) == ("other-lm", "share of retrieval at most 0.4")
+
+
+def test_calibrate_says_what_it_cannot_promise(fitrag, tmp_path, folder):
+    rows = write(tmp_path / "rows.jsonl", LABELLED)
+    arguments = ("--target", "drop", "--max-drop", 0.02, "--confidence", 0.9)
+    code, _, err = fitrag("calibrate", "gate", rows, "--model", folder, *arguments)
+    assert code == 0
+    assert "retrieve always: 5 rows are too few" in err
+    assert stored(folder)["threshold"]["value"] == 1.0
+
+
+def test_calibrate_lets_the_gate_score_rows_without_scores(fitrag, tmp_path, folder, loaded):
+    rows = [{**row, "known": int(row["id"] > 4)} for row in asked(2, 3, 5, 6)]
+    code, _, err = fitrag(
+        "calibrate", "gate", write(tmp_path / "rows.jsonl", rows), "--model", folder
+    )
+    assert code == 0, err
+    assert stored(folder)["threshold"]["value"] == pytest.approx(0.4)
+    assert loaded.options[0].model == str(folder)
+
+
+def test_calibrate_refuses_drafts_of_another_model(fitrag, tmp_path, folder, loaded):
+    class Small:
+        name = "small-lm"
+
+        def generate(self, prompts):
+            return ["perhaps"] * len(prompts)
+
+    loaded.drafter = Small()
+    rows = write(tmp_path / "rows.jsonl", [{**row, "known": 1} for row in asked(2, 3)])
+    code, _, err = fitrag("calibrate", "gate", rows, "--model", folder)
+    assert code == 2 and "drafts of 'tiny-lm', or --fitted-for small-lm" in err
+    assert "threshold" not in stored(folder)
+    arguments = ("--fitted-for", "small-lm", "--resamples", 5)
+    assert fitrag("calibrate", "gate", rows, "--model", folder, *arguments)[0] == 0
+    assert stored(folder)["threshold"]["model"] == "small-lm"
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments", "said"),
+    [
+        ([], [], "rows"),
+        ([{"p_known": 0.5}], [], "rows[0].known"),
+        ([b"{"], [], "line 1"),
+        (LABELLED, ["--target", "drop"], "max_drop"),
+        (LABELLED, ["--target", "cheap"], "best accuracy, share, drop, conformal"),
+        (LABELLED, ["--model", "nowhere"], "nowhere"),
+    ],
+)
+def test_calibrate_refuses(fitrag, tmp_path, folder, rows, arguments, said):
+    before = stored(folder)
+    source = write(tmp_path / "rows.jsonl", rows)
+    code, _, err = fitrag("calibrate", "gate", source, "--model", folder, *arguments)
+    assert code == 2 and said in err
+    assert stored(folder) == before
+
+
+def test_calibrate_refuses_the_folder_of_a_reader(fitrag, tmp_path, folder):
+    (folder / "model.json").write_text('{"format": 1, "kind": "reader"}')
+    rows = write(tmp_path / "rows.jsonl", LABELLED)
+    code, _, err = fitrag("calibrate", "gate", rows, "--model", folder)
+    assert code == 2 and "a model of kind 'reader'" in err
+    code, _, err = fitrag("calibrate", "gate", tmp_path / "none.jsonl", "--model", folder)
+    assert code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('{"format": 1, "kind": "ik"}', "IKClassifier"),
+        ('{"format": 1, "kind": "necessity"}', "NecessityJudge"),
+        ("damaged", "IKClassifier"),
+        ("[]", "IKClassifier"),
+    ],
+)
+def test_the_folder_says_which_gate_it_holds(monkeypatch, folder, text, name):
+    (folder / "model.json").write_text(text)
+    monkeypatch.setattr(models, "_load", lambda name, options: (name, options.model))
+    assert models.load_gate(ModelOptions(str(folder))) == (name, str(folder))
+    assert models.load_gate(ModelOptions()) == ("IKClassifier", None)
+
+
+def test_evaluate_as_json(fitrag, tmp_path):
+    rows = write(tmp_path / "rows.jsonl", LABELLED)
+    code, out, err = fitrag("evaluate", "gate", rows, "--json", "--resamples", 50)
+    assert code == 0, err
+    report = json.loads(out)
+    assert (report["rows"], report["threshold"]) == (5, 0.5)
+    values = {name: figure["value"] for name, figure in report["figures"].items()}
+    assert values == pytest.approx(
+        {
+            "accuracy of the gate": 3 / 5,
+            "AUC": 5 / 6,
+            "calibration error": 1.7 / 5,
+            "share of retrieval": 2 / 5,
+            "accuracy of the answers": 4 / 5,
+            "never retrieving": 3 / 5,
+            "always retrieving": 4 / 5,
+            "oracle": 1.0,
+            "sweep area": (0.82 - 0.7) / (0.9 - 0.7),
+            "best point: accuracy": 1.0,
+            "best point: share": 3 / 5,
+            "best accuracy retrieving for half": 4 / 5,
+        }
+    )
+    for figure in report["figures"].values():
+        assert figure["low"] <= figure["high"]
+
+
+def test_evaluate_as_a_table_with_a_drawing(fitrag, tmp_path):
+    pytest.importorskip("matplotlib")
+    rows = write(tmp_path / "rows.jsonl", LABELLED)
+    drawing = tmp_path / "sweep.png"
+    code, out, err = fitrag("evaluate", "gate", rows, "--plot", drawing, "--resamples", 20)
+    assert code == 0, err
+    assert "5 questions, threshold 0.5" in out and "sweep area" in out
+    assert drawing.read_bytes().startswith(b"\x89PNG")
+    assert fitrag("evaluate", "gate", rows, "--plot", "sweep.txt")[0] == 2
+
+
+def test_evaluate_at_the_threshold_of_the_gate(fitrag, tmp_path, folder, loaded):
+    rows = write(tmp_path / "rows.jsonl", LABELLED)
+    assert fitrag("calibrate", "gate", rows, "--model", folder)[0] == 0
+    arguments = ("--model", folder, "--resamples", 10, "--json")
+    assert json.loads(fitrag("evaluate", "gate", rows, *arguments)[1])["threshold"] == (
+        pytest.approx(0.7)
+    )
+    unscored = write(tmp_path / "rows2.jsonl", [{**row, "known": 1} for row in asked(3, 7)])
+    report = json.loads(fitrag("evaluate", "gate", unscored, "--resamples", 10, "--json")[1])
+    assert report["threshold"] == 0.6
+    assert report["figures"]["accuracy of the gate"]["value"] == 0.5
+    assert report["figures"]["AUC"] == {"value": None, "low": None, "high": None}

@@ -1,0 +1,103 @@
+"""`fitrag route`, and fitting its thresholds, over an evaluator that computes from the text."""
+
+import json
+
+import pytest
+from command_fakes import passages, read, write
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.methods.crag.actions import ActionThresholds
+
+
+class Share:
+    """Grade a passage by the share of the question's words it holds, from -1 to 1."""
+
+    name = "share"
+    thresholds = ActionThresholds(0.9, -0.5, 0.0, "share")
+
+    def __init__(self):
+        self.calls = []
+
+    def evaluate(self, pairs):
+        self.calls.append(len(pairs))
+        return [self.one(question.lower().split(), passage) for question, passage in pairs]
+
+    def one(self, words, passage):
+        if "EVALUATOR FAILS" in passage.text:
+            raise RuntimeError("no memory left")
+        text = passage.text.lower().split()
+        return 2 * sum(w in text for w in words) / len(words) - 1
+
+
+@pytest.fixture
+def evaluator(monkeypatch):
+    made = Share()
+    monkeypatch.setattr(models, "load_evaluator", lambda options: made)
+    return made
+
+
+@pytest.fixture
+def routed(tmp_path, evaluator, fitrag):
+    def run(given, *arguments):
+        source = write(tmp_path / "in.jsonl", given)
+        done = fitrag("route", source, tmp_path / "out.jsonl", "--overwrite", *arguments)
+        return done[0], read(tmp_path / "out.jsonl") if done[0] != 2 else done[2]
+
+    return run
+
+
+def row(*texts, **more):
+    return {"id": 7, "question": "ann wrote it all", "passages": passages(*texts), **more}
+
+
+def test_each_action(routed, evaluator):
+    given = [row("Rain.", "Ann wrote it all"), row("Ann wrote", "Rain."), row("Rain.", "Hail.")]
+    code, got = routed(given)
+    assert code == 0
+    assert [r["action"] for r in got] == ["correct", "ambiguous", "incorrect"]
+    assert [r["grades"] for r in got] == [[-1.0, 1.0], [0.0, -1.0], [-1.0, -1.0]]
+    assert [{k: r[k] for k in given[0]} for r in got] == given
+    assert evaluator.calls == [6]  # all rows of a chunk in one batch
+
+
+def test_thresholds_given_here(routed):
+    given = [row("Ann wrote it"), row("Ann wrote"), row("Ann")]  # 0.5, 0.0, -0.5
+    assert [r["action"] for r in routed(given)[1]] == ["ambiguous"] * 3
+    moved = routed(given, "--upper", 0.5, "--lower", 0.0)[1]
+    assert [r["action"] for r in moved] == ["correct", "ambiguous", "incorrect"]
+    moved = routed(given, "--upper", 0.25)[1]
+    assert [r["action"] for r in moved] == ["correct", "ambiguous", "ambiguous"]
+
+
+def test_thresholds_the_wrong_way_round_are_refused(routed):
+    code, told = routed([row("Ann")], "--upper", -0.9)
+    assert code == 2 and "lower" in told
+
+
+def test_without_passages_nothing_is_correct(routed, evaluator):
+    code, got = routed([row(), row("Ann wrote it all")])
+    assert code == 0
+    assert [(r["action"], r["grades"]) for r in got] == [("incorrect", []), ("correct", [1.0])]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"question": " "}, "question"),
+        ({"passages": None}, "passages"),
+        ({"passages": [{"text": 3}]}, "passages[0].text"),
+        ({"passages": [{"text": "EVALUATOR FAILS"}]}, "no memory left"),
+    ],
+)
+def test_a_bad_row_has_no_action_and_no_grades(routed, changes, told):
+    code, got = routed([row("Rain."), {**row("Rain."), **changes}, row("Hail.")])
+    assert code == 0
+    assert [r["action"] for r in got] == ["incorrect", None, "incorrect"]
+    assert got[1]["grades"] == [] and told in json.dumps(got[1]["error"])
+
+
+def test_an_evaluator_without_thresholds_needs_both(routed, evaluator):
+    evaluator.thresholds = None
+    code, told = routed([row("Rain.")])
+    assert code == 2 and "calibrate evaluator" in told
+    assert routed([row("Rain.")], "--upper", 0.5, "--lower", 0.1)[1][0]["action"] == "incorrect"

@@ -1,0 +1,172 @@
+"""What each verb adds to a row."""
+
+import json
+
+import pytest
+from command_fakes import FirstWord, passages, read, write
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.methods import approximate_tokens
+from fitrag_integrations.methods.prompts import RETRIEVAL
+from fitrag_integrations.types import Passage
+
+TEXT = "Rain falls. It is wet. Ann wrote it. She was paid. It sold."
+ROW = {
+    "id": 1,
+    "question": "ann wrote",
+    "passages": [
+        {"id": "x", "title": "A", "text": TEXT},
+        {"id": "x", "title": "A", "text": TEXT},  # the same id, title and text once more
+        {"id": "y", "title": "B", "text": "Nothing here."},
+    ],
+}
+
+
+@pytest.fixture
+def one(tmp_path, scorer, fitrag):
+    """Run a verb over one row and give the row that comes back."""
+
+    def run(verb, *arguments, row=ROW):
+        source = write(tmp_path / "in.jsonl", [row])
+        done = fitrag(verb, source, tmp_path / "out.jsonl", "--overwrite", *arguments)
+        assert done[0] == 0, done
+        return read(tmp_path / "out.jsonl")[0]
+
+    return run
+
+
+def test_score_in_passage_order(one):
+    assert one("score")["scores"] == [
+        {"has_answer": 1.0, "llm_prefer": 1 / 14},
+        {"has_answer": 1.0, "llm_prefer": 1 / 14},
+        {"has_answer": 0.0, "llm_prefer": 1 / 3},
+    ]
+
+
+def test_compress_names_the_place_of_each_excerpt(one):
+    got = one("compress", "--window", 3)
+    slices = [
+        (e["passage"], ROW["passages"][e["passage"]]["text"][e["start"] : e["end"]])
+        for e in got["excerpts"]
+    ]
+    best = "Rain falls. It is wet. Ann wrote it."
+    assert slices == [(0, best), (1, best), (2, "Nothing here.")]
+    assert [e["score"] for e in got["excerpts"]] == pytest.approx([1 + 1 / 9, 1 + 1 / 9, 1 / 3])
+    shown = "1. A: {0}\n2. A: {0}\n3. B: Nothing here."
+    assert got["tokens_in"] == approximate_tokens(shown.format(TEXT))
+    assert got["tokens_out"] == approximate_tokens(shown.format(best))
+
+
+def test_compress_keeps_single_sentences_for_half_of_the_tokens(one):
+    got = one("compress")
+    slices = [ROW["passages"][e["passage"]]["text"][e["start"] : e["end"]] for e in got["excerpts"]]
+    assert slices[0] == "Ann wrote it."
+    assert got["tokens_out"] <= got["tokens_in"] / 2
+    assert one("compress", "--max-share", 1)["tokens_out"] > got["tokens_out"]
+
+
+def test_compress_within_a_budget_after_a_reranking_cut(one):
+    assert [e["passage"] for e in one("compress", "--top-n", 1)["excerpts"]] == [0]
+    got = one("compress", "--max-tokens", 20, "--window", 1, "--per-passage", 1)
+    assert [e["passage"] for e in got["excerpts"]] == [0, 1]
+    assert got["tokens_out"] <= 20
+
+
+def test_compress_weighs_the_labels(one):
+    first = one("compress", "--weight", 1, "--window", 1)["excerpts"][0]
+    assert ROW["passages"][first["passage"]]["text"][first["start"] : first["end"]] == "Rain falls."
+
+
+def test_compress_refuses_gaps_between_windows(tmp_path, scorer, fitrag):
+    source = write(tmp_path / "in.jsonl", [ROW])
+    code, _, err = fitrag("compress", source, tmp_path / "out.jsonl", "--window", 3, "--stride", 4)
+    assert code == 2 and "stride" in err
+
+
+def test_read_gives_the_best_span_of_all_passages(one):
+    got = one("read")
+    place = {k: got[k] for k in ("answer", "passage", "start", "end", "score")}
+    assert place == {"answer": "Rain", "passage": 0, "start": 0, "end": 4, "score": 0.59}
+
+
+def test_read_abstains_when_asked_to(one):
+    row = {**ROW, "passages": passages("  Short.")}
+    assert one("read", row=row)["answer"] == "Short."
+    assert one("read", row=row)["start"] == 2
+    got = one("read", "--abstain", row=row)
+    assert (got["answer"], got["passage"], got["start"], got["end"]) == ("", None, None, None)
+    assert got["score"] == 0.08
+
+
+def test_answer_gives_context_prompt_answer_and_trace(one):
+    row = {**ROW, "question": "ann wrote Nothing", "passages": [ROW["passages"][0], *passages("z")]}
+    got = one("answer", "--top-n", 1, row=row)
+    excerpt = got["context"][0]
+    assert (excerpt["passage"], excerpt["id"], excerpt["title"]) == (0, "x", "A")
+    assert excerpt["text"] == TEXT[excerpt["start"] : excerpt["end"]]
+    lines = f"1. A: {excerpt['text']}"
+    assert got["prompt"] == RETRIEVAL.text.format(passages=lines, question=row["question"])
+    assert got["answer"] == ""  # FirstWord trusts 36 characters less than half
+    ports = [step["port"] for step in got["trace"]["steps"]]
+    assert ports == ["retrieve", "score", "score", "read"]
+    assert got["trace"]["notes"] == ["no answer: the reader found none it trusts"]
+
+
+def test_answer_through_a_chat_model(one, monkeypatch):
+    class Chat:
+        def batch(self, prompts, return_exceptions):
+            return [type("Reply", (), {"text": f" {len(prompt)} "})() for prompt in prompts]
+
+    monkeypatch.setattr(models, "load_chat_model", lambda name: Chat())
+    got = one("answer", "--llm", "some:model")
+    assert got["answer"] == str(len(got["prompt"]))
+
+
+class Found:
+    """An index of one passage."""
+
+    def retrieve(self, queries):
+        return [[Passage("p1", "Ann wrote it long ago. " * 5, "T")] for _ in queries]
+
+
+@pytest.fixture
+def index(monkeypatch, tmp_path):
+    monkeypatch.setattr(models, "load_retriever", lambda folder, options, k: Found())
+    return tmp_path
+
+
+def test_answer_from_an_index_unless_the_row_has_passages(one, index):
+    got = one("answer", "--index", index, row={"question": "who wrote"})
+    assert (got["context"][0]["id"], got["context"][0]["passage"]) == ("p1", None)
+    assert got["answer"] == "Ann"
+    assert got["trace"]["source"]["text"] == "Ann"
+    assert one("answer", "--index", index)["context"][0]["id"] == "x"
+
+
+def test_answer_to_a_question_in_words(scorer, fitrag, index):
+    code, out, _ = fitrag("answer", "who wrote it", "--index", index)
+    assert code == 0
+    assert out.splitlines()[0] == "Ann"
+    assert "question: who wrote it" in out and "kept 1 excerpts" in out
+    told = json.loads(fitrag("answer", "who wrote it", "--index", index, "--json")[1])
+    assert told["answer"] == "Ann"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["who wrote it"], "--index"),
+        (["in.jsonl"], "output"),
+        (["in.jsonl", "out.jsonl", "--llm", "a:b", "--reader", "c"], "--reader"),
+        ([" ", "--index", "."], "question"),
+    ],
+)
+def test_answer_says_what_is_missing(scorer, fitrag, index, arguments, said):
+    code, _, err = fitrag("answer", *arguments)
+    assert code == 2 and said in err
+
+
+def test_the_fake_reader_is_a_reader():
+    from fitrag_integrations.ports import Reader
+
+    assert isinstance(FirstWord(), Reader)

@@ -1,0 +1,240 @@
+"""The service over the embedded models, asked as its clients ask."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from starlette.testclient import TestClient
+
+from fitrag_integrations import InputError, Passage, PortError
+from fitrag_integrations.commands.serve import Settings, create_app
+from fitrag_integrations.commands.serve.limits import Door
+from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.models import BiLabelScorer, RemoteScorer
+
+KEY = "sk-serve-0123456789"
+HEADERS = {"Authorization": f"Bearer {KEY}"}
+QUESTION = "Where does the Danube rise?"
+TEXTS = [
+    "The Rhine ends in the North Sea.",
+    "Lunch is at noon. The Danube rises in the Black Forest. It is long.",
+    "🙂 Rivers carry water. Nobody knows where.",
+]
+ROUTES = {"/rerank", "/v1/rerank", "/v2/rerank", "/compress", "/route", "/gate"}
+
+
+@pytest.fixture(scope="module")
+def client():
+    with TestClient(create_app(Settings(api_key=KEY, documents=50)), headers=HEADERS) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def scores():
+    scorer = BiLabelScorer.embedded()
+    yield scorer.score([(QUESTION, Passage(str(i), text)) for i, text in enumerate(TEXTS)])
+    scorer.unload()
+
+
+def asked(client, path, **body):
+    reply = client.post(path, json=body)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def test_texts_are_answered_as_tei_does(client, scores):
+    rows = asked(client, "/rerank", query=QUESTION, texts=TEXTS, return_text=True)
+    assert [row["index"] for row in rows][0] == 1
+    assert {row["index"]: row["text"] for row in rows} == dict(enumerate(TEXTS))
+    for row in rows:
+        assert row["score"] == pytest.approx(scores[row["index"]].combine() / 2, abs=1e-4)
+    assert rows == sorted(rows, key=lambda row: -row["score"])
+
+
+def test_documents_are_answered_as_jina_and_vllm_do(client):
+    found = asked(client, "/v1/rerank", model="m", query=QUESTION, top_n=1, return_documents=True,
+                  documents=[*TEXTS[:2], {"text": TEXTS[2], "title": "Rivers"}])  # fmt: skip
+    assert found["model"] == "m"
+    ((row),) = found["results"]
+    assert (row["index"], row["document"]["text"]) == (1, TEXTS[1])
+    every = asked(client, "/rerank", query=QUESTION, documents=TEXTS, top_n=0)
+    assert len(every["results"]) == 3
+
+
+def test_relevant_spans_are_code_points_of_the_document(client):
+    wanted = {"mode": "enabled", "threshold": 0.5, "max_spans": 2}
+    found = asked(client, "/v2/rerank", model="m", query=QUESTION, documents=TEXTS,
+                  relevant_spans=wanted)  # fmt: skip
+    best = found["results"][0]
+    (span,) = best["relevant_spans"]
+    text = TEXTS[best["index"]][span["start"] : span["end"]]
+    assert text == "The Danube rises in the Black Forest."
+    assert all("relevant_spans" in row for row in found["results"])
+
+
+def test_rows_are_answered_as_the_verbs_do(client):
+    passages = [{"text": text} for text in TEXTS]
+    kept = asked(client, "/compress", question=QUESTION, passages=passages)
+    best = max(kept["excerpts"], key=lambda e: e["score"])
+    assert "Black Forest" in TEXTS[best["passage"]][best["start"] : best["end"]]
+    assert kept["tokens_out"] < kept["tokens_in"]
+    routed = asked(client, "/route", question=QUESTION, passages=passages)
+    assert routed["action"] == "correct" and len(routed["grades"]) == 3
+    assert asked(client, "/gate", question=QUESTION)["retrieve"] is True
+
+
+@pytest.mark.parametrize("path", sorted(ROUTES | {"/health", "/info", "/metrics", "/docs", "/no"}))
+@pytest.mark.parametrize("header", ["", "Bearer wrong", f"Basic {KEY}", KEY])
+def test_the_key_is_asked_for_on_every_route(client, path, header):
+    reply = client.request("POST" if path in ROUTES else "GET", path,
+                           headers={"Authorization": header})  # fmt: skip
+    assert reply.status_code == 401
+    assert KEY not in reply.text
+
+
+def test_what_is_there_is_told_and_the_key_is_not(client):
+    asked(client, "/rerank", query=QUESTION, texts=TEXTS)
+    assert client.get("/health").json()["status"] == "ready"
+    info = client.get("/info").json()
+    assert info["limits"]["documents"] == 50 and "MiniLM" in info["model_id"]
+    figures = client.get("/metrics").text
+    assert 'fitrag_requests_total{route="/rerank",status="200"}' in figures
+    client.get("/" + "x" * 50)
+    assert "xxxx" not in client.get("/metrics").text
+    assert KEY not in figures + json.dumps(info)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/rerank", {"query": QUESTION, "texts": TEXTS, "top_k": 1}, "top_k"),
+        ("/rerank", {"query": QUESTION}, "documents"),
+        ("/rerank", {"query": QUESTION, "texts": TEXTS, "documents": TEXTS}, "documents"),
+        ("/rerank", {"query": "", "texts": TEXTS}, "query"),
+        ("/rerank", {"query": QUESTION, "texts": []}, "documents"),
+        ("/rerank", {"query": QUESTION, "texts": ["x"] * 51}, "at 50|1 to 50"),
+        ("/v2/rerank", {"query": QUESTION, "documents": [3]}, "documents.0"),
+        ("/compress", {"question": QUESTION}, "passages"),
+        ("/compress", {"question": QUESTION, "passages": [{"text": "x"}] * 51}, "at most 50"),
+        ("/gate", {"question": " "}, "question"),
+    ],
+)
+def test_a_wrong_request_is_told_the_field(client, path, body, told):
+    reply = client.post(path, json=body)
+    assert reply.status_code == 422
+    assert any(part in reply.json()["message"] for part in told.split("|"))
+
+
+def test_a_body_too_large_is_refused_before_it_is_read():
+    with TestClient(create_app(Settings(payload=1000))) as client:
+        body = json.dumps({"query": QUESTION, "texts": ["x" * 2000]}).encode()
+        assert client.post("/rerank", content=body).status_code == 413
+        chunks = (body[i : i + 100] for i in range(0, len(body), 100))  # no Content-Length
+        assert client.post("/rerank", content=chunks).status_code == 413
+        assert client.post("/rerank", json={"query": "a", "texts": ["b"]}).status_code == 200
+
+
+async def through(door, path="/rerank"):
+    """Send one request through a door; gives status and headers."""
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"{}"}
+
+    async def send(message):
+        sent.append(message)
+
+    await door({"type": "http", "path": path, "headers": []}, receive, send)
+    return sent[0]["status"], dict(sent[0]["headers"])
+
+
+async def test_a_crowd_is_told_to_come_back_and_a_slow_answer_ends():
+    release = asyncio.Event()
+
+    async def slow(scope, receive, send):
+        await release.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    door = Door(slow, Settings(concurrency=2, deadline=0.2), Metrics())
+    waiting = [asyncio.create_task(through(door)) for _ in range(2)]
+    await asyncio.sleep(0)
+    status, headers = await through(door)
+    assert (status, headers[b"retry-after"]) == (429, b"1")
+    assert [status for status, _ in await asyncio.gather(*waiting)] == [504, 504]
+    release.set()
+    assert (await through(door))[0] == 200  # the places are free again
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"FITRAG_SERVE_DOCUMENT": "3"}, "FITRAG_SERVE_DOCUMENT"),
+        ({"FITRAG_SERVE_DEADLINE": "soon"}, "a number"),
+        ({"FITRAG_SERVE_CONCURRENCY": "0"}, "concurrency"),
+    ],
+)
+def test_a_wrong_setting_is_named(given, told):
+    with pytest.raises(InputError, match=told):
+        Settings.from_environment(given)
+
+
+def test_settings_come_back_from_the_environment():
+    given = Settings(api_key=KEY, model="folder", deadline=2.5, documents=7)
+    again = Settings.from_environment(given.to_environment())
+    assert (again.model, again.deadline, again.documents) == ("folder", 2.5, 7)
+    assert again.api_key.reveal() == KEY
+    assert KEY not in repr(given)
+
+
+@pytest.fixture(scope="module")
+def process():
+    """Run the service as a program, on a port of its own."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    app = "fitrag_integrations.commands.serve:create_app"
+    words = [sys.executable, "-m", "uvicorn", "--factory", app, "--port", str(port)]
+    settings = Settings(api_key=KEY).to_environment()
+    with subprocess.Popen(words, env={**os.environ, **settings}) as running:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            try:
+                request = urllib.request.Request(f"{url}/health", headers=HEADERS)
+                urllib.request.urlopen(request, timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.2)
+        yield running, url
+        running.kill()
+
+
+@pytest.mark.parametrize("dialect", ["tei", "jina", "cohere", "infinity"])
+def test_our_own_client_finds_every_score(process, scores, dialect):
+    _, url = process
+    remote = RemoteScorer(url, dialect=dialect, model="m", api_key=KEY)
+    pairs = [(QUESTION, Passage(str(i), text)) for i, text in enumerate(TEXTS)]
+    found = remote.score(pairs * 20)
+    expected = [score.combine() / 2 for score in scores] * 20
+    assert [score.has_answer for score in found] == pytest.approx(expected, abs=1e-4)
+    refused = RemoteScorer(url, dialect=dialect, model="m", api_key="sk-another-key").score(pairs)
+    assert all(isinstance(one, PortError) and "401" in str(one) for one in refused)
+
+
+def test_what_is_being_answered_is_answered_before_the_end(process):
+    running, url = process
+    remote = RemoteScorer(url, dialect="jina", model="m", api_key=KEY, max_retries=0)
+    pairs = [(QUESTION, Passage(str(i), TEXTS[1] * 20)) for i in range(60)]
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(remote.score, pairs)
+        time.sleep(0.3)
+        running.send_signal(signal.SIGTERM)
+        assert not [one for one in asked.result() if isinstance(one, Exception)]
+    assert running.wait(timeout=60) in (0, -signal.SIGTERM)

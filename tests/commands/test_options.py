@@ -1,0 +1,70 @@
+"""Hold every verb to the names, types and defaults of its options: scripts are written by them.
+
+`options.txt` is what they were; a line goes from it only with a note in the change log.
+"""
+
+import inspect
+from pathlib import Path
+from typing import Annotated, get_args, get_origin
+
+import pytest
+from typer.models import ArgumentInfo
+
+from fitrag_integrations.cli import VERBS
+
+TABLE = Path(__file__).with_name("options.txt")
+
+
+def options_of(verb):
+    """Give an option's names, type, default and range, as one line each."""
+    signature = inspect.signature(VERBS[verb].load(), eval_str=True)
+    return {line(p) for p in signature.parameters.values() if "Context" not in str(p.annotation)}
+
+
+def line(parameter):
+    hint, said = parameter.annotation, None
+    if get_origin(hint) is Annotated:
+        hint, said = get_args(hint)
+    default = parameter.default
+    if isinstance(said, ArgumentInfo):
+        names = parameter.name.upper()
+    else:
+        names = " ".join(declared(said)) or named(parameter.name, hint)
+    kind = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
+    kind = kind.replace("pathlib._local.", "").replace("pathlib.", "")
+    shown = "required" if default is inspect.Parameter.empty else f"default {default!r}"
+    low, high = getattr(said, "min", None), getattr(said, "max", None)
+    limits = "" if low is high is None else f", {low} to {high}"
+    return f"{names}: {kind}, {shown}{limits}"
+
+
+def declared(said):
+    if said is None:
+        return []
+    first = [] if said.default is ... else [said.default]
+    return [*first, *(said.param_decls or ())]
+
+
+def named(name, hint):
+    option = name.replace("_", "-")
+    return f"--{option}/--no-{option}" if hint is bool else f"--{option}"
+
+
+def before():
+    table, options = {}, set()
+    for each in TABLE.read_text(encoding="utf-8").splitlines():
+        if each.startswith("  "):
+            options.add(each.strip())
+        else:
+            options = table[each] = set()
+    return table
+
+
+@pytest.mark.parametrize("verb", before())
+def test_a_verb_takes_the_options_it_took(verb):
+    assert not before()[verb] - options_of(verb)
+
+
+if __name__ == "__main__":
+    for each in VERBS:
+        print(each, *sorted(options_of(each)), sep="\n  ")

@@ -1,0 +1,159 @@
+"""`fitrag label`, `train` and `calibrate evaluator`, from files to files; and what is fitted."""
+
+import pytest
+from training_rows import judged_rows, reading_rows
+from typer.testing import CliRunner
+
+from fitrag_integrations.cli import app
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.thresholds.actions import GradedStrip, fit_actions, fit_strip
+from fitrag_integrations.models import RetrievalEvaluator
+from fitrag_integrations.training.evaluator.rows import judged_json, judged_row
+from fitrag_integrations.training.rows import read_jsonl, reading_json, write_jsonl
+
+pytest.importorskip("bm25s")
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+RETRIEVED = {
+    "question": "who wrote it",
+    "answers": ["Ann"],
+    "title": "The film",
+    "passage": {"title": "The film", "text": "Ann  wrote it."},
+    "passages": [
+        {"title": "the  FILM", "text": "Nobody did."},
+        {"title": "Other", "text": "Ann wrote it."},
+        {"title": "Other", "text": "Anna did. Hannah, too."},
+        {"title": "Ann", "text": "Rain."},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("signal", "holds"),
+    [("answer", (0, 1, 0, 1)), ("title", (1, 0, 0, 0)), ("passage", (0, 1, 0, 0))],
+)
+def test_each_signal(signal, holds, tmp_path):
+    write_jsonl(tmp_path / "rows.jsonl", [RETRIEVED])
+    out = tmp_path / "out.jsonl"
+    done = run("label", "evaluator", tmp_path / "rows.jsonl", "--out", out, "--signal", signal)
+    assert done.exit_code == 0 and "1 questions, 1 with a right passage" in done.stderr
+    (row,) = map(judged_row, read_jsonl(out))
+    assert row.holds == holds and row.answers == ("Ann",)
+
+
+def test_an_unknown_signal_is_refused(tmp_path):
+    write_jsonl(tmp_path / "rows.jsonl", [RETRIEVED])
+    done = run("label", "evaluator", tmp_path / "rows.jsonl", "--out", "x", "--signal", "luck")
+    assert isinstance(done.exception, InputError) and "--signal" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("signal", "field"), [("title", "title"), ("answer", "answers"), ("passage", "passage")]
+)
+def test_a_row_without_what_the_signal_needs_is_named(signal, field, tmp_path):
+    bare = {name: value for name, value in RETRIEVED.items() if name != field}
+    write_jsonl(tmp_path / "rows.jsonl", [RETRIEVED, bare])
+    out = ("--out", tmp_path / "out.jsonl", "--signal", signal)
+    done = run("label", "evaluator", tmp_path / "rows.jsonl", *out)
+    told = f"rows.jsonl, row 2: {field}: given None"
+    assert isinstance(done.exception, InputError) and told in str(done.exception)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_popqas_rows_are_labelled_by_the_title_of_their_subject(tmp_path):
+    row = {"question": "In what lake is Mainau?", "possible_answers": '["Bodensee"]'}
+    write_jsonl(tmp_path / "popqa.jsonl", [{**row, "s_wiki_title": "Mainau"}])
+    pool = [
+        {"title": "mainau", "text": "An island in a lake."},
+        {"title": "Lake", "text": "Mainau is in Bodensee."},
+    ]
+    write_jsonl(tmp_path / "pool.jsonl", pool)
+    out = tmp_path / "out.jsonl"
+    how = ("--format", "popqa", "--signal", "title", "--pool", tmp_path / "pool.jsonl")
+    done = run("label", "evaluator", tmp_path / "popqa.jsonl", "--out", out, *how)
+    assert done.exit_code == 0, done.output
+    (judged,) = map(judged_row, read_jsonl(out))
+    assert {p.title: h for p, h in zip(judged.passages, judged.holds, strict=True)} == {
+        "mainau": 1,
+        "Lake": 0,
+    }
+
+
+def test_negatives_come_from_the_same_retrieval(tmp_path):
+    write_jsonl(tmp_path / "rows.jsonl", map(reading_json, reading_rows()))
+    passages = [p for row in reading_rows() for p in (row.passage, *row.negatives)]
+    write_jsonl(tmp_path / "pool.jsonl", ({"title": p.title, "text": p.text} for p in passages))
+    out = tmp_path / "out.jsonl"
+    files = (tmp_path / "rows.jsonl", "--out", out, "--pool", tmp_path / "pool.jsonl")
+    done = run("label", "evaluator", *files, "--depth", 4)
+    assert done.exit_code == 0, done.output
+    rows = [judged_row(row) for row in read_jsonl(out)]
+    assert len(rows) == 10 and all(len(row.passages) == 4 for row in rows)
+    assert all(0 < sum(row.holds) < 4 for row in rows)
+
+
+def test_train_then_calibrate(bert, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    write_jsonl(rows, map(judged_json, judged_rows()))
+    made = tmp_path / "made"
+    small = ("--base", bert, "--steps", 3, "--questions", 4, "--rank", 2, "--no-bfloat16")
+    done = run("train", "evaluator", rows, "--out", made, *small)
+    assert done.exit_code == 0, done.output
+    assert RetrievalEvaluator.from_pretrained(made, device="cpu").thresholds is None
+    empty = [
+        judged_row(judged_json(row) | {"passages": [judged_json(row)["passages"][1]]})
+        for row in judged_rows()
+    ]
+    write_jsonl(tmp_path / "held.jsonl", map(judged_json, [*judged_rows(), *empty]))
+    done = run("calibrate", "evaluator", tmp_path / "held.jsonl", "--model", made)
+    assert done.exit_code == 0 and "upper" in done.stderr, done.output
+    fitted = RetrievalEvaluator.from_pretrained(made, device="cpu").thresholds
+    assert fitted.model == "made" and -1 <= fitted.lower <= fitted.upper <= 1
+
+
+def test_actions_as_sure_as_asked():
+    best = [-0.9, -0.7, -0.5, -0.3, -0.1, 0.1, 0.3, 0.5, 0.7, 0.9]
+    holds = [False, False, False, True, False, True, False, True, True, True]
+    upper, lower = fit_actions(best, holds, correct=1.0, incorrect=1.0)
+    assert (upper, lower) == pytest.approx((0.4, -0.4))
+    # from 0.0 on 4 of 5 are answered, from -0.2 on 4 of 6; below 0.0 one of 5 is
+    assert fit_actions(best, holds, correct=0.8, incorrect=0.8) == pytest.approx((0.0, 0.0))
+    assert fit_actions(best, holds, correct=0.9, incorrect=0.8) == pytest.approx((0.4, 0.0))
+
+
+def test_where_the_two_cross_there_is_no_band():
+    best = [-0.9, -0.7, 0.7, 0.9]
+    upper, lower = fit_actions(best, [False, False, True, True], correct=0.6, incorrect=0.6)
+    assert upper == lower == pytest.approx(0.0)
+
+
+def test_what_nothing_reaches_is_at_the_end():
+    best, holds = [0.1, 0.2, 0.3, 0.4], [True, False, True, False]
+    assert fit_actions(best, holds, correct=0.99, incorrect=0.99) == (1.0, -1.0)
+
+
+@pytest.mark.parametrize("holds", [[True, True], [False, False], [True]])
+def test_questions_of_one_kind_are_refused(holds):
+    with pytest.raises(InputError, match="rows"):
+        fit_actions([0.1, 0.2], holds, correct=0.9, incorrect=0.9)
+
+
+def test_strips_keep_the_answer_as_often_as_asked():
+    def row(right, wrong):
+        return [GradedStrip(right, 10, True), GradedStrip(wrong, 30, False)]
+
+    rows = [row(0.5, -0.5), row(0.1, 0.0), row(-0.4, 0.2), row(0.8, 0.3)]
+    threshold, survived, kept = fit_strip(rows, survival=1.0, top_n=5)
+    assert (threshold, survived) == (-0.4, 1.0)
+    assert kept == pytest.approx((10 + 40 + 40 + 40) / 160)
+    threshold, survived, kept = fit_strip(rows, survival=0.75, top_n=5)
+    assert survived == 0.75 and threshold == pytest.approx(0.995)  # the best one is always kept
+    assert kept == pytest.approx((10 + 10 + 30 + 10) / 160)
+    assert fit_strip(rows, survival=1.0, top_n=1)[1] == 0.75  # as good as it gets
+    with pytest.raises(InputError, match="rows"):
+        fit_strip([[GradedStrip(0.1, 10, False)]], survival=0.9, top_n=5)

@@ -1,0 +1,147 @@
+"""`fitrag try`: what is read, what is compared, and the sentence it comes to."""
+
+import pytest
+from command_fakes import write
+
+from fitrag_integrations.commands.trial.proof import (
+    PLAIN,
+    cut_short,
+    proof_of,
+    sentence,
+    with_plain,
+)
+from fitrag_integrations.commands.trial.reading import (
+    Asked,
+    passages_in,
+    questions_from,
+    questions_in,
+)
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.figures.compress import Compressed, compress_rows
+from fitrag_integrations.evaluation.figures.summaries import Draws
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.types import Excerpt, Passage
+
+LONG = "The weather was mild and nobody had much to say about it that whole long year. " * 4
+ANSWER = "The bridge was built by Ann."
+
+
+def row(*, answer_first):
+    """A question whose second passage holds the answer, at its end or at its beginning."""
+    text = f"{ANSWER} {LONG}" if answer_first else f"{LONG}{ANSWER}"
+    passages = (Passage("0", LONG, "Weather"), Passage("1", text, "Bridge"))
+    if answer_first:
+        passages = passages[::-1]
+    holding = next(each for each in passages if ANSWER in each.text)
+    start = holding.text.index(ANSWER)
+    excerpt = Excerpt(holding, start, start + len(ANSWER), 1.0)
+    return Compressed("Who built the bridge?", ("Ann",), passages, (excerpt,))
+
+
+def proof(rows, skipped=0.0, price=None):
+    return proof_of(with_plain(compress_rows(rows), rows), Draws(), skipped, price)
+
+
+def test_what_keeps_answers_that_cutting_short_loses_is_worth_it():
+    got = proof([row(answer_first=False)] * 20, price=2.0)
+    assert (got.there, got.kept, got.plain) == (20, 1.0, 0.0)
+    assert got.is_worth_it and got.saved > 0.8
+    said = sentence(got)
+    assert said.startswith("Worth it: ") and "100% of 20 answers kept" in said
+    assert "retrieval can be skipped for 0%" in said and "in money" in said
+
+
+def test_nothing_is_gained_where_cutting_short_does_as_well():
+    got = proof([row(answer_first=True)] * 20)
+    assert got.plain == 1.0 and not got.is_worth_it
+    assert sentence(got).startswith("Nothing to gain here that is sure: ")
+
+
+def test_no_answer_in_what_was_retrieved_is_told():
+    one = row(answer_first=True)
+    lost = Compressed(one.question, ("Zoe",), one.passages, one.excerpts)
+    assert "nothing can be said" in sentence(proof([lost]))
+
+
+def test_passages_are_cut_to_a_budget():
+    one = row(answer_first=False)
+    for budget in (0, 5, 30, 100, 10_000):
+        kept = cut_short(one, budget)
+        assert not kept or approximate_tokens(render_excerpts(kept)) <= budget + 8
+    assert cut_short(one, 10_000) == one.whole
+    assert PLAIN not in with_plain(compress_rows([one]), [one])[0]["answers"]
+
+
+def test_a_folder_of_several_kinds(tmp_path):
+    (tmp_path / "a.txt").write_text("Ann wrote it.")
+    (tmp_path / "b.md").write_text("# Head\n\nBob read it.")
+    (tmp_path / "c.bin").write_bytes(b"\0\1")
+    page = "<html><body><article><p>Cy saw that the river rose.</p></article></body></html>"
+    (tmp_path / "d.html").write_text(page * 3)
+    write(tmp_path / "e.jsonl", [{"id": "r", "text": "Di came."}])
+    texts = " ".join(passage.text for passage in passages_in(tmp_path))
+    for said in ("Ann wrote it.", "Bob read it.", "the river rose", "Di came."):
+        assert said in texts
+
+
+def test_files_of_one_name_are_all_read(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.txt").write_text(f"This is {folder}.")
+        (tmp_path / folder / "page.html").write_text(f"<p>A page of {folder} says it.</p>" * 9)
+    found = passages_in(tmp_path)
+    assert len({passage.id for passage in found}) == len(found) == 4
+
+
+def test_nothing_to_read_is_refused(tmp_path):
+    (tmp_path / "c.bin").write_bytes(b"\0\1")
+    for corpus in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(InputError, match="corpus"):
+            passages_in(corpus)
+
+
+def test_questions_as_people_have_them(tmp_path):
+    given = [{"question": "Who?", "answers": ["Ann"]}, {"question": "When?", "answer": "May"}]
+    asked = questions_in(write(tmp_path / "q.jsonl", [*given, {"question": "Why?"}]), 9)
+    assert asked == [Asked("Who?", ("Ann",)), Asked("When?", ("May",)), Asked("Why?")]
+    (tmp_path / "q.txt").write_text("Who?\n\nWhen?\n")
+    assert questions_in(tmp_path / "q.txt", 9) == [Asked("Who?"), Asked("When?")]
+    bad = write(tmp_path / "bad.jsonl", [{"question": "Who?"}, {"question": 3}])
+    with pytest.raises(InputError, match="row 2: question: given 3"):
+        questions_in(bad, 9)
+
+
+def test_questions_are_made_of_sentences():
+    text = "It rained. The old stone bridge was built in the spring by Ann Lee, they say."
+    assert questions_from([Passage("0", text), Passage("1", "Short.")], 5) == [
+        Asked("The old stone bridge was built in the spring by what, they say?", ("Ann Lee",))
+    ]
+
+
+def pdf(text):
+    """Write the smallest PDF that shows a line of text."""
+    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+    page = b"<</Type/Page/Parent 2 0 R/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>"
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        page + b"/MediaBox[0 0 612 792]>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream),
+        font,
+    ]
+    data, places = b"%PDF-1.4\n", []
+    for number, each in enumerate(objects, start=1):
+        places.append(len(data))
+        data += b"%d 0 obj\n%s\nendobj\n" % (number, each)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    head = b"xref\n0 6\n0000000000 65535 f \n" + table
+    return data + head + b"trailer<</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % len(data)
+
+
+def test_a_paper_is_read(tmp_path):
+    pytest.importorskip("pypdf")
+    (tmp_path / "one.pdf").write_bytes(pdf("Ann built the bridge."))
+    (passage,) = passages_in(tmp_path)
+    assert passage.text == "Ann built the bridge." and passage.source == "one.pdf"

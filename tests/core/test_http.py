@@ -1,0 +1,38 @@
+"""One reader of Retry-After, for the web and for remote models."""
+
+import time
+
+import pytest
+
+from fitrag_integrations.core.http import retry_after
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("3", 3.0),
+        (" 0 ", 0.0),
+        ("0.5", 0.5),
+        ("-1", None),
+        ("nan", None),
+        ("inf", None),
+        ("\u0663", None),
+        ("soon", None),
+        ("", None),
+        (None, None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00 -0000", 0.0),
+    ],
+)
+def test_it_is_seconds_or_a_date(value, seconds):
+    assert retry_after(value) == seconds
+
+
+def test_a_date_to_come_is_waited_for():
+    assert retry_after("Wed, 21 Oct 2999 07:28:00 GMT") > 1e9
+
+
+def test_a_hostile_header_takes_no_time():
+    started = time.process_time()
+    assert retry_after("Sun, " + " (" * 200_000) is None
+    assert time.process_time() - started < 1.0

@@ -1,0 +1,104 @@
+"""Answers of one system and of several, over sets, with what they cost."""
+
+import pytest
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.figures.answers import (
+    COST,
+    answer_figures,
+    answer_plots,
+    answer_rows,
+    with_gold,
+)
+from fitrag_integrations.evaluation.figures.summaries import Draws
+
+DRAWS = Draws(resamples=200, seed=1)
+
+
+def rows(right, **others):
+    return [
+        {
+            "question": f"who wrote part {i}?",
+            "answers": [f"Ann {i}"],
+            "set": "even" if i % 2 == 0 else "odd",
+            "prediction": f"Ann {i}" if i in right else "Bob",
+            **others,
+        }
+        for i in range(8)
+    ]
+
+
+def figure(figures, name, **labels):
+    wanted = {"figure": name, "set": "all", "system": "", **labels}
+    (found,) = [row for row in figures if wanted.items() <= row.items()]
+    return found
+
+
+def test_each_set_has_its_own_lines():
+    found = answer_figures(answer_rows(rows({0, 1, 2})), DRAWS)
+    assert figure(found, "accuracy")["value"] == 3 / 8
+    assert figure(found, "accuracy", set="even")["value"] == 2 / 4
+    assert figure(found, "EM", set="odd")["questions"] == 4
+    whole = figure(found, "accuracy")
+    assert whole["low"] < 3 / 8 < whole["high"]
+    assert "difference" not in whole
+
+
+def test_two_systems_are_compared_question_by_question():
+    one, two = answer_rows(rows({0, 1}), "one"), answer_rows(rows({0, 2, 3, 4})[::-1], "two")
+    found = answer_figures([*one, *two], DRAWS)
+    second = figure(found, "accuracy", system="two")
+    assert second["difference"] == pytest.approx(2 / 8)
+    assert second["difference_low"] <= 2 / 8 <= second["difference_high"]
+    assert second["p"] == pytest.approx(2 * (1 + 4) / 2**4)  # 1 of 4 that differ, exact
+    assert answer_figures([*one, *two], DRAWS) == found
+
+
+def test_a_method_names_its_system():
+    made = answer_rows(rows({0}, method="crag"), "file")
+    assert {row["system"] for row in made} == {"file/crag"}
+    assert {row["system"] for row in answer_rows(rows({0}, method="crag"))} == {"crag"}
+
+
+def test_other_questions_are_refused():
+    one, two = answer_rows(rows({0}), "one"), answer_rows(rows({0})[1:], "two")
+    with pytest.raises(InputError, match="other questions for 'two' than for 'one'.*--common"):
+        answer_figures([*one, *two], DRAWS)
+
+
+def test_prices_make_costs():
+    prices = Prices(tokens_in=2.0, tokens_out=10.0, retrieval=5.0)
+    made = answer_rows(rows({0}, tokens_in=500, tokens_out=20, retriever_calls=2), prices=prices)
+    found = figure(answer_figures(made, DRAWS), COST)
+    assert found["value"] == pytest.approx(1000 * (500 * 2 + 20 * 10) / 1e6 + 2 * 5.0)
+    with pytest.raises(InputError, match="row 1: tokens_in"):
+        answer_rows(rows({0}), prices=prices)
+    with pytest.raises(InputError, match="Prices.tokens_in"):
+        Prices(tokens_in=-1)
+
+
+def test_plots_show_measures_and_tokens():
+    made = answer_rows(rows({0}, tokens_in=500))
+    bars, dots = answer_plots(answer_figures(made, DRAWS), made)
+    assert list(bars.series) == ["all", "even", "odd"]
+    assert dots.series == {"answers": [[500.0, 1 / 8]]}
+    assert len(answer_plots(answer_figures(answer_rows(rows({0})), DRAWS), made[:0])) == 1
+
+
+def test_a_repeated_question_is_told_apart():
+    made = answer_rows([*rows({0})[:1], *rows({0})[:1]])
+    assert made[1]["id"] == f"{made[0]['id']}#2"
+
+
+def test_gold_answers_come_from_other_rows():
+    asked = [{"question": "Who wrote it", "prediction": "Ann"}]
+    (made,) = with_gold(asked, [{"question": "who wrote it?", "answers": ["Ann"], "set": "x"}])
+    assert (made["answers"], made["set"], asked[0].get("answers")) == (["Ann"], "x", None)
+    with pytest.raises(InputError, match="row 1: question.*one of --gold"):
+        with_gold(asked, [{"question": "why?", "answers": ["so"]}])
+
+
+def test_a_bad_row_is_told_by_its_number():
+    with pytest.raises(InputError, match="row 2: answers"):
+        answer_rows([rows({0})[0], {"question": "who?", "answers": [], "prediction": "a"}])

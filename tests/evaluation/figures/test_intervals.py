@@ -1,0 +1,66 @@
+"""Intervals that cover what they should, and a test for paired answers."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.figures.intervals import (
+    bootstrap,
+    mcnemar,
+    mean_interval,
+    paired_interval,
+)
+
+
+def test_a_mean_is_covered_about_as_often_as_promised():
+    rng = np.random.default_rng(11)
+    hits = 0
+    for trial in range(200):
+        low, high = mean_interval(rng.random(80) < 0.3, resamples=200, seed=trial)
+        hits += low <= 0.3 <= high
+    assert 0.89 <= hits / 200 <= 0.99
+
+
+def test_the_same_interval_as_scipy():
+    values = np.random.default_rng(2).normal(size=60)
+    ours = mean_interval(values, confidence=0.9, resamples=4000)
+    theirs = stats.bootstrap(
+        (values,), np.mean, confidence_level=0.9, n_resamples=4000, method="percentile", rng=0
+    ).confidence_interval
+    assert ours == pytest.approx(tuple(theirs), abs=0.02)
+    assert all(type(bound) is float for bound in ours)
+
+
+def test_pairing_takes_out_what_questions_have_in_common():
+    rng = np.random.default_rng(4)
+    first = rng.normal(scale=5, size=200)
+    low, high = paired_interval(first, first - 0.1 + rng.normal(scale=0.1, size=200))
+    assert 0.05 < low < 0.1 < high < 0.15
+    alone = mean_interval(first)
+    assert alone[1] - alone[0] > 10 * (high - low)
+
+
+def test_draws_that_define_nothing():
+    assert bootstrap(lambda places: None, 5, resamples=10) is None
+    found = bootstrap(lambda places: 1.0 if 0 in places else None, 3, resamples=50)
+    assert found == (1.0, 1.0)
+
+
+def test_the_seed_settles_it():
+    values = [0.0, 1.0, 1.0, 5.0]
+    assert mean_interval(values, seed=3) == mean_interval(values, seed=3)
+
+
+def test_mcnemar_by_hand():
+    first, second = [1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 1]
+    assert mcnemar(first, second) == pytest.approx(2 * 0.5**4)  # four of four
+    assert mcnemar(second, first) == mcnemar(first, second)
+    assert mcnemar(first, first) == 1.0
+
+
+@pytest.mark.parametrize("compare", [paired_interval, mcnemar])
+@pytest.mark.parametrize(("first", "second"), [([1], [1, 0]), ([], []), ([[1]], [[1]])])
+def test_lists_that_are_no_pairs(compare, first, second):
+    with pytest.raises(InputError):
+        compare(first, second)

@@ -1,0 +1,48 @@
+"""What is kept of a trace can be written as JSON and shown again."""
+
+import json
+
+from fitrag_integrations.evaluation.report.questions import questions
+from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.trace_fields import TELLS, trace_fields
+from fitrag_integrations.flow import Traced
+from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.types import Action, Context, Excerpt, Passage, RetrievalDecision
+
+MILL = Passage("m", "It rains. The mill stands on the Sill. It pours.", "Mills", metadata={"n": 1})
+
+
+def answered():
+    context = Context(
+        "On which river does the mill stand?",
+        (Excerpt(MILL, 10, 38, 1.5),),
+        decision=RetrievalDecision(True, 0.25, 0.6, "not known"),
+        action=Action.CORRECT,
+    )
+    return Traced(Answered("the Sill", context, "prompt"))
+
+
+def test_tells_what_was_decided_and_kept():
+    kept = trace_fields(answered())
+    assert tuple(kept) == TELLS
+    assert kept["action"] == "correct"
+    assert kept["decision"]["why"] == "not known"
+    passage = {"id": "m", "title": "Mills", "text": MILL.text}
+    assert kept["excerpts"] == [{"passage": passage, "start": 10, "end": 38, "score": 1.5}]
+    assert kept == json.loads(json.dumps(kept))
+
+
+def test_an_error_has_its_trace_alone():
+    kept = trace_fields(Traced(ValueError("away")))
+    assert list(kept) == ["explained"]
+    assert "away" in kept["explained"]
+
+
+def test_what_is_told_is_what_the_report_shows():
+    row = {"id": "1", "question": "On which river?", "system": "crag", **trace_fields(answered())}
+    ((shown,),) = (asked.told for asked in questions([Result("methods", (), [row])]))
+    (kept,) = shown.excerpts
+    decided = "action: correct; retrieve, p_known 0.250, threshold 0.600: not known"
+    assert shown.decision == decided
+    assert (kept.before, kept.kept) == ("It rains. ", "The mill stands on the Sill.")
+    assert shown.trace.startswith("question: On which river")

@@ -1,0 +1,202 @@
+"""The models' public calls, as the rehearsal and a real GPU are both asked to make them.
+
+`waits` is how often the host may wait in one batch, however many rows it has: once for what it
+gives, and once where transformers looks whether a mask masks anything.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from scorer.test_ready_rerankers import write_cross_encoder, write_monot5
+from tiny import (
+    PAIRS,
+    make_evaluator,
+    make_reader,
+    make_scorer,
+    write_bert,
+    write_modernbert,
+    write_t5,
+    write_t5_classifier,
+)
+from tiny_causal import (
+    DRAFTS,
+    QUESTIONS,
+    write_gpt2,
+    write_ik,
+    write_judge,
+    write_llama,
+    write_rotary,
+)
+
+from fitrag_integrations.models import (
+    BiLabelScorer,
+    Continuer,
+    ExtractiveReader,
+    IKClassifier,
+    LocalGenerator,
+    NecessityJudge,
+    OnePassScorer,
+    QueryRewriter,
+    ReplugGenerator,
+    RetrievalEvaluator,
+)
+from fitrag_integrations.retrieval.encoder import Encoder
+
+TOKENS = 6
+SHORT = [PAIRS[0], PAIRS[2], PAIRS[3], PAIRS[4]]
+ITEMS = [(q, p, [(0, 4), (2, len(p.text)), (0, len(p.text))]) for q, p in SHORT]
+RECIPE = {"pooling": "first", "normalize": True}
+WRITING = {"max_new_tokens": TOKENS, "draft_tokens": TOKENS, "stop": ()}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Say how a model is loaded from what lies in a folder, and what is asked of it.
+
+    `per_token` is how often the host may wait for each token written: it must know whether all
+    rows are done. `half` marks what a language model's own logits are read from.
+    """
+
+    load: Callable[[Any, dict], Any]
+    ask: Callable[[Any, int], list]
+    waits: int
+    per_token: int = 0
+    half: bool = False
+
+
+def saved(make, folder, base, **options):
+    made = make(base, **options)
+    made.save_pretrained(folder / "model")
+    made.unload()
+    return folder / "model"
+
+
+def late_scorer(folder, on):
+    return BiLabelScorer.from_pretrained(
+        saved(make_scorer, folder, write_t5(folder / "t5"), evidence=True, hidden=5), **on
+    )
+
+
+def scorer(folder, on):
+    base = write_bert(folder / "base")
+    return BiLabelScorer.from_pretrained(saved(make_scorer, folder, base, hidden=5), **on)
+
+
+def modern(folder, on):
+    base = write_modernbert(folder / "base")
+    return BiLabelScorer.from_pretrained(saved(make_scorer, folder, base), **on)
+
+
+def reader(folder, on):
+    return ExtractiveReader.from_pretrained(
+        saved(make_reader, folder, write_bert(folder / "base")), **on
+    )
+
+
+def evaluator(folder, on):
+    base = write_t5(folder / "base")
+    return RetrievalEvaluator.from_pretrained(saved(make_evaluator, folder, base), **on)
+
+
+def classifier(folder, on):
+    return RetrievalEvaluator.from_pretrained(write_t5_classifier(folder), **on)
+
+
+def cross_encoder(folder, on):
+    return BiLabelScorer.from_reranker(write_cross_encoder(folder), **on)
+
+
+def monot5(folder, on):
+    return BiLabelScorer.from_reranker(write_monot5(folder), **on)
+
+
+def gate(variant):
+    def load(folder, on):
+        base = write_rotary(folder / "base", "mistral")
+        return IKClassifier.from_pretrained(write_ik(folder / "ik", base, variant=variant), **on)
+
+    return load
+
+
+def judge(folder, on):
+    base = write_gpt2(folder / "base", positions=1024)
+    return NecessityJudge.from_pretrained(write_judge(folder / "judge", base), **on)
+
+
+def rewriter(folder, on):
+    base = write_rotary(folder, "llama")
+    return QueryRewriter.from_pretrained(base, **on, max_new_tokens=TOKENS)
+
+
+def generator(kind=LocalGenerator, wrap=lambda made: made):
+    return lambda folder, on: wrap(kind.from_pretrained(write_llama(folder), **on, **WRITING))
+
+
+def labels(scores):
+    return [(score.has_answer, score.llm_prefer) for score in scores]
+
+
+def spans(judged):
+    return [labels([whole, *parts]) for whole, parts in judged]
+
+
+def drafted(drafts):
+    return [(draft.text, draft.logprobs, draft.margins, draft.entropies) for draft in drafts]
+
+
+def ensembles(model, times):
+    return model.ensemble([(QUESTIONS, [0.2, 0.3, 0.5]), (QUESTIONS[:2], [1, 2])] * times)
+
+
+def p_known(model, n):
+    return model.p_known(QUESTIONS * n, DRAFTS * n)
+
+
+CASES = {
+    "scorer": Case(scorer, lambda m, n: labels(m.score(SHORT * n)), 2, half=True),
+    "scorer, late": Case(late_scorer, lambda m, n: labels(m.score(SHORT * n)), 4, half=True),
+    "scorer, ModernBERT": Case(modern, lambda m, n: labels(m.score(SHORT * n)), 3, half=True),
+    "reader": Case(
+        reader, lambda m, n: [dataclasses.astuple(answer) for answer in m.read(SHORT * n)], 2
+    ),
+    "evaluator": Case(evaluator, lambda m, n: m.evaluate(SHORT * n), 2),
+    "evaluator, T5": Case(classifier, lambda m, n: m.evaluate(SHORT * n), 5),
+    "cross-encoder": Case(cross_encoder, lambda m, n: labels(m.score(SHORT * n)), 2),
+    "monoT5": Case(monot5, lambda m, n: labels(m.score(SHORT * n)), 3),
+    "one pass": Case(
+        lambda _, on: OnePassScorer.embedded(**on),
+        lambda m, n: spans(m.score_sentences(ITEMS * n)),
+        3,
+        half=True,
+    ),
+    "dense": Case(
+        lambda folder, on: Encoder.from_pretrained(write_bert(folder), **on, **RECIPE),
+        lambda m, n: m.encode(QUESTIONS * n).tolist(),
+        2,
+        half=True,
+    ),
+    "IK, adapter": Case(gate("lora"), p_known, 3, half=True),
+    "IK, head": Case(gate("head"), p_known, 3, half=True),
+    "necessity": Case(judge, p_known, 3, half=True),
+    "rewriter": Case(rewriter, lambda m, n: m.rewrite(QUESTIONS * n, DRAFTS * n), 12, 3, half=True),
+    "generator": Case(generator(), lambda m, n: m.generate(QUESTIONS * n), 12, 3, half=True),
+    "drafts": Case(generator(), lambda m, n: drafted(m.draft(QUESTIONS * n)), 12, 3, half=True),
+    "continuer": Case(
+        generator(wrap=Continuer),
+        lambda m, n: [c.text for c in m.continue_with_logprobs(QUESTIONS * n, DRAFTS * n)],
+        16,
+        3,
+        half=True,
+    ),
+    "REPLUG": Case(generator(ReplugGenerator), ensembles, 12, 3),
+}
+ON_CPU = {"device": "cpu", "dtype": "float32"}
+ONE_BATCH = 10**6
+
+
+def flat(found):
+    if isinstance(found, list | tuple):
+        return [one for each in found for one in flat(each)]
+    return [found]

@@ -1,0 +1,211 @@
+"""Budgets hold to the token over five tokenizers, offsets are true, and order does not matter."""
+
+import random
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from token_fakes import small_bpe, small_encoding, wordpiece
+
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods.crag.refiner import Refiner
+from fitrag_integrations.methods.crag.strips import strips
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.text.tokens import counter_for
+from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.values.windows import (
+    best_per_passage,
+    by_score,
+    fit,
+    in_document_order,
+    merge,
+    windows,
+)
+
+QUESTION = "Who wrote the score?"
+SENTENCES = st.sampled_from(
+    [
+        "Nino Rota wrote the score.",
+        "He died in 1979!",
+        "他写了配乐。",
+        "كتب الموسيقى؟",
+        "👨\u200d👩\u200d👧 e\u0301\u0301.",
+        "\ud83d half.",
+        ".",
+        "- x\n",
+        "```\na. B\n```\n",
+        "{passages} {0}",
+        "in the the the",
+    ]
+)
+texts = st.one_of(st.text(st.characters(), max_size=60), st.lists(SENTENCES).map(" ".join))
+passages = st.lists(
+    st.builds(
+        lambda text, title, web: Passage(title, text, title, metadata={"web": web}),
+        texts,
+        st.text(max_size=8),
+        st.booleans(),
+    ),
+    max_size=5,
+    unique_by=lambda passage: passage.title,
+)
+
+
+@cache
+def counter(name):
+    made = {
+        "approximate": lambda: None,
+        "characters": lambda: len,
+        "bpe": small_bpe,
+        "wordpiece": wordpiece,
+        "tiktoken": small_encoding,
+    }
+    return counter_for(made[name]())
+
+
+COUNTERS = ["approximate", "characters", "bpe", "wordpiece", "tiktoken"]
+
+
+def chance_of(passage):
+    """Give a number in [0, 1) that differs with the text or the title."""
+    return random.Random(ascii((passage.title, passage.text))).random()
+
+
+def by_text(pairs):
+    return [BiLabelScore(chance_of(passage)) for _, passage in pairs]
+
+
+class FirstHalf:
+    """A detector that agrees with some prefixes."""
+
+    def eligible(self, combinations):
+        return [float(len(scores) % 3 == 2) for scores in combinations]
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+@settings(deadline=None, max_examples=40)
+@given(passages, st.integers(1, 80), st.integers(1, 3), st.randoms(use_true_random=False))
+def test_no_tokenizer_is_given_more_than_the_budget(name, passages, most, size, chance):
+    count = counter(name)
+    cut = [piece for passage in passages for piece in windows(passage, size=size)]
+    chance.shuffle(cut)
+    kept = fit(cut, max_tokens=most, count_tokens=count)
+    assert count(render_excerpts(kept)) <= most
+    assert kept == cut[: len(kept)]  # in their order, none passed over
+    if len(kept) < len(cut):  # and the next one no longer fits
+        assert count(render_excerpts(cut[: len(kept) + 1])) > most
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+@settings(deadline=None, max_examples=30)
+@given(passages, st.integers(1, 80), st.sampled_from([1, 2, None]), st.sampled_from([1, 3]))
+def test_nor_does_the_reducer_give_more(name, passages, most, per_passage, window):
+    count = counter(name)
+    for detector in (False, FirstHalf()):
+        reducer = TokenReducer(
+            max_tokens=most,
+            count_tokens=count,
+            per_passage=per_passage,
+            window=window,
+            detector=detector,
+        )
+        kept, notes = run(reducer(QUESTION, passages, score_port(by_text))).value
+        assert count(render_excerpts(kept)) <= most
+        for excerpt in kept:
+            assert excerpt.passage in passages
+            assert excerpt.passage.text[excerpt.start : excerpt.end] == excerpt.text
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+@settings(deadline=None, max_examples=25)
+@given(passages, st.integers(1, 80))
+def test_nor_does_the_refiner(name, passages, most):
+    count = counter(name)
+    refiner = Refiner(
+        lambda pairs: [2 * chance_of(passage) - 1 for _, passage in pairs],
+        max_tokens=most,
+        count_tokens=count,
+    )
+    kept = run(refiner(QUESTION, passages)).value.excerpts
+    assert count(render_excerpts(kept)) <= most
+
+
+@settings(deadline=None, max_examples=100)
+@given(texts, st.integers(1, 4), st.data())
+def test_every_window_and_strip_slices_its_source(text, size, data):
+    passage = Passage("p", text, "A title")
+    stride = data.draw(st.integers(1, size))
+    cut = windows(passage, size=size, stride=stride)
+    for excerpt in [*cut, *strips(passage), *merge(cut)]:
+        assert excerpt.passage is passage
+        assert passage.text[excerpt.start : excerpt.end] == excerpt.text == excerpt.text.strip()
+        assert excerpt.text
+    covered = {at for window in cut for at in range(window.start, window.end)}
+    assert all(at in covered for at, sign in enumerate(text) if not sign.isspace())
+    assert [window.start for window in cut] == sorted({window.start for window in cut})
+
+
+@settings(deadline=None, max_examples=60)
+@given(passages, st.randoms(use_true_random=False), st.sampled_from([1, None]))
+def test_the_order_of_passages_does_not_matter_where_scores_differ(passages, chance, per_passage):
+    reducer = TokenReducer(max_tokens=60, per_passage=per_passage, detector=False, window=1)
+    shuffled = chance.sample(passages, len(passages))
+    first, second = (
+        run(reducer(QUESTION, given, score_port(by_text))).value[0]
+        for given in (passages, shuffled)
+    )
+    assert first == second
+
+
+@settings(deadline=None, max_examples=60)
+@given(passages, st.integers(1, 7))
+def test_the_size_of_batches_does_not_matter(passages, size):
+    def in_batches(pairs):
+        return [
+            score for at in range(0, len(pairs), size) for score in by_text(pairs[at : at + size])
+        ]
+
+    reducer = TokenReducer(max_tokens=60, detector=False)
+    assert run(reducer(QUESTION, passages, score_port(in_batches))).value == (
+        run(reducer(QUESTION, passages, score_port(by_text))).value
+    )
+
+
+def test_a_prefix_that_costs_more_than_the_whole_is_not_taken():
+    given = [Passage(str(n), f"Text {n}.") for n in range(3)]
+
+    def count(text):
+        return (0, 1, 50, 3)[len(text.splitlines())]
+
+    reducer = TokenReducer(max_tokens=10, count_tokens=count, detector=FirstHalf())
+    kept, _ = run(reducer(QUESTION, given, score_port(by_text))).value
+    assert kept and count(render_excerpts(kept)) <= 10
+
+
+def test_of_equal_scores_the_passage_given_first_comes_first():
+    given = [Passage(str(n), f"Text {n}.") for n in range(4)]
+    same = score_port(lambda pairs: [BiLabelScore(0.5) for _ in pairs])
+    for order in (given, given[::-1]):
+        kept, _ = run(TokenReducer(detector=False)(QUESTION, order, same)).value
+        assert [excerpt.passage for excerpt in kept] == order
+
+
+def test_within_a_passage_the_first_of_equals_is_kept():
+    passage = Passage("p", "One is. Two is. Three is.")
+    cut = windows(passage, size=1)
+    assert best_per_passage(cut) == cut[:1] == by_score(cut)[:1]
+
+
+def test_the_prompt_shows_excerpts_in_document_order_with_their_title():
+    film = Passage("f", "One is. Two is. Three is. Four is. Five is.", "Film")
+    other = Passage("o", "Alpha.", "Other")
+    one, two, _, four, five = windows(film, size=1)
+    given = [five, Excerpt.whole(other), two, one]
+    shown = "1. Film: One is. Two is. … Five is.\n2. Other: Alpha."
+    assert render_excerpts(given) == render_excerpts(in_document_order(given)) == shown
+    assert render_excerpts(merge(given)) == shown
+    assert fit(given, max_tokens=len(shown), count_tokens=len) == given
+    assert fit(given, max_tokens=len(shown) - 1, count_tokens=len) == given[:3]
+    assert render_excerpts([*given, four]).startswith("1. Film: One is. Two is. … Four is. Five is")

@@ -1,0 +1,126 @@
+"""What the reduction keeps with the models that ship: the answer, and never a silent cut."""
+
+import pytest
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods import Crag, FitRag, Refiner, approximate_tokens
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import BiLabelScore, Passage
+
+CLAUSE = (
+    "Where, notwithstanding any provision to the contrary in the schedules annexed hereto, the "
+    "lessee has failed to pay the rent due, including any service charge, interest or other sum "
+    "payable as rent, for a period exceeding thirty days after the date on which it fell due, "
+    "whether or not formally demanded, the lessor may, without prejudice to any other right or "
+    "remedy available to it at law or in equity, terminate this lease by giving the lessee not "
+    "less than ninety days' written notice, delivered by registered post to the address stated in "
+    "the first schedule, and upon the expiry of that notice the lessee shall yield up vacant "
+    "possession of the premises, in good repair and condition, together with all keys, fixtures "
+    "and fittings belonging to the lessor."
+)
+LEASE = Passage("lease", CLAUSE, "Lease")
+CANTEEN = Passage("canteen", "Lunch is at noon. The canteen is on the second floor.", "Canteen")
+PARKING = Passage("parking", "Parking is free on Sundays.", "Parking")
+PASSAGES = [LEASE, CANTEEN, PARKING]
+QUESTION = "How many days' notice must the lessor give to terminate the lease?"
+
+
+def found(question=QUESTION, passages=PASSAGES, **settings):
+    ports = Ports(lambda queries: [list(passages) for _ in queries])
+    return run(FitRag(**settings)(question, ports)).value
+
+
+@pytest.mark.parametrize("max_tokens", [150, 60, 20])
+@pytest.mark.parametrize("window", [None, 1, 3])
+def test_the_best_is_narrowed_and_never_passed_over_for_noise(max_tokens, window):
+    context = found(window=window, max_tokens=max_tokens)
+    assert "ninety days" in context.excerpts[0].text
+    assert approximate_tokens(render_excerpts(context.excerpts)) <= max_tokens
+    for excerpt in context.excerpts:
+        assert excerpt.text == excerpt.passage.text[excerpt.start : excerpt.end]
+    if max_tokens == 20:
+        assert "the best excerpt was narrowed to fit max_tokens=20" in context.notes
+
+
+def test_where_not_one_word_fits_it_is_told():
+    context = found(max_tokens=3)
+    assert context.excerpts == ()
+    assert context.notes[-1] == "nothing to refer to: not one word fits max_tokens=3"
+
+
+def test_a_share_holds_or_the_best_sentence_is_said_to_cost_more():
+    whole = approximate_tokens(render_excerpts(found(window=9, detector=False).excerpts))
+    for share in (0.5, 0.9):
+        kept = found(max_share=share).excerpts
+        assert approximate_tokens(render_excerpts(kept)) <= share * whole
+    context = found(passages=[CANTEEN, PARKING], question="When is lunch?", max_share=0.1)
+    assert [excerpt.text for excerpt in context.excerpts] == ["Lunch is at noon."]
+    assert context.notes[0] == "the best sentence alone costs more than max_share=0.1"
+
+
+def test_what_the_detector_cuts_off_is_noted():
+    context = found(window=3)
+    left = len(PASSAGES) - len(context.excerpts)
+    assert left and context.notes == (
+        f"{left} of 3 excerpts left out: the detector found the best enough",
+    )
+
+
+def test_the_default_reads_each_passage_once_and_keeps_sentences():
+    method = FitRag()
+    assert (method.reducer.scoring, method.reducer.window) == ("one_pass", 1)
+    assert (method.reducer.per_passage, method.reducer.share) == (None, 0.4)
+    traced = run(method(QUESTION, Ports(lambda queries: [PASSAGES for _ in queries])))
+    assert [step.port for step in traced.steps] == ["retrieve", "score_sentences"]
+    paper = FitRag(scoring="windows").reducer
+    assert (paper.scoring, paper.window, paper.per_passage, paper.share) == ("windows", 3, 1, None)
+    asked = FitRag(window=2).reducer
+    assert (asked.scoring, asked.window, asked.per_passage, asked.share) == ("windows", 2, 1, None)
+    assert FitRag(max_tokens=50).reducer.share is None
+
+
+def test_a_few_short_passages_are_all_kept():
+    short = [Passage(str(n), f"Fact number {n} about rivers.") for n in range(3)]
+    assert len(found("rivers", short).excerpts) == 3
+
+
+def test_a_scorer_that_only_scores_pairs_is_asked_for_the_papers_windows():
+    from fitrag_integrations.models import BiLabelScorer
+
+    method = FitRag(BiLabelScorer.embedded())
+    assert (method.reducer.scoring, method.reducer.window) == ("windows", 3)
+
+
+def test_nonsense_keeps_nothing_where_a_score_is_asked_for():
+    assert found("asdf qwer").excerpts
+    context = found("asdf qwer", min_score=0.5)
+    assert context.excerpts == ()
+    assert context.notes == ("nothing to refer to: no excerpt reaches min_score=0.5",)
+    kept = found(min_score=0.5)
+    assert "ninety days" in kept.excerpts[0].text
+    assert all(excerpt.score >= 0.5 for excerpt in kept.excerpts)
+    reducer = TokenReducer(min_score=0.5)
+    assert run(reducer("asdf qwer", PASSAGES, score_port())).value[0] == []
+
+
+def test_corrective_retrieval_may_keep_nothing():
+    passages = [CANTEEN, PARKING]
+    ports = Ports(lambda queries: [passages for _ in queries])
+    assert run(Crag()("asdf qwer", ports)).value.excerpts
+    context = run(Crag(min_score=-0.9)("asdf qwer", ports)).value
+    assert context.excerpts == () and "is left out" in " ".join(context.notes)
+    assert run(Refiner(min_score=-0.9)("asdf qwer", passages)).value.excerpts == ()
+
+
+def test_logits_are_added_where_that_is_asked_for():
+    context = found(logits=True)
+    best = context.excerpts[0]
+    both = best.labels.has_answer_logit + best.labels.llm_prefer_logit
+    assert best.score == pytest.approx(both) and "ninety days" in best.text
+    assert [one.passage.id for one in context.excerpts][:1] == ["lease"]
+    assert found("asdf qwer", logits=True, min_score=0.0).excerpts == ()
+    with pytest.raises(InputError, match="a scorer that gives logits"):
+        BiLabelScore(0.5, 0.5, has_answer_logit=0.1).combine(logits=True)

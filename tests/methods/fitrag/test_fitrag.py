@@ -1,0 +1,272 @@
+"""Algorithm 1 driven by hand and over fakes that compute from the text they are given."""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import arun_many, run, run_many
+from fitrag_integrations.methods import FitRag, approximate_tokens, compress, rerank
+from fitrag_integrations.methods.fitrag.reducer import score_port
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import BiLabelScore, Passage, RetrievalDecision
+
+QUESTION = "Who wrote the score of Amarcord?"
+FILM = Passage(
+    "film", "Amarcord is a film. Rota wrote the score. It won. Prizes came. More came.", "Amarcord"
+)
+ROTA = Passage("rota", "Rota was born in Milan.", "Nino Rota")
+RAIN = Passage("rain", "Rain falls. It is wet.")
+
+
+class Words:
+    """Score by the share of the words 'rota' and 'score' and of 'amarcord' in the text."""
+
+    def __init__(self):
+        self.asks = []
+
+    def score(self, pairs):
+        self.asks.append([passage.text for _, passage in pairs])
+        return [self.one(passage.text.lower()) for _, passage in pairs]
+
+    def one(self, text):
+        return BiLabelScore(("rota" in text) / 2 + ("score" in text) / 4, ("amarcord" in text) / 2)
+
+
+@dataclass
+class Known:
+    chance: float
+    threshold: float = 0.5
+
+    def p_known(self, questions, drafts):
+        return [self.chance for _ in questions]
+
+
+class Recognizing:
+    """Do not retrieve when every passage has the answer."""
+
+    def __init__(self):
+        self.seen = []
+
+    def decide(self, question, scores):
+        self.seen.append([score.has_answer for score in scores])
+        return RetrievalDecision(min(self.seen[-1]) < 0.5, why="counted")
+        yield
+
+
+@dataclass
+class AtLeast:
+    """Call a combination sufficient when its scores sum to enough."""
+
+    total: float
+
+    def eligible(self, combinations):
+        return [
+            float(sum(label.combine() for label in labels) >= self.total) for labels in combinations
+        ]
+
+
+def offering(*passages):
+    return Ports(lambda queries: [list(passages) for _ in queries])
+
+
+def test_the_flow_by_hand():
+    method = FitRag(Words(), top_n=2)
+    flow = method(QUESTION, offering())
+    ask = flow.send(None)
+    assert (ask.port.name, list(ask.items)) == ("retrieve", [QUESTION])
+    ask = flow.send([[RAIN, ROTA, FILM]])
+    assert ask.port.name == "score"
+    assert ask.items == [(QUESTION, RAIN), (QUESTION, ROTA), (QUESTION, FILM)]
+    ask = flow.send([BiLabelScore(0.1, 0.1), BiLabelScore(0.2, 0.9), BiLabelScore(0.9, 0.3)])
+    assert [passage.title for _, passage in ask.items] == ["Amarcord"] * 3 + ["Nino Rota"]
+    assert ask.items[0][1].text == "Amarcord is a film. Rota wrote the score. It won."
+    windows = [BiLabelScore(n / 10, n / 10) for n in (2, 4, 3, 5)]
+    with pytest.raises(StopIteration) as done:
+        flow.send(windows)
+    context = done.value.value
+    assert [excerpt.passage.id for excerpt in context.excerpts] == ["rota", "film"]
+    assert [excerpt.score for excerpt in context.excerpts] == [1.0, 0.8]
+    assert context.excerpts[1].text == "Rota wrote the score. It won. Prizes came."
+    assert context.excerpts[1].labels == windows[1]
+    assert context.method == "fitrag" and context.details["reranked"] == 2
+
+
+def test_all_windows_of_all_passages_and_questions_are_one_call():
+    scorer = Words()
+    method, ports = FitRag(scorer), offering(FILM, ROTA, RAIN)
+    traces = run_many([method(question, ports) for question in (QUESTION, "Who is Rota?")])
+    assert [len(asked) for asked in scorer.asks] == [6, 10]
+    waiting = asyncio.run(arun_many([method(QUESTION, ports)]))
+    assert waiting[0].value == traces[0].value
+    assert [e.passage.id for e in traces[0].value.excerpts] == ["film", "rota", "rain"]
+
+
+def test_the_best_window_is_the_first_of_equals():
+    kept = run(compress(QUESTION, [FILM], score_port(Words()))).value
+    assert [excerpt.text for excerpt in kept] == [
+        "Amarcord is a film. Rota wrote the score. It won."
+    ]
+    assert kept[0].score == 1.25  # 0.5 + 0.25 + 0.5
+
+
+def test_reranking_weighs_the_labels():
+    score = score_port(Words())
+    assert [e.passage.id for e in run(rerank(QUESTION, [RAIN, ROTA, FILM], score)).value] == [
+        "film",
+        "rota",
+        "rain",
+    ]
+    top = run(rerank(QUESTION, [RAIN, ROTA, FILM], score, top_n=1, weight=0.0)).value
+    assert [(e.passage.id, e.score, e.text) for e in top] == [("film", 1.5, FILM.text)]
+    assert len(run(rerank(QUESTION, [RAIN] * 20, score, top_n=None)).value) == 20
+
+
+def test_blank_passages_are_not_scored_and_repeated_ones_stay():
+    scorer = Words()
+    given = [Passage("a", " \n"), ROTA, replace(ROTA, id="again"), Passage("b", "")]
+    assert [e.passage.id for e in run(rerank(QUESTION, given, score_port(scorer))).value] == [
+        "rota",
+        "again",
+    ]
+    spaces = {"split": lambda text: [(0, len(text))]}  # a splitter that finds a blank sentence
+    assert len(run(compress(QUESTION, given, score_port(scorer), **spaces)).value) == 2
+    assert run(rerank(QUESTION, given[:1], score_port(scorer))).value == []
+    assert scorer.asks == [[ROTA.text] * 2, [ROTA.text] * 2]
+
+
+def test_a_gate_is_asked_before_anything_is_retrieved():
+    trace = run(FitRag(Words(), gate=Known(0.9))(QUESTION, Ports()))
+    assert [step.port for step in trace.steps] == ["gate"]
+    decision = trace.value.decision
+    assert (decision.retrieve, decision.p_known, decision.threshold) == (False, 0.9, 0.5)
+    assert "background passage" in trace.value.prompt()
+
+
+def test_a_gate_at_its_threshold_still_retrieves():
+    trace = run(FitRag(Words(), gate=Known(0.7, threshold=0.7))(QUESTION, offering(ROTA)))
+    assert trace.value.decision.retrieve and len(trace.value.excerpts) == 1
+
+
+def test_a_recognizer_sees_every_score_in_retrieval_order():
+    gate = Recognizing()
+    trace = run(FitRag(Words(), gate=gate, top_n=1)(QUESTION, offering(RAIN, ROTA, FILM)))
+    assert gate.seen == [[0.0, 0.5, 0.75]]
+    assert trace.value.decision.retrieve and trace.value.excerpts
+    trace = run(FitRag(Words(), gate=gate)(QUESTION, offering(ROTA, FILM)))
+    assert not trace.value.decision.retrieve and not trace.value.excerpts
+    assert [step.port for step in trace.steps] == ["retrieve", "score"]
+
+
+def test_a_detector_keeps_the_shortest_sufficient_prefix():
+    ports = offering(FILM, ROTA, RAIN)  # 1.25, 0.5 and 0
+    for total, kept in ((1.0, 1), (1.5, 2)):
+        context = run(FitRag(Words(), detector=AtLeast(total))(QUESTION, ports)).value
+        note = f"{3 - kept} of 3 excerpts left out: the detector found the best enough"
+        assert (len(context.excerpts), context.notes) == (kept, (note,))
+
+
+def test_a_detector_that_never_agrees_keeps_all_and_says_so():
+    context = run(FitRag(Words(), detector=AtLeast(9))(QUESTION, offering(FILM, ROTA))).value
+    assert len(context.excerpts) == 2
+    assert context.notes == ("the detector found no prefix sufficient: all 2 excerpts kept",)
+
+
+def test_the_budget_holds_and_is_noted():
+    ports = offering(FILM, ROTA, RAIN)
+    context = run(FitRag(Words(), max_tokens=18)(QUESTION, ports)).value
+    tokens = approximate_tokens(render_excerpts(context.excerpts))
+    assert tokens == context.details["tokens_out"] <= 18 < context.details["tokens_in"]
+    assert context.notes == ("2 of 3 excerpts left out by max_tokens=18",)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.permutations([FILM, ROTA, RAIN, replace(RAIN, text="Amarcord.")]), st.integers(1, 80))
+def test_order_of_retrieval_does_not_matter_where_scores_differ(passages, max_tokens):
+    method = FitRag(Words(), max_tokens=max_tokens)
+    context = run(method(QUESTION, offering(*passages))).value
+    ordered = run(method(QUESTION, offering(FILM, ROTA, replace(RAIN, text="Amarcord."), RAIN)))
+    scores = [excerpt.score for excerpt in context.excerpts]
+    assert scores == sorted(scores, reverse=True)
+    assert approximate_tokens(render_excerpts(context.excerpts)) <= max_tokens
+    assert scores == [excerpt.score for excerpt in ordered.value.excerpts] or 0.5 in scores
+
+
+def test_nothing_retrieved_gives_an_empty_context_and_a_note():
+    scorer = Words()
+    context = run(FitRag(scorer)(QUESTION, offering())).value
+    assert context.excerpts == () and scorer.asks == []
+    assert context.notes == ("nothing to refer to: no passage with text was retrieved",)
+
+
+def test_blank_and_repeated_passages_are_left_out_with_a_note():
+    found = offering(Passage("a", ""), ROTA, Passage("b", " \n"), replace(ROTA, id="again"))
+    context = run(FitRag(Words())(QUESTION, found)).value
+    assert [excerpt.passage.id for excerpt in context.excerpts] == ["rota"]
+    assert context.notes == (
+        "2 of 4 passages left out: no text",
+        "1 of 4 passages left out: repeated",
+    )
+
+
+def test_equal_ids_do_not_mix_passages_up():
+    found = offering(replace(FILM, id="x"), replace(ROTA, id="x"))
+    context = run(FitRag(Words())(QUESTION, found)).value
+    assert [excerpt.passage.title for excerpt in context.excerpts] == ["Amarcord", "Nino Rota"]
+
+
+@pytest.mark.parametrize(
+    "text", ["\0Rota\0", "كتب نينو روتا الموسيقى؟ نعم.", "👨\u200d👩\u200d👧 🎬", "no stop " * 2000]
+)
+def test_odd_texts_keep_true_offsets(text):
+    (kept,) = run(FitRag(Words())(text[:50], offering(Passage("p", text)))).value.excerpts
+    assert kept.text and kept.text in text
+
+
+@pytest.mark.parametrize("question", ["", " \n", None, 7])
+def test_a_question_that_asks_nothing_fails_alone(question):
+    method, ports = FitRag(Words()), offering(ROTA)
+    wrong, right = run_many([method(question, ports), method(QUESTION, ports)])
+    with pytest.raises(InputError, match="question: given .* allowed a string that is not blank"):
+        _ = wrong.value
+    assert len(right.value.excerpts) == 1
+
+
+def test_wrong_answers_of_a_backend_are_told():
+    with pytest.raises(InputError, match=r"retrieved\[0\]: given 'text' .* allowed a Passage"):
+        _ = run(FitRag(Words())(QUESTION, offering("text"))).value
+    with pytest.raises(InputError, match=r"scores\[0\]: given 0\.5 .* allowed a BiLabelScore"):
+        _ = run(rerank(QUESTION, [ROTA], score_port(lambda pairs: [0.5] * len(pairs)))).value
+    with pytest.raises(InputError, match="passages: given 'text'"):
+        _ = run(rerank(QUESTION, "text", score_port(Words()))).value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"top_n": 0}, "top_n: given 0"),
+        ({"top_n": 2.5}, r"top_n: given 2\.5"),
+        ({"window": 0}, "window: given 0"),
+        ({"stride": 4}, "stride: given 4 .* from 1 to window=1"),
+        ({"weight": 1.5}, r"weight: given 1\.5"),
+        ({"max_tokens": 0}, "max_tokens: given 0"),
+        ({"count_tokens": "words"}, "count_tokens: given 'words' .* a callable"),
+        ({"gate": object()}, "gate: given"),
+        ({"detector": object()}, "detector: given"),
+        ({"scorer": "t5"}, "scorer: given 't5'"),
+    ],
+)
+def test_wrong_arguments_are_told_at_once(arguments, message):
+    with pytest.raises(InputError, match=message):
+        FitRag(**arguments)
+
+
+def test_a_method_is_a_value():
+    scorer = Words()
+    assert FitRag(scorer) == FitRag(scorer) != FitRag(scorer, top_n=3)
+    assert replace(FitRag(scorer), top_n=3).top_n == 3
+    assert FitRag().scorer is None

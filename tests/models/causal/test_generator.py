@@ -1,0 +1,291 @@
+"""The local generator: greedy, measured token by token, streamed."""
+
+import asyncio
+import json
+import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from tiny_causal import QUESTIONS, TEXTS, write_gpt2, write_llama
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
+from fitrag_integrations.models import LocalGenerator
+from fitrag_integrations.models.causal.streaming import sure_part
+from fitrag_integrations.models.runtime.folder import write_manifest
+from fitrag_integrations.ports import Drafter, Generator
+from fitrag_integrations.types import Draft
+
+KNOWN = {
+    "who wrote the score of the film?": "a king of Rome wrote it",
+    "what sea is the Danube in?": "the Black Sea",
+}
+
+
+def teach(folder):
+    """Teach a tiny model its two answers, so that what it writes is text."""
+    model, tokenizer = (
+        kind.from_pretrained(folder) for kind in (AutoModelForCausalLM, AutoTokenizer)
+    )
+    rows = [torch.tensor([tokenizer(text)["input_ids"]]) for text in TEXTS[:2]]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(60):
+        loss = sum(model(input_ids=row, labels=row).loss for row in rows)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module", params=[write_llama, write_gpt2], ids=["llama", "gpt2"])
+def base(request, tmp_path_factory):
+    torch.manual_seed(0)
+    return teach(request.param(tmp_path_factory.mktemp("taught")))
+
+
+@pytest.fixture(scope="module")
+def generator(base):
+    made = LocalGenerator.from_pretrained(base, device="cpu", max_new_tokens=24)
+    yield made
+    made.unload()
+
+
+def test_it_is_a_generator_and_a_drafter(generator, base):
+    assert isinstance(generator, Generator) and isinstance(generator, Drafter)
+    assert generator.name == base.rpartition("/")[2]
+
+
+def test_answers_stop_at_the_end_of_the_line(generator):
+    assert generator.answer(list(KNOWN)) == list(KNOWN.values())
+    prompts = [generator.question_prompt(question) for question in KNOWN]
+    assert prompts[0] == "Question: who wrote the score of the film?\nAnswer:"
+    assert generator.generate(prompts) == list(KNOWN.values())
+
+
+async def test_the_async_side_is_the_same(generator):
+    prompts = [generator.question_prompt(question) for question in KNOWN]
+    assert await generator.agenerate(prompts) == list(KNOWN.values())
+    assert await generator.aanswer(list(KNOWN)) == list(KNOWN.values())
+    assert await generator.adraft(list(KNOWN)) == generator.draft(list(KNOWN))
+    questions, drafts = list(KNOWN), list(KNOWN.values())
+    assert await generator.arescore(questions, drafts) == generator.rescore(questions, drafts)
+    assert await generator.ap_yes(prompts) == generator.p_yes(prompts)
+    assert generator.generate([]) == [] == await generator.adraft([])
+
+
+def test_a_draft_is_measured_token_by_token(generator, base):
+    """Compare with the model asked by hand, one token after another."""
+    model, tokenizer = (
+        kind.from_pretrained(base) for kind in (AutoModelForCausalLM, AutoTokenizer)
+    )
+    for question, draft in zip(KNOWN, generator.draft(list(KNOWN)), strict=True):
+        ids, told = tokenizer(generator.question_prompt(question))["input_ids"], []
+        for _ in draft.logprobs:
+            with torch.no_grad():
+                chances = model(torch.tensor([ids])).logits[0, -1].softmax(-1)
+            top = chances.topk(2).values.tolist()
+            entropy = -sum(p * math.log(p) for p in chances.tolist() if p > 0)
+            told.append((math.log(top[0]), top[0] - top[1], entropy))
+            ids.append(int(chances.argmax()))
+        assert tokenizer.decode(ids).endswith(KNOWN[question]) and draft.text == KNOWN[question]
+        expected = list(zip(*told, strict=True))
+        found = (draft.logprobs, draft.margins, draft.entropies)
+        for a, b in zip(found, expected, strict=True):
+            assert a == pytest.approx(b, abs=1e-4)
+
+
+def test_rescoring_a_draft_is_drafting_it(generator):
+    drafts = generator.draft(list(KNOWN))
+    again = generator.rescore(list(KNOWN), [draft.text for draft in drafts])
+    for one, other in zip(drafts, again, strict=True):
+        assert one.text == other.text and len(one.logprobs) == len(other.logprobs)
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+        assert one.entropies == pytest.approx(other.entropies, abs=1e-4)
+
+
+def test_rescoring_tells_a_wrong_draft(generator):
+    question = "what sea is the Danube in?"
+    right, wrong, none = generator.rescore(
+        [question] * 3, ["the Black Sea", "the city wrote it", " \n "]
+    )
+    assert sum(right.logprobs) > sum(wrong.logprobs) + 1 and none == Draft("")
+
+
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_drafts_are_as_short_as_asked(base, tokens):
+    generator = LocalGenerator.from_pretrained(base, device="cpu", draft_tokens=tokens)
+    for draft, text in zip(generator.draft(list(KNOWN)), KNOWN.values(), strict=True):
+        assert len(draft.logprobs) == tokens and text.startswith(draft.text)
+    generator.unload()
+
+
+def test_first_tokens(generator):
+    assert generator.first_tokens(["the Black Sea", ""], 100) == ["the Black Sea", ""]
+    (cut,) = generator.first_tokens(["the Black Sea, the Black Sea, the Black Sea"], 2)
+    assert cut and "the Black Sea".startswith(cut)
+
+
+def test_streaming_gives_what_generate_gives(generator):
+    for question, answer in KNOWN.items():
+        pieces = list(generator.stream(generator.question_prompt(question)))
+        assert "".join(pieces) == answer and len(pieces) > 1
+
+
+def test_leaving_a_stream_leaves_the_generator_usable(base):
+    generator = LocalGenerator.from_pretrained(base, device="cpu", max_new_tokens=300, stop=())
+    stream = generator.stream("Question: what sea is the Danube in?\nAnswer:")
+    assert next(stream)
+    stream.close()
+    assert len(generator.draft(list(KNOWN))) == 2
+    generator.unload()
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "sure"),
+    [
+        (" Rome", (), "Rome"),
+        ("Rome ", (), "Rome"),
+        ("Rome\nQuestion", ("\n",), "Rome"),
+        ("Rome Q", ("Question:",), "Rome"),
+        ("Rome Quest", ("Question:", "\n"), "Rome"),
+        ("Rome Quick", ("Question:",), "Rome Quick"),
+        ("Rome\ufffd", (), "Rome"),
+    ],
+)
+def test_what_may_still_change_is_held_back(text, stop, sure):
+    assert sure_part(text, stop) == sure
+
+
+def test_p_yes_is_a_share_of_two(generator, base):
+    model, tokenizer = (
+        kind.from_pretrained(base) for kind in (AutoModelForCausalLM, AutoTokenizer)
+    )
+    prompt = "Do you know the answer by yourself? Yes or No:"
+    with torch.no_grad():
+        last = model(torch.tensor([tokenizer(prompt)["input_ids"]])).logits[0, -1]
+    yes, no = (last[tokenizer(word)["input_ids"][0]] for word in (" Yes", " No"))
+    expected = float(yes.exp() / (yes.exp() + no.exp()))
+    assert generator.p_yes([prompt]) == pytest.approx([expected], abs=1e-5)
+
+
+def test_sixteen_threads_get_what_one_gets(generator):
+    questions = list(KNOWN) * 8
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(lambda q: generator.answer([q])[0], questions)) == (
+            list(KNOWN.values()) * 8
+        )
+
+
+async def test_the_event_loop_stays_free(generator):
+    turns = 0
+
+    async def turn():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    turning = asyncio.create_task(turn())
+    await generator.adraft(QUESTIONS)
+    turning.cancel()
+    assert turns > 1
+
+
+def test_a_pickle_is_the_folder_and_the_options(generator):
+    again = pickle.loads(pickle.dumps(generator))
+    assert again._engine is generator._engine and again.max_new_tokens == 24
+    again.unload()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens: given 0"),
+        ({"draft_tokens": 0}, "draft_tokens: given 0"),
+        ({"prompt": "Answer:"}, r"prompt: given 'Answer:' .* a text with \{question\}"),
+        ({"stop": "\n"}, "stop: given"),
+        ({"device": "nowhere"}, "device: given 'nowhere'"),
+    ],
+)
+def test_a_wrong_option_is_named(base, options, named):
+    with pytest.raises(InputError, match=named):
+        LocalGenerator.from_pretrained(base, **options)
+
+
+@pytest.mark.parametrize("wrong", [["  "], [None], "what sea?", [b"what"]])
+def test_a_wrong_prompt_is_named(generator, wrong):
+    with pytest.raises(InputError, match="prompts"):
+        generator.generate(wrong)
+    with pytest.raises(InputError, match="questions"):
+        generator.draft(wrong)
+
+
+def test_as_many_drafts_as_questions(generator):
+    with pytest.raises(InputError, match="drafts: given 1 .* allowed 2, one per question"):
+        generator.rescore(["a", "b"], ["c"])
+
+
+def test_braces_in_a_question_stay(generator):
+    assert generator.question_prompt("what is {question}?").startswith(
+        "Question: what is {question}?"
+    )
+
+
+@pytest.fixture
+def chat(tmp_path):
+    made = LocalGenerator.from_pretrained(write_llama(tmp_path / "chat", chat=True), device="cpu")
+    yield made
+    made.unload()
+
+
+def test_a_chat_model_is_written_to_in_its_template(chat):
+    rendered = chat.question_prompt("what sea?")
+    assert rendered == "<|user|>\nwhat sea?<|end|>\n<|assistant|>\n"
+    assert chat.generate(["what sea?"]) == chat.generate([rendered]) == chat.answer(["what sea?"])
+    assert chat.stop == ()
+
+
+def test_a_model_folder_may_say_how_to_ask(base, tmp_path):
+    folder = tmp_path / "named"
+    model, tokenizer = (
+        kind.from_pretrained(base) for kind in (AutoModelForCausalLM, AutoTokenizer)
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    digests = {"config.json": _digest(folder / "config.json")}
+    fields = {"name": "little", "prompt": "Q: {question}\nA:", "stop": ["."], "files": digests}
+    write_manifest(folder, "model.json", kind="generator", fields={**fields, "max_new_tokens": 5})
+    made = LocalGenerator.from_pretrained(folder, device="cpu")
+    found = (made.name, made.prompt, made.stop, made.max_new_tokens)
+    assert found == ("little", "Q: {question}\nA:", (".",), 5)
+    other = LocalGenerator.from_pretrained(folder, device="cpu", max_new_tokens=7, stop=())
+    assert (other.stop, other.max_new_tokens) == ((), 7)
+    made.unload()
+    other.unload()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ChecksumError, match="SHA-256"):
+        LocalGenerator.from_pretrained(folder, device="cpu")
+
+
+def _digest(path):
+    import hashlib
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_folder_without_a_model_is_told(tmp_path):
+    with pytest.raises(ModelLoadError, match="config.json is missing"):
+        LocalGenerator.from_pretrained(tmp_path)
+
+
+def test_the_embedded_model_answers():
+    made = LocalGenerator.embedded(device="cpu")
+    (draft,) = made.draft(["In which town was Lorcan Rudgrave born?"])
+    assert draft.text and len(draft.logprobs) <= made.draft_tokens
+    assert made.name == "fitrag-closed-book" and made.stop == ("\n",)
+    assert 0 < made.p_yes(["Question: is it?\nAnswer:"])[0] < 1
+    made.unload()

@@ -1,0 +1,285 @@
+"""The retrieval evaluator over its three kinds of weights: numbers, batches, names, thresholds."""
+
+import asyncio
+import json
+import pickle
+
+import pytest
+import torch
+from tiny import PAIRS, WORDS, make_evaluator, make_scorer, write_bert, write_t5_classifier
+
+from fitrag_integrations import Passage
+from fitrag_integrations.errors import InputError, ModelLoadError, ThresholdMismatchError
+from fitrag_integrations.methods.crag.actions import PRESETS, ActionThresholds
+from fitrag_integrations.models import RetrievalEvaluator
+from fitrag_integrations.types import BiLabelScore
+
+OURS = ActionThresholds(0.5, -0.5, -0.2, "tiny")
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    return write_t5_classifier(tmp_path_factory.mktemp("tiny-t5-classifier"))
+
+
+@pytest.fixture(scope="module")
+def published(classifier):
+    """Load a checkpoint as the paper's is: T5 with one output."""
+    made = RetrievalEvaluator.from_pretrained(classifier, device="cpu")
+    yield made
+    made.unload()
+
+
+def plain_loop(folder, texts):
+    """Grade one text after the other, without padding or batches."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        return [float(model(**tokenizer(text, return_tensors="pt")).logits) for text in texts]
+
+
+def many(count=40):
+    """Make pairs of very different lengths, all of them shorter than the model's input."""
+    words = [WORDS[i % len(WORDS)] for i in range(200)]
+    return [
+        (f"who wrote the {WORDS[i % 5]}", Passage("", " ".join(words[: 3 + 4 * i]), WORDS[i % 7]))
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("form", ["plain", "titled"])
+def test_a_published_classifier_equals_a_plain_loop(classifier, form):
+    evaluator = RetrievalEvaluator.from_pretrained(classifier, device="cpu", input_format=form)
+    front = {"plain": "", "titled": "{} // "}[form]
+    texts = [f"{q} [SEP] {front.format(p.title)}{p.text}" for q, p in many()]
+    outputs = plain_loop(classifier, texts)
+    expected = [max(-1.0, min(1.0, output)) for output in outputs]
+    assert evaluator.evaluate(many()) == pytest.approx(expected, abs=1e-5)
+    assert len({round(output, 3) for output in outputs}) > 20  # the outputs do tell texts apart
+    assert min(map(abs, outputs)) < 1 < max(map(abs, outputs))
+    evaluator.unload()
+
+
+def test_a_title_that_is_not_there_is_not_announced(classifier):
+    evaluator = RetrievalEvaluator.from_pretrained(classifier, input_format="titled", device="cpu")
+    (grade,) = evaluator.evaluate([("who", Passage("", "the king"))])
+    assert grade == pytest.approx(plain_loop(classifier, ["who [SEP] the king"])[0], abs=1e-5)
+
+
+def test_marks_of_the_model_in_a_passage_are_plain_text(published):
+    """T5 refuses a batch whose rows hold different numbers of end marks."""
+    pairs = [("who</s>", Passage("", "king</s> of <pad> rome </s>")), ("who", Passage("", "rome"))]
+    pairs += [("who \ud800", Passage("", "half a pair \udc00 of surrogates"))]
+    assert all(-1 <= grade <= 1 for grade in published.evaluate(pairs))
+
+
+def test_no_grade_depends_on_its_batch(published):
+    whole = published.evaluate(many())
+    assert published.evaluate(many()[::-1]) == pytest.approx(whole[::-1], abs=1e-5)
+    assert [published.evaluate([p])[0] for p in many()] == pytest.approx(whole, abs=1e-5)
+
+
+def test_a_long_passage_takes_its_best_chunk(published):
+    words = " ".join(WORDS[i % 11] for i in range(1200))
+    pair = ("who wrote the score", Passage("", words + " the king wrote the score"))
+    chunks = published._grader._encoded(*pair)
+    assert len(chunks) > 2 and all(len(chunk) <= 512 for chunk in chunks)
+    spoken = published._grader._tokenizer.decode(chunks[-1].ids)
+    assert "who wrote the score" in spoken and "the king wrote the score" in spoken
+    best = max(published._grader._outputs(chunks))
+    assert published.evaluate([pair])[0] == pytest.approx(best, abs=1e-5)
+
+
+def test_a_question_as_long_as_the_input_is_refused(published):
+    with pytest.raises(InputError, match="question: given .* allowed a question that leaves room"):
+        published.evaluate([("who " * 600, Passage("", "the king"))])
+
+
+def test_a_classifier_with_several_outputs_is_refused(tmp_path):
+    folder = write_t5_classifier(tmp_path, labels=3)
+    with pytest.raises(ModelLoadError, match="given 3 outputs, allowed 1"):
+        RetrievalEvaluator.from_pretrained(folder)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(ModelLoadError):
+        RetrievalEvaluator.from_pretrained(tmp_path)
+
+
+def test_an_unknown_input_format_is_refused(classifier):
+    with pytest.raises(InputError, match="input_format: given 'bare'"):
+        RetrievalEvaluator.from_pretrained(classifier, input_format="bare")
+
+
+def test_a_published_classifier_is_saved_with_thresholds_and_format(classifier, tmp_path):
+    made = RetrievalEvaluator.from_pretrained(classifier, input_format="titled", name="tiny")
+    made.thresholds = OURS
+    made.save_pretrained(tmp_path)
+    again = RetrievalEvaluator.from_pretrained(tmp_path, device="cpu")
+    assert (again.name, again.thresholds) == ("tiny", OURS)
+    assert again.evaluate(PAIRS[:1] + PAIRS[3:]) == pytest.approx(
+        made.evaluate(PAIRS[:1] + PAIRS[3:]), abs=1e-6
+    )
+    assert again._grader.input_format == "titled"
+
+
+def test_the_papers_presets_are_refused_for_other_weights(published):
+    with pytest.raises(ThresholdMismatchError, match="Mindie.CRAG-Evaluator"):
+        published.thresholds = PRESETS["popqa"]
+    assert published.thresholds is None
+
+
+def test_the_papers_presets_belong_to_whoever_is_named_so(classifier):
+    preset = PRESETS["popqa"]
+    made = RetrievalEvaluator.from_pretrained(classifier, name=preset.model, device="cpu")
+    made.thresholds = preset
+    assert made.thresholds is preset
+
+
+def test_another_name_leaves_fitted_thresholds_behind(bert, tmp_path):
+    make_evaluator(bert, name="tiny", thresholds=OURS).save_pretrained(tmp_path)
+    assert RetrievalEvaluator.from_pretrained(tmp_path).thresholds == OURS
+    assert RetrievalEvaluator.from_pretrained(tmp_path, name="other").thresholds is None
+
+
+def test_a_saved_head_is_the_same_head(base, tmp_path):
+    made = make_evaluator(base, name="tiny", thresholds=OURS)
+    made.save_pretrained(tmp_path / "once")
+    again = RetrievalEvaluator.from_pretrained(tmp_path / "once", device="cpu")
+    assert again.evaluate(PAIRS) == pytest.approx(made.evaluate(PAIRS), abs=1e-5)
+    assert (again.name, again.thresholds) == ("tiny", OURS)
+    again.save_pretrained(tmp_path / "twice")
+    for file in ("head.safetensors", "model.json"):
+        assert (tmp_path / "once" / file).read_bytes() == (tmp_path / "twice" / file).read_bytes()
+
+
+def test_our_head_equals_its_own_unbatched_loop(base):
+    made = make_evaluator(base)
+    one_by_one = [made.evaluate([pair])[0] for pair in many()]
+    assert made.evaluate(many()) == pytest.approx(one_by_one, abs=1e-5)
+    assert max(one_by_one) - min(one_by_one) > 1e-3
+    assert all(type(grade) is float and -1 <= grade <= 1 for grade in one_by_one)
+
+
+def test_our_head_reads_the_title(bert):
+    made = make_evaluator(bert)
+    text = "it is a river."
+    same, other, none = made.evaluate(
+        [("where is the danube", Passage("", text, title)) for title in ("danube", "rome", "")]
+    )
+    assert len({same, other, none}) == 3
+
+
+def test_our_own_weights_take_no_input_format(bert, tmp_path):
+    make_evaluator(bert).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="input_format"):
+        RetrievalEvaluator.from_pretrained(tmp_path, input_format="plain")
+
+
+def test_a_scorer_seen_as_an_evaluator(bert):
+    scorer = make_scorer(bert)
+    for label in ("has_answer", "llm_prefer"):
+        view = RetrievalEvaluator.from_scorer(scorer, label=label)
+        expected = [2 * getattr(score, label) - 1 for score in scorer.score(PAIRS)]
+        assert view.evaluate(PAIRS) == pytest.approx(expected, abs=1e-6)
+        assert asyncio.run(view.aevaluate(PAIRS)) == pytest.approx(expected, abs=1e-6)
+        view.unload()
+    assert scorer.score(PAIRS[:1])  # it stays with whoever made it
+
+
+class Plain:
+    """A scorer without an async twin and without the second label."""
+
+    def score(self, pairs):
+        return [BiLabelScore(0.75) for _ in pairs]
+
+
+def test_a_plain_scorer_will_do():
+    view = RetrievalEvaluator.from_scorer(Plain(), name="plain")
+    assert view.evaluate(PAIRS[:2]) == [0.5, 0.5]
+    assert asyncio.run(view.aevaluate(PAIRS[:2])) == [0.5, 0.5]
+    again = pickle.loads(pickle.dumps(view))
+    assert (again.name, again.evaluate(PAIRS[:1])) == ("plain", [0.5])
+
+
+def test_a_label_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match="label: given 'llm_prefer'"):
+        RetrievalEvaluator.from_scorer(Plain(), label="llm_prefer").evaluate(PAIRS[:1])
+    with pytest.raises(InputError, match="label: given 'prefer'"):
+        RetrievalEvaluator.from_scorer(Plain(), label="prefer")
+    with pytest.raises(TypeError, match="save its scorer"):
+        RetrievalEvaluator.from_scorer(Plain()).save_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["published", "ours"])
+def test_pickled_and_async_it_grades_the_same(kind, classifier, bert, tmp_path):
+    folder = classifier
+    if kind == "ours":
+        make_evaluator(bert).save_pretrained(tmp_path)
+        folder = tmp_path
+    made = RetrievalEvaluator.from_pretrained(folder, device="cpu")
+    made.thresholds = ActionThresholds(0.3, 0.2)
+    grades = made.evaluate(PAIRS)
+    again = pickle.loads(pickle.dumps(made))
+    assert again.thresholds == made.thresholds
+    assert again.evaluate(PAIRS) == pytest.approx(grades, abs=1e-6)
+    assert asyncio.run(made.aevaluate(PAIRS)) == pytest.approx(grades, abs=1e-6)
+    assert made.evaluate([]) == []
+    made.unload()
+    made.unload()
+    with pytest.raises(ModelLoadError, match="was unloaded"):
+        made.evaluate(PAIRS)
+
+
+@pytest.mark.parametrize("pair", ["who", ("", Passage("", "x")), ("who", Passage("", " "))])
+def test_what_is_no_pair_is_refused(published, pair):
+    with pytest.raises(InputError, match=r"pairs\[1\]"):
+        published.evaluate([PAIRS[0], pair])
+
+
+def test_a_damaged_manifest_is_told(bert, tmp_path):
+    make_evaluator(bert).save_pretrained(tmp_path)
+    path = tmp_path / "model.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({key: fields[key] for key in fields if key != "head"}))
+    with pytest.raises(ModelLoadError, match="'head' is missing"):
+        RetrievalEvaluator.from_pretrained(tmp_path)
+    path.write_text("{")
+    with pytest.raises(ModelLoadError, match="damaged"):
+        RetrievalEvaluator.from_pretrained(tmp_path)
+
+
+def test_a_bert_classifier_will_do(tmp_path):
+    from transformers import BertConfig, BertForSequenceClassification
+
+    folder = write_bert(tmp_path)
+    config = BertConfig.from_pretrained(folder, num_labels=1, initializer_range=0.05)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    pairs = [("who wrote it", Passage("", "the king of rome")), ("who", Passage("", "a city"))]
+    outputs = plain_loop(folder, [f"{q} [SEP] {p.text}" for q, p in pairs])
+    expected = [max(-1.0, min(1.0, output)) for output in outputs]
+    grades = RetrievalEvaluator.from_pretrained(folder, device="cpu").evaluate(pairs)
+    assert grades == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
+def test_grades_near_minus_one_are_told_apart_in_bfloat16(tmp_path, stored):
+    """The paper's cut is at -0.99, where bfloat16 itself has steps of 0.004."""
+    from transformers import AutoModelForSequenceClassification
+
+    folder = write_t5_classifier(tmp_path)
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    with torch.no_grad():
+        model.classification_head.out_proj.weight *= 0.002
+        model.classification_head.out_proj.bias.fill_(-0.992)
+    model.to(stored).save_pretrained(folder)
+    grades = {}
+    for dtype in ("float32", "bfloat16"):
+        evaluator = RetrievalEvaluator.from_pretrained(folder, device="cpu", dtype=dtype)
+        grades[dtype] = evaluator.evaluate(many())
+        evaluator.unload()
+    assert all(-1 < grade < -0.98 for grade in grades["float32"])
+    assert len(set(grades["bfloat16"])) > 30
+    assert grades["bfloat16"] == pytest.approx(grades["float32"], abs=5e-4)

@@ -1,0 +1,84 @@
+"""The gate that ships: small, offline, and right about facts shown often against never."""
+
+import json
+from importlib import resources
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from fitrag_integrations.errors import ThresholdMismatchError
+from fitrag_integrations.flow import run_many
+from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.models import IKClassifier, LocalGenerator
+from fitrag_integrations.ports import Gate
+
+HOME = Path(str(resources.files("fitrag_integrations"))) / "embedded"
+LLM = "fitrag-closed-book"
+
+
+@pytest.fixture(scope="module")
+def gate():
+    made = IKClassifier.embedded(device="cpu")
+    yield made
+    made.unload()
+
+
+def asked(shown, count=24):
+    """Give questions that were not trained on, about facts shown so often."""
+    lines = (HOME / "closed_book" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    chosen = [r["question"] for r in rows if r["shown"] == shown and r["split"] == "test"]
+    return chosen[:: len(chosen) // count][:count]
+
+
+@pytest.mark.parametrize("drafted", [True, False], ids=["32 tokens", "question alone"])
+def test_facts_shown_often_are_known(gate, drafted):
+    means = {}
+    for shown in (0, 64):
+        questions = asked(shown)
+        drafts = [d.text if drafted else "" for d in gate.drafter.draft(questions)]
+        scores = gate.p_known(questions, drafts)
+        assert len(scores) == 24 and all(0.0 <= score <= 1.0 for score in scores)
+        means[shown] = fmean(scores)
+    assert means[64] - means[0] > 0.4
+
+
+def test_the_threshold_is_for_the_embedded_model(gate):
+    assert isinstance(gate, Gate)
+    assert gate.fitted is not None and gate.fitted.model == gate.model_name == LLM
+    assert gate.fitted.low < gate.threshold == gate.fitted.value < gate.fitted.high
+    assert gate.drafter.name == LLM and gate.draft_tokens == 32
+    with pytest.raises(ThresholdMismatchError, match=LLM):
+        IKClassifier.embedded(device="cpu", for_model="some-other-model")
+
+
+def test_it_decides_with_its_own_drafter(gate):
+    decider = Decider(gate)
+    often, never = (
+        [traced.value.decision.retrieve for traced in run_many(map(decider, asked(shown)))]
+        for shown in (64, 0)
+    )
+    assert sum(often) <= 4 and sum(never) >= 14
+
+
+def test_beside_the_generator_there_is_one_copy_of_the_weights(gate):
+    generator = LocalGenerator.embedded(device="cpu")
+    try:
+        own, its = dict(generator._engine.model.named_parameters()), gate._engine.model
+        for name, weight in its.named_parameters():
+            assert own[name].data_ptr() == weight.data_ptr(), name
+        assert gate.drafter._engine is generator._engine is gate._engine
+        (answer,) = generator.answer(asked(64, 1))
+        gate.p_known(asked(64, 1), [answer])
+        assert generator.answer(asked(64, 1)) == [answer]
+    finally:
+        generator.unload()
+
+
+def test_it_is_small_and_names_no_place():
+    files = [path for path in (HOME / "ik").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 1e6
+    manifest = json.loads((HOME / "ik" / "model.json").read_text(encoding="utf-8"))
+    assert manifest["base"] == "../closed_book"
+    assert '"/' not in json.dumps(manifest)

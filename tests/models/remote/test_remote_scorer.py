@@ -1,0 +1,216 @@
+"""A served reranker behind `RemoteScorer`, over servers with the limits that real ones have."""
+
+import asyncio
+import json
+import logging
+import pickle
+import random
+import traceback
+from dataclasses import replace
+
+import pytest
+from rerank_server import KEY, Server, share
+
+from fitrag_integrations import (
+    InputError,
+    Passage,
+    PortError,
+    Ports,
+    ThresholdMismatchError,
+    run,
+)
+from fitrag_integrations.methods import ActionThresholds, Crag, FitRag
+from fitrag_integrations.models import RemoteScorer
+
+WHERE = {
+    "tei": "",
+    "cohere": "",
+    "jina": "/jina",
+    "voyage": "/voyage",
+    "vllm-score": "",
+    "llamacpp": "/llama",
+    "infinity": "/infinity",
+}
+NAMED = {"cohere", "jina", "voyage", "vllm-score"}
+
+
+@pytest.fixture
+def server():
+    with Server() as made:
+        yield made
+        made.shutdown()
+
+
+def scorer_of(server, dialect="tei", **options):
+    if dialect in NAMED:
+        options.setdefault("model", "ranker")
+    return RemoteScorer(f"{server.url}{WHERE[dialect]}", dialect=dialect, **options)
+
+
+def pairs_of(count, *, seed=0):
+    logits = [round(random.Random(seed).uniform(-6, 6), 4) for _ in range(count)]
+    random.Random(seed + 1).shuffle(logits)
+    return logits, [("q?", Passage(str(i), f"score {x}")) for i, x in enumerate(logits)]
+
+
+@pytest.mark.parametrize("dialect", WHERE)
+def test_every_score_comes_back_to_its_pair(server, dialect):
+    logits, pairs = pairs_of(50)
+    pairs[7] = ("another?", pairs[7][1])
+    scores = scorer_of(server, dialect).score(pairs)
+    assert [s.has_answer for s in scores] == pytest.approx([share(x) for x in logits], abs=1e-6)
+    assert [s.has_answer_logit for s in scores] == pytest.approx(logits, abs=1e-3)
+    assert {s.llm_prefer for s in scores} == {None}
+
+
+def test_five_thousand_documents_are_split_and_none_is_lost(server):
+    logits, pairs = pairs_of(5000)
+    scores = scorer_of(server, concurrency=4).score(pairs)
+    assert [s.has_answer_logit for s in scores] == logits
+    assert max(len(body["texts"]) for _, body in server.seen) == 32
+    assert server.busiest <= 4
+
+
+def test_a_payload_stays_under_the_servers_limit(server):
+    pairs = [("q?", Passage(str(i), f"score {i} " + "word " * 100_000)) for i in range(6)]
+    assert [s.has_answer_logit for s in scorer_of(server).score(pairs)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_storm_of_refusals_is_waited_out(server):
+    server.storm = 12
+    logits, pairs = pairs_of(200)
+    scores = scorer_of(server, max_retries=12).score(pairs)
+    assert [s.has_answer_logit for s in scores] == logits
+
+
+@pytest.mark.parametrize("dialect", ["tei", "llamacpp"])
+def test_one_bad_document_fails_alone(server, dialect):
+    logits, pairs = pairs_of(40)
+    bad = "score 1 poison" if dialect == "tei" else "score 1 " + "long " * 2000
+    pairs[23] = ("q?", Passage("23", bad))
+    scores = scorer_of(server, dialect, max_retries=0).score(pairs)
+    assert isinstance(scores.pop(23), PortError)
+    del logits[23]
+    assert [s.has_answer_logit for s in scores] == logits
+
+
+def test_a_server_without_a_reranker_is_asked_once(server):
+    scores = scorer_of(server, "jina", model="not-a-reranker", max_retries=0).score(pairs_of(9)[1])
+    assert all("424" in str(score) and "not a re-ranker" in str(score) for score in scores)
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda data: data[:-9], "not the JSON"),
+        (lambda data: b"[" * 100_000, "not the JSON"),
+        (lambda data: b'{"results": []}', "not the JSON"),
+        (lambda data: json.dumps(json.loads(data)[1:]).encode(), "2 scores for 3"),
+        (lambda data: json.dumps([*json.loads(data), {"index": 0, "score": 1}]).encode(), "twice"),
+        (lambda data: b'[{"index": 3, "score": 1}]', "index 3"),
+        (lambda data: b'[{"index": true, "score": 1}]', "index True"),
+        (lambda data: data.replace(b'"score": ', b'"score": NaN, "x": '), "no finite number"),
+        (lambda data: data.replace(b'"score": ', b'"score": null, "x": '), "no finite number"),
+        (lambda data: data.replace(b"score", b"points"), "no 'score'"),
+        (lambda data: b"[" + b" " * (33 << 20) + b"]", "bytes"),
+    ],
+)
+def test_a_malformed_reply_is_an_error_and_never_a_score(server, spoil, told):
+    server.spoil = spoil
+    scores = scorer_of(server, max_retries=0).score(pairs_of(3)[1])
+    assert all(isinstance(score, PortError) and told in str(score) for score in scores)
+
+
+def test_a_reply_that_drips_ends_at_the_timeout(server):
+    server.drip = 0.05
+    (score,) = scorer_of(server, timeout=0.3, max_retries=0).score(pairs_of(1)[1])
+    assert "within 0.3 s" in str(score)
+
+
+def test_a_dead_server_is_a_named_error():
+    with Server() as server:
+        scorer = scorer_of(server, max_retries=0)
+        server.shutdown()
+    assert all(isinstance(score, PortError) for score in scorer.score(pairs_of(3)[1]))
+
+
+def test_a_probability_that_is_none_says_what_to_do(server):
+    server.spoil = lambda data: data.replace(b'"relevance_score": 0', b'"relevance_score": 3')
+    scores = scorer_of(server, "cohere", max_retries=0).score(pairs_of(2)[1])
+    assert all("raw=True" in str(score) for score in scores)
+
+
+def test_the_key_is_sent_and_shown_nowhere(caplog):
+    caplog.set_level(logging.DEBUG)
+    with Server(KEY) as server:
+        right, wrong = (scorer_of(server, api_key=key) for key in (KEY, KEY[::-1]))
+        assert right.score(pairs_of(1)[1])[0].has_answer_logit == pairs_of(1)[0][0]
+        (refused,) = wrong.score(pairs_of(1)[1])
+        server.shutdown()
+    told = "".join(traceback.format_exception(refused)) + repr(wrong) + str(refused) + caplog.text
+    assert "401" in told
+    assert KEY not in told and KEY[::-1] not in told
+    with pytest.raises(TypeError, match="holds a key"):
+        pickle.dumps(right)
+
+
+async def test_cancelling_ends_the_requests(server):
+    server.drip = 0.2
+    task = asyncio.create_task(scorer_of(server).ascore(pairs_of(300)[1]))
+    await asyncio.sleep(0.3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    before = len(server.seen)
+    await asyncio.sleep(0.3)
+    assert len(server.seen) == before
+
+
+def test_relevant_spans_become_excerpts_in_code_points(server):
+    passage = Passage("1", "score 2 🙂 the answer is here", title="Ein Titel 🙂")
+    ((excerpt,),) = scorer_of(server, "cohere").excerpts([("q?", passage)])
+    assert (excerpt.text, excerpt.score, excerpt.passage) == ("answer", 0.9, passage)
+    with pytest.raises(InputError, match="cohere"):
+        scorer_of(server, "jina").excerpts([("q?", passage)])
+
+
+def test_it_serves_where_a_scorer_or_an_evaluator_does(server):
+    scorer = scorer_of(server, "infinity", scale=2.0, shift=-1.0)
+    shelf = [Passage("a", "score -3 Nothing."), Passage("b", "score 3 All of it.")]
+    ports = Ports(retrieve=lambda queries: [shelf for _ in queries])
+    kept = run(FitRag(scorer, top_n=1)("q?", ports)).value.excerpts
+    assert kept[0].passage.id == "b"
+    assert kept[0].labels.has_answer == pytest.approx(share(5.0))
+    assert scorer.evaluate([("q?", shelf[1])]) == pytest.approx([2 * share(5.0) - 1])
+    fitted = ActionThresholds(upper=0.5, lower=-0.9, model=scorer.name)
+    assert run(Crag(scorer, thresholds=fitted)("q?", ports)).value.action == "correct"
+    with pytest.raises(ThresholdMismatchError, match="another"):
+        Crag(scorer, thresholds=replace(fitted, model="another"))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"dialect": "ollama"}, "dialect: given 'ollama'"),
+        ({"dialect": "cohere"}, "model: given ''"),
+        ({"dialect": "tei", "most": 64}, "most"),
+        ({"dialect": "tei", "scale": 0}, "scale"),
+        ({"dialect": "tei", "api_key": "a\nb"}, "api_key"),
+    ],
+)
+def test_what_is_not_allowed_is_said_at_the_door(options, told):
+    with pytest.raises(InputError, match=told):
+        RemoteScorer("http://127.0.0.1:1", **options)
+
+
+def test_pairs_are_checked_before_anything_is_sent(server):
+    with pytest.raises(InputError, match=r"pairs\[1\]"):
+        scorer_of(server).score([("q?", Passage("1", "x")), ("q?", "text")])
+    assert not server.seen
+
+
+def test_it_pickles_without_connections(server):
+    logits, pairs = pairs_of(3)
+    scorer = pickle.loads(pickle.dumps(scorer_of(server)))
+    assert [s.has_answer_logit for s in scorer.score(pairs)] == logits

@@ -1,0 +1,309 @@
+"""Published rerankers as scorers: equal to a plain loop, and nothing that they do not know."""
+
+import asyncio
+import math
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import LETTERS, MARKS, PAIRS, WORDS, write_bert, write_t5_classifier
+
+from fitrag_integrations import InputError, ModelLoadError, Passage
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods.fitrag.method import rerank
+from fitrag_integrations.methods.fitrag.reducer import score_port
+from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
+from fitrag_integrations.models.encoder.encoders import load_base
+
+SIZES = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+LONG = (
+    "what river",
+    Passage("2", "the danube in the black sea" + " of the king" * 400),
+)  # of whole words
+
+
+def write_monot5(folder, *, words=("true", "false")):
+    """Write a whole T5 whose tokenizer knows the words it is to answer with."""
+    from transformers import T5Config, T5ForConditionalGeneration, T5TokenizerFast
+
+    special = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -4.0)]
+    known = (*WORDS, "Query", "Document", "Relevant", *words)
+    pieces = [(f"▁{word}", -2.0) for word in known if len(word) > 1]
+    pieces += [(letter, -6.0) for letter in (*LETTERS, *LETTERS[:26].upper(), *MARKS, ":")]
+    T5TokenizerFast(vocab=special + pieces, extra_ids=0).save_pretrained(folder)
+    torch.manual_seed(0)
+    size = len(special + pieces) + 28  # as published ones: more rows than the tokenizer has tokens
+    config = T5Config(vocab_size=size, decoder_start_token_id=0, **SIZES)
+    model = T5ForConditionalGeneration(config)
+    model.lm_head.weight.data *= 3
+    model.save_pretrained(folder)
+    return str(folder)
+
+
+def write_cross_encoder(folder, *, labels=1, seed=0):
+    """Write a BERT with a classifier."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    write_bert(folder)
+    torch.manual_seed(seed)
+    config = BertConfig.from_pretrained(folder, num_labels=labels, initializer_range=0.2)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def monot5(tmp_path_factory):
+    return write_monot5(tmp_path_factory.mktemp("tiny-monot5"))
+
+
+@pytest.fixture(scope="module")
+def cross(tmp_path_factory):
+    return write_cross_encoder(tmp_path_factory.mktemp("tiny-cross"))
+
+
+@pytest.fixture(scope="module", params=["monot5", "cross"])
+def folder(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module")
+def ready(folder):
+    made = BiLabelScorer.from_reranker(folder, device="cpu")
+    yield made
+    made.unload()
+
+
+def titled(passage):
+    return f"{passage.title}. {passage.text}" if passage.title else passage.text
+
+
+@torch.inference_mode()
+def plainly(folder, pairs):
+    """Compute has_answer one pair at a time, as the checkpoints' own pages tell to."""
+    from transformers import (
+        AutoTokenizer,
+        BertForSequenceClassification,
+        T5ForConditionalGeneration,
+    )
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    found = []
+    if "monot5" in folder:
+        model = T5ForConditionalGeneration.from_pretrained(folder).eval()
+        wanted = [tokenizer.get_vocab()["▁false"], tokenizer.get_vocab()["▁true"]]
+        for question, passage in pairs:
+            text = f"Query: {question} Document: {titled(passage)} Relevant:"
+            inputs = tokenizer(text, return_tensors="pt")
+            start = torch.tensor([[model.config.decoder_start_token_id]])
+            logits = model(**inputs, decoder_input_ids=start).logits[0, 0, wanted]
+            found.append(logits.softmax(0)[1].item())
+        return found
+    model = BertForSequenceClassification.from_pretrained(folder).eval()
+    for question, passage in pairs:
+        inputs = tokenizer(question, titled(passage), return_tensors="pt")
+        found.append(model(**inputs).logits.sigmoid().item())
+    return found
+
+
+SHORT = [pair for pair in PAIRS if pair is not PAIRS[1]]
+
+
+def test_it_equals_a_plain_loop(folder, ready):
+    expected = plainly(folder, SHORT)
+    assert max(expected) - min(expected) > 0.01  # they differ, so that an order can be wrong
+    assert [s.has_answer for s in ready.score(SHORT)] == pytest.approx(expected, abs=1e-5)
+    again = asyncio.run(ready.ascore(SHORT[::-1]))
+    assert [s.has_answer for s in again] == pytest.approx(expected[::-1], abs=1e-5)
+
+
+def test_batches_change_nothing_and_pad_to_their_longest_only(folder, monkeypatch):
+    small = BiLabelScorer.from_reranker(folder, device="cpu", batch_tokens=1)
+    large = BiLabelScorer.from_reranker(folder, device="cpu", batch_tokens=100_000)
+    pairs = SHORT * 3
+    alone = [s.has_answer for s in small.score(pairs)]
+    assert [s.has_answer for s in large.score(pairs)] == pytest.approx(alone, abs=1e-5)
+    widths = []
+    inner = large._engine.trunk.forward
+    seen = lambda ids, mask, types: widths.append(ids.shape) or inner(ids, mask, types)  # noqa: E731
+    monkeypatch.setattr(large._engine.trunk, "forward", seen)
+    large.score(pairs)
+    assert len(widths) == 1
+    longest = max(len(c[0]) for c in large._engine.tokenizer.encode(pairs))
+    assert widths[0] == (len(pairs), longest)
+    assert longest < 512
+
+
+def test_a_long_passage_takes_its_best_chunk(folder, ready):
+    question, passage = LONG
+    (chunks,) = ready._engine.tokenizer.encode([LONG])
+    assert len(chunks) > 1
+    assert all(len(chunk) <= 512 for chunk in chunks)
+    spans = [[span for span in chunk.offsets if span] for chunk in chunks]
+    assert spans[-1][-1][1] == len(passage.text)  # nothing is cut off
+    parts = [passage.text[s[0][0] : s[-1][1]] for s in spans]
+    expected = max(plainly(folder, [(question, Passage("", part)) for part in parts]))
+    assert ready.score([LONG])[0].has_answer == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_input_has_no_more_tokens_than_the_encoder_has_places():
+    from transformers import BertConfig, XLMRobertaConfig
+
+    from fitrag_integrations.models.scorer.published import _positions
+
+    assert _positions(BertConfig(max_position_embeddings=128)) == 128
+    # these count from the padding token's number on: the first place is 2
+    assert _positions(XLMRobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
+
+
+def test_llm_prefer_is_not_there_and_it_says_so(ready):
+    score = ready.score(SHORT[:1])[0]
+    assert score.llm_prefer is None
+    assert score.llm_prefer_logit is None
+    assert score.combine(0.5) == score.combine(1.0) == 2 * score.has_answer
+    assert score.has_answer == pytest.approx(1 / (1 + math.exp(-score.has_answer_logit)))
+    assert "llm_prefer=None" in repr(ready)
+    assert f"scale={ready.scale!r}" in repr(ready)
+
+
+def test_it_serves_where_a_scorer_does(ready):
+    passages = [passage for _, passage in SHORT]
+    kept = run(rerank("who wrote the score", passages, score_port(ready), top_n=2)).value
+    scores = ready.score([("who wrote the score", passage) for passage in passages])
+    best = sorted(range(len(passages)), key=lambda i: -scores[i].has_answer)[:2]
+    assert [excerpt.passage for excerpt in kept] == [passages[i] for i in best]
+    grades = RetrievalEvaluator.from_scorer(ready).evaluate(SHORT)
+    assert grades == pytest.approx([2 * s.has_answer - 1 for s in ready.score(SHORT)])
+
+
+def test_each_architecture_has_its_scale(monot5, cross):
+    assert BiLabelScorer.from_reranker(monot5).scale == "tokens"
+    assert BiLabelScorer.from_reranker(cross).scale == "logit"
+    with pytest.raises(InputError, match="scale: given 'tokens'.* for a bert"):
+        BiLabelScorer.from_reranker(cross, scale="tokens")
+    with pytest.raises(ModelLoadError, match="a t5 checkpoint of"):
+        BiLabelScorer.from_reranker(monot5, scale="logit")
+    with pytest.raises(InputError, match="scale: given 'cosine'"):
+        BiLabelScorer.from_reranker(cross, scale="cosine")
+
+
+def test_a_temperature_divides_the_logit(cross):
+    plain = BiLabelScorer.from_reranker(cross).score(SHORT)
+    cool = BiLabelScorer.from_reranker(cross, temperature=4.0).score(SHORT)
+    for one, other in zip(plain, cool, strict=True):
+        assert other.has_answer_logit == pytest.approx(one.has_answer_logit / 4)
+    with pytest.raises(InputError, match="temperature"):
+        BiLabelScorer.from_reranker(cross, temperature=0)
+
+
+def test_probabilities_are_taken_as_they_are_and_checked(cross):
+    made = BiLabelScorer.from_reranker(cross, scale="probability")
+    model = made._engine.trunk.encoder
+    model.classifier.weight.data.zero_()
+    for bias, expected in ((0.25, 0.25), (1.0, 1.0), (0.0, 0.0)):
+        model.classifier.bias.data.fill_(bias)
+        assert made.score(SHORT[:1])[0].has_answer == pytest.approx(expected, abs=1e-6)
+    model.classifier.bias.data.fill_(7.0)
+    with pytest.raises(InputError, match="scale: given 'probability'"):
+        made.score(SHORT[:1])
+
+
+@pytest.mark.parametrize("words", [("true",), ("false",)])
+def test_words_that_are_no_single_tokens_are_refused(words, tmp_path):
+    folder = write_monot5(tmp_path, words=words)
+    with pytest.raises(ModelLoadError, match="allowed one token of its vocabulary"):
+        BiLabelScorer.from_reranker(folder)
+
+
+def test_other_shapes_are_refused(bert, t5, tmp_path):
+    two = write_cross_encoder(tmp_path / "two", labels=2)
+    with pytest.raises(ModelLoadError, match="of 2 outputs"):
+        BiLabelScorer.from_reranker(two)
+    with pytest.raises(ModelLoadError, match="a t5 checkpoint of 1 outputs"):
+        BiLabelScorer.from_reranker(write_t5_classifier(tmp_path / "grader"))
+    with pytest.raises(ModelLoadError):  # an encoder alone: its classifier would be random
+        BiLabelScorer.from_reranker(bert)
+    with pytest.raises(ModelLoadError):
+        BiLabelScorer.from_reranker(t5)
+    with pytest.raises(ModelLoadError, match=r"config\.json is missing"):
+        BiLabelScorer.from_reranker(tmp_path / "nothing")
+
+
+def test_missing_weights_are_named_and_never_made_up(tmp_path):
+    folder = write_cross_encoder(tmp_path)
+    path = tmp_path / "model.safetensors"
+    kept = {name: t for name, t in load_file(path).items() if not name.startswith("classifier")}
+    save_file(kept, path, metadata={"format": "pt"})
+    with pytest.raises(ModelLoadError, match=r"lacks classifier\.bias, classifier\.weight"):
+        BiLabelScorer.from_reranker(folder)
+
+
+def test_outputs_that_are_no_numbers_are_not_scores(cross):
+    made = BiLabelScorer.from_reranker(cross)
+    made._engine.trunk.encoder.classifier.bias.data.fill_(math.nan)
+    with pytest.raises(ModelLoadError, match="gave no number"):
+        made.score(SHORT[:1])
+
+
+def test_pairs_are_checked_and_none_gives_none(ready):
+    assert ready.score([]) == []
+    with pytest.raises(InputError, match=r"pairs\[1\]\.passage\.text"):
+        ready.score([SHORT[0], ("who", Passage("1", " "))])
+
+
+def test_it_is_pickled_by_name_and_not_saved(folder, ready, tmp_path):
+    again = pickle.loads(pickle.dumps(ready))
+    assert again.score(SHORT) == ready.score(SHORT)
+    assert repr(again) == repr(ready)
+    with pytest.raises(TypeError, match="train bilabel --base"):
+        ready.save_pretrained(tmp_path)
+
+
+def test_unloading_ends_it(folder):
+    made = BiLabelScorer.from_reranker(folder)
+    made.score(SHORT[:1])
+    made.unload()
+    with pytest.raises(ModelLoadError, match="was unloaded"):
+        made.score(SHORT[:1])
+
+
+def test_training_starts_from_its_encoder(folder):
+    trunk, _ = load_base(folder)
+    ready = BiLabelScorer.from_reranker(folder)
+    whole = dict(ready._engine.trunk.encoder.named_parameters())
+    for name, parameter in trunk.encoder.named_parameters():
+        (twin,) = [p for n, p in whole.items() if n in (name, f"bert.{name}")]
+        assert torch.equal(twin, parameter), name
+
+
+@torch.inference_mode()
+def test_bfloat16_rounds_the_states_and_not_the_output(folder):
+    """The output is that of a head in float32 on states in bfloat16, digit for digit."""
+    from transformers import (
+        AutoTokenizer,
+        BertForSequenceClassification,
+        T5ForConditionalGeneration,
+    )
+
+    scorer = BiLabelScorer.from_reranker(folder, device="cpu", dtype="bfloat16")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    for question, passage in SHORT:
+        (found,) = scorer.score([(question, passage)])
+        if "monot5" in folder:
+            model = T5ForConditionalGeneration.from_pretrained(folder).eval()
+            vocabulary = tokenizer.get_vocab()
+            rows = model.lm_head.weight[[vocabulary["▁true"], vocabulary["▁false"]]].clone()
+            text = f"Query: {question} Document: {titled(passage)} Relevant:"
+            given = tokenizer(text, return_tensors="pt")
+            model.bfloat16().lm_head = torch.nn.Identity()
+            states = model(**given, decoder_input_ids=torch.tensor([[0]])).logits[0, 0]
+            yes, no = (rows @ states.float()).tolist()
+            expected = yes - no
+        else:
+            model = BertForSequenceClassification.from_pretrained(folder).eval()
+            head = model.classifier.weight.clone(), model.classifier.bias.clone()
+            given = tokenizer(question, titled(passage), return_tensors="pt")
+            states = model.bfloat16().bert(**given).pooler_output
+            expected = torch.nn.functional.linear(states.float(), *head).item()
+        assert found.has_answer == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-5)
+    scorer.unload()

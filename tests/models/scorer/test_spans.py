@@ -1,0 +1,93 @@
+"""What a chunk's states say about spans of it, by hand; and which tokens a span is."""
+
+import math
+
+import pytest
+import torch
+from tiny import tokenizer_of
+
+from fitrag_integrations import Passage
+from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, span_evidence, token_ranges
+
+# question tokens 1 2; passage tokens 3 1 4, one character each
+CHUNK = EncodedPair(
+    [0, 1, 2, 0, 3, 1, 4, 0],
+    [0] * 8,
+    [0, 1, 1, 0, 2, 2, 2, 0],
+    [None, None, None, None, (0, 1), (1, 2), (2, 3), None],
+)
+STATES = torch.tensor(
+    [[9, 9], [1, 0], [0, 2], [9, 9], [3, 4], [1, 0], [0, 1], [9, 9]], dtype=torch.float32
+)
+ANSWERS = torch.tensor([[9.0, 9], [9, 9], [9, 9], [9, 9], [1, -5], [0, 2], [-1, 4], [9, 9]])
+RARITY = torch.tensor([0.0, 3.0, 1.0, 1.0, 1.0])
+NAMES = ["near_rare", "near", "same_rare", "same", "best", "behind", "starts", "ends"]
+NAMES += ["length", "share", "first", "last"]
+
+
+def measured(spans, rarity=RARITY):
+    ranges = token_ranges(CHUNK, spans)
+    evidence = span_evidence(STATES, ANSWERS, CHUNK, ranges, rarity)
+    assert evidence.numbers.shape == (len(spans), COUNT)
+    rows = [dict(zip(NAMES, row, strict=True)) for row in evidence.numbers.tolist()]
+    return evidence.means.tolist(), rows
+
+
+def test_a_span_by_hand():
+    means, (first, last) = measured([(0, 1), (1, 3)])
+    assert means == [[3, 4], [0.5, 0.5]]
+    assert first["near"] == pytest.approx((0.6 + 0.8) / 2)
+    assert first["near_rare"] == pytest.approx((3 * 0.6 + 1 * 0.8) / 4)
+    assert (first["same"], first["same_rare"]) == (0, 0)
+    assert last["near"] == pytest.approx(1)
+    assert (last["same"], last["same_rare"]) == (0.5, 0.75)
+    assert first["length"] == pytest.approx(math.log(2) / 5)
+    assert last["share"] == pytest.approx(2 / 3)
+    assert (last["first"], last["last"]) == pytest.approx((5 / 8, 7 / 8))
+
+
+def test_the_best_answer_begins_and_ends_inside_the_span():
+    _, (first, second, both) = measured([(0, 1), (1, 2), (0, 3)])
+    assert first["best"] == 1 - 5  # its own end, not the far better ones behind it
+    assert second["best"] == 0 + 2
+    assert (both["best"], both["behind"]) == (1 + 4, 0)
+    assert first["behind"] == -4 - 5
+    total = math.log(math.exp(1) + math.exp(0) + math.exp(-1))
+    assert first["starts"] == pytest.approx(1 - total)
+    assert both["ends"] == pytest.approx(0, abs=1e-6)
+
+
+def test_without_rarity_all_tokens_weigh_alike():
+    _, (row,) = measured([(0, 3)], rarity=None)
+    assert row["near_rare"] == row["near"] and row["same_rare"] == row["same"]
+
+
+def test_a_span_without_tokens_has_nothing():
+    evidence = span_evidence(STATES, ANSWERS, CHUNK, [(0, 0)], RARITY)
+    assert evidence.means.tolist() == [[0, 0]]
+    row = dict(zip(NAMES, evidence.numbers[0].tolist(), strict=True))
+    assert row["near"] == row["same"] == row["share"] == 0
+    assert row["best"] == row["starts"] == row["ends"] == NOTHING
+    assert all(map(math.isfinite, row.values()))
+
+
+def test_no_spans_give_no_rows():
+    evidence = span_evidence(STATES, ANSWERS, CHUNK, [], RARITY)
+    assert evidence.means.shape == (0, 2) and evidence.numbers.shape == (0, COUNT)
+
+
+def test_a_chunk_without_question_or_text_has_finite_numbers():
+    chunk = EncodedPair([0, 0], [0, 0], [0, 0], [None, None])
+    evidence = span_evidence(torch.ones(2, 2), torch.ones(2, 2), chunk, [(0, 0)], RARITY)
+    assert evidence.numbers.isfinite().all()
+
+
+def test_ranges_touch_their_characters(base):
+    passage = Passage("", "the king wrote a score. in rome the film ended.", "film")
+    (chunk,) = tokenizer_of(base).encode([("who", passage)])[0]
+    spans = [(0, 23), (24, 47), (4, 8), (5, 7)]
+    for (start, end), (first, last) in zip(spans, token_ranges(chunk, spans), strict=True):
+        places = [chunk.offsets[i] for i in range(first, last)]
+        assert places[0][0] <= start < places[0][1] and places[-1][0] < end <= places[-1][1]
+    assert token_ranges(chunk, [(23, 24)]) == [(0, 0)]  # a blank

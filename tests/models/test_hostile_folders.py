@@ -1,0 +1,240 @@
+"""Whatever the files of a model folder say, it loads or raises `ModelLoadError`, and soon."""
+
+import copy
+import hashlib
+import json
+import os
+import random
+import shutil
+import time
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from tiny import write_bert
+from tiny_causal import write_llama
+
+from fitrag_integrations import Passage
+from fitrag_integrations.errors import (
+    ChecksumError,
+    InputError,
+    ModelLoadError,
+    ThresholdMismatchError,
+)
+from fitrag_integrations.models import (
+    BiLabelScorer,
+    EligibilityDetector,
+    ExtractiveReader,
+    IKClassifier,
+    LocalGenerator,
+    OnePassScorer,
+    RetrievalEvaluator,
+)
+from fitrag_integrations.models.encoder.encoders import load_base, load_encoder, save_encoder
+from fitrag_integrations.models.encoder.pairs import PairTokenizer
+from fitrag_integrations.models.runtime.sources import verify
+from fitrag_integrations.training.loop.tuning import with_lora
+from fitrag_integrations.types import BiLabelScore
+
+pytestmark = [
+    # what peft asks of transformers
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+]
+HOME = Path(str(resources.files("fitrag_integrations"))) / "embedded"
+PASSAGE = Passage("1", "The Danube rises in the Black Forest.", "Danube")
+PAIRS = [("Where does the Danube rise?", PASSAGE)]
+SCORE = BiLabelScore(0.5, 0.5, 0.0, 0.0)
+ASK = {
+    "bilabel": (BiLabelScorer, lambda model: model.score(PAIRS)),
+    "evaluator": (RetrievalEvaluator, lambda model: model.evaluate(PAIRS)),
+    "onepass": (OnePassScorer, lambda model: model.score_sentences([(*PAIRS[0], [(0, 10)])])),
+    "reader": (ExtractiveReader, lambda model: model.read(PAIRS)),
+    "eligibility": (EligibilityDetector, lambda model: model.eligible([[SCORE]])),
+    "ik": (IKClassifier, lambda model: model.p_known(["Who wrote Faust?"], ["Goethe"])),
+}
+VALUES = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    10**9,
+    1e308,
+    float("nan"),
+    "",
+    "x",
+    "\x00",
+    [],
+    {},
+    [[]],
+    {"a": {}},
+]
+SECONDS = 20.0  # for one of them, on a machine that is busy
+
+
+def places(fields, path=()):
+    """Give the way to each field, at any depth; `trained` is only told, never read."""
+    inside = fields.items() if isinstance(fields, dict) else enumerate(fields)
+    for name, value in inside:
+        if name == "trained":
+            continue
+        yield (*path, name)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, name))
+
+
+def changed(fields, path, value):
+    made = copy.deepcopy(fields)
+    at = made
+    for name in path[:-1]:
+        at = at[name]
+    at[path[-1]] = value
+    return made
+
+
+@pytest.fixture
+def folder(request, tmp_path):
+    """A copy of a folder that ships, whose encoder, scorer or base stays where it is."""
+    kind = request.param
+    made = tmp_path / kind
+    shutil.copytree(HOME / kind, made, ignore=shutil.ignore_patterns("encoder"))
+    fields = json.loads((made / "model.json").read_text())
+    for name in ("encoder", "scorer", "base"):
+        if isinstance(fields.get(name), str) and (HOME / kind / fields[name]).is_dir():
+            fields[name] = str((HOME / kind / fields[name]).resolve())
+    (made / "model.json").write_text(json.dumps(fields))
+    return made
+
+
+def loads_or_is_refused(kind, folder):
+    """Load and ask; whether it was refused, which has to be told as it is promised."""
+    cls, ask = ASK[kind]
+    began = time.monotonic()
+    try:
+        model = cls.from_pretrained(folder)
+    except (ModelLoadError, ThresholdMismatchError):
+        return True
+    else:
+        ask(model)
+        model.unload()
+        return False
+    finally:
+        assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize("folder", ASK, indirect=True)
+def test_any_field_of_a_manifest_may_be_anything(folder):
+    kind = folder.name
+    cls, _ = ASK[kind]
+    kept = cls.embedded()  # holds the weights that all of them share
+    given = json.loads((folder / "model.json").read_text())
+    assert not loads_or_is_refused(kind, folder)
+    refused = 0
+    for path in places(given):
+        for value in VALUES:
+            (folder / "model.json").write_text(json.dumps(changed(given, path, value)))
+            try:
+                refused += loads_or_is_refused(kind, folder)
+            except Exception as error:
+                raise AssertionError(f"{path} = {value!r}: {error!r}") from error
+    assert refused > 25
+    kept.unload()
+
+
+@pytest.mark.parametrize("folder", ["bilabel", "eligibility", "ik"], indirect=True)
+def test_any_byte_of_the_weights_may_be_another(folder):
+    kind = folder.name
+    kept = ASK[kind][0].embedded()
+    manifest = json.loads((folder / "model.json").read_text())
+    name = "head" if "head" in manifest else "weights"
+    path = folder / manifest[name]["file"]
+    whole, chance = path.read_bytes(), random.Random(13)
+    for _ in range(40):
+        bad = bytearray(whole[: chance.choice([len(whole), len(whole) // 2, 9, 0])])
+        for _ in range(chance.randint(0, 3)):
+            if bad:
+                bad[chance.randrange(min(len(bad), 2000))] = chance.randrange(256)
+        path.write_bytes(bad)
+        manifest[name]["sha256"] = hashlib.sha256(bad).hexdigest()
+        (folder / "model.json").write_text(json.dumps(manifest))
+        try:
+            loads_or_is_refused(kind, folder)
+        except InputError:  # numbers that are none, told when they are asked about
+            pass
+        except ValueError as error:
+            assert "nan" in str(error).lower()
+    kept.unload()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "null", "{", "[" * 100_000, '{"format": 1}', "\x00", "9" * 5000]
+)
+def test_any_text_may_be_a_manifest(content, tmp_path):
+    (tmp_path / "model.json").write_text(content)
+    for kind in ASK:
+        assert loads_or_is_refused(kind, tmp_path)
+
+
+@pytest.mark.parametrize("field", ["max_length", "pooling", "base", "factors", "tuned", "adapter"])
+def test_any_field_of_an_encoder_may_be_anything(field, bert, tmp_path):
+    save_encoder(load_base(bert)[0], tmp_path, base=bert)
+    given = json.loads((tmp_path / "encoder.json").read_text())
+    for value in [-1, 0, 1, 2, 3, "x", [], {}, [[]], {"a": {}}, 1.5, True]:
+        (tmp_path / "encoder.json").write_text(json.dumps({**given, field: value}))
+        try:
+            _, tokenizer = load_encoder(tmp_path)
+        except ModelLoadError:
+            continue
+        assert tokenizer.encode(PAIRS)
+
+
+@pytest.mark.parametrize("length", [16, 17, 40, 96, 150])
+def test_a_short_input_ends(length, bert):
+    tokenizer = PairTokenizer(load_base(bert)[1], max_length=length)
+    long = Passage("1", "the danube is a river of the black sea " * 40, "the danube " * 9)
+    (chunks,) = tokenizer.encode([("what river is in the city " * 9, long)])
+    seen = {place for chunk in chunks for place in chunk.offsets if place is not None}
+    assert (0, 3) in seen and max(end for _, end in seen) >= len(long.text) - 2
+
+
+def test_more_layers_than_weights_are_refused_at_once(tmp_path):
+    for write, load in ((write_bert, load_base), (write_llama, LocalGenerator.from_pretrained)):
+        folder = Path(write(tmp_path / write.__name__))
+        fields = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(fields | {"num_hidden_layers": 10**6}))
+        began = time.monotonic()
+        with pytest.raises(ModelLoadError, match="asks for 1000000 layers"):
+            load(str(folder))
+        assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("target_modules", "(.+)+(.+)+(.+)+x"),
+        ("exclude_modules", "(.+)+(.+)+(.+)+x"),
+        ("target_modules", [".*.*.*.*x"]),
+        ("rank_pattern", {"(.+)+(.+)+x": 4}),
+        ("alpha_pattern", {"(.+)+(.+)+x": 4}),
+    ],
+)
+def test_a_regular_expression_in_an_adapter_is_refused(field, value, bert, tmp_path):
+    trunk, _ = load_base(bert)
+    trunk.encoder = with_lora(trunk.encoder)
+    save_encoder(trunk, tmp_path, base=bert)
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with pytest.raises(ModelLoadError, match=f"{field}: given .* allowed names of layers"):
+        load_encoder(tmp_path)
+
+
+def test_a_file_swapped_at_equal_size_and_time_is_refused(tmp_path):
+    path = tmp_path / "weights"
+    path.write_bytes(b"right")
+    digest = hashlib.sha256(b"right").hexdigest()
+    verify(path, digest)
+    stat = path.stat()
+    path.write_bytes(b"wrong")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    with pytest.raises(ChecksumError):
+        verify(path, digest)

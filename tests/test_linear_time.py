@@ -1,0 +1,190 @@
+"""Every function that reads a text takes time in proportion to it, whatever the text.
+
+A stranger writes the passages and a model the answers, so each reader is handed long runs of what
+its patterns look for. Hosts, headers and pages have their own tests in ``tests/web``.
+"""
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fitrag_integrations.core.html import escaped, marked, merge_spans
+from fitrag_integrations.core.secret import Secret
+from fitrag_integrations.core.show import shortened
+from fitrag_integrations.errors import FitRagError
+from fitrag_integrations.evaluation.answers import contains_answer, exact_match, token_f1
+from fitrag_integrations.evaluation.judging import chosen
+from fitrag_integrations.evaluation.report.words import clipped, visible
+from fitrag_integrations.methods.baselines._reflections import _MARKS
+from fitrag_integrations.methods.baselines._writing import final_answer, reasoned
+from fitrag_integrations.methods.baselines.self_ask import read_step
+from fitrag_integrations.methods.citing import cite, highlight
+from fitrag_integrations.methods.crag.keywords import extract_keywords, key_phrases, parse_keywords
+from fitrag_integrations.methods.crag.strips import paragraphs
+from fitrag_integrations.methods.itrg.writer import read_answer, read_document
+from fitrag_integrations.methods.slimplm.claims import parse_claims
+from fitrag_integrations.retrieval.documents import _title
+from fitrag_integrations.text.blocks import blocks_of
+from fitrag_integrations.text.cleaning import clean_text
+from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.text.site import site_of
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
+from fitrag_integrations.values.search_results import pages_of
+from fitrag_integrations.values.slimplm import read_verdict
+from fitrag_integrations.values.windows import in_document_order, merge
+
+SIZES = (10_000, 20_000, 40_000)  # characters
+PATIENCE = (1.0, 1.5, 3.0)  # seconds of CPU: one pass takes a tenth of it, its square far more
+SECRET = Secret("abcdefghijklmnopqrstuvwxyz0123456789")
+SHOWN = [Excerpt.whole(Passage("p", "words"))]
+CHOICES = [{"label": "A", "text": "otters"}, {"label": "B", "text": "rivers"}]
+
+
+def letters(text):
+    """Give an excerpt of every twentieth character."""
+    passage = Passage("p", text)
+    return [Excerpt(passage, at, at + 1) for at in range(0, len(text), 20)]
+
+
+def every_other(text):
+    return [(at, at + 1) for at in range(0, len(text), 2)]
+
+
+READERS = {
+    "split_sentences": split_sentences,
+    "blocks_of": lambda text: list(blocks_of(text)),
+    "clean_text": clean_text,
+    "approximate_tokens": approximate_tokens,
+    "site_of": site_of,
+    "escaped": escaped,
+    "marked": lambda text: marked(text, every_other(text)),
+    "shortened": shortened,
+    "redact": SECRET.redact,
+    "merge_spans": lambda text: merge_spans(text, every_other(text)),
+    "merge": lambda text: merge(letters(text)),
+    "in_document_order": lambda text: in_document_order(letters(text)),
+    "render_excerpts": lambda text: render_excerpts([Excerpt.whole(Passage("p", text, text))]),
+    "PromptTemplate": lambda text: PromptTemplate("name", text),
+    "read_verdict": read_verdict,
+    "pages_of": lambda text: pages_of(text, (), lambda item: item),
+    "cite": lambda text: cite(SHOWN, text),
+    "highlight": lambda text: highlight(letters(text)),
+    "key_phrases": lambda text: key_phrases(text, 5),
+    "parse_keywords": parse_keywords,
+    "extract_keywords": extract_keywords,
+    "paragraphs": lambda text: list(paragraphs(text)),
+    "parse_claims": parse_claims,
+    "read_document": lambda text: read_document(text, 100, approximate_tokens),
+    "read_answer": lambda text: read_answer(text, 100, approximate_tokens),
+    "read_step": read_step,
+    "final_answer": final_answer,
+    "reasoned": reasoned,
+    "reflection marks": lambda text: list(_MARKS.finditer(text)),
+    "contains_answer": lambda text: contains_answer(text, [text[:50]]),
+    "exact_match": lambda text: exact_match(text, [text]),
+    "token_f1": lambda text: token_f1(text, [text]),
+    "chosen": lambda text: chosen(text, CHOICES),
+    "title": lambda text: _title(text, Path("a.md")),
+    "visible": visible,
+    "clipped": lambda text: clipped(text, 30),
+}
+# Runs of what the patterns look for, with a word before, amid and after them.
+UNITS = [
+    " ",
+    "\t",
+    "\n",
+    "\n\n",
+    "\r",
+    "a",
+    "a ",
+    "A. ",
+    ".",
+    "1. ",
+    "\n1. ",
+    '"',
+    '"ab" ',
+    '"ab" cd ',
+]
+UNITS += [
+    "“ab” ",
+    "[1",
+    "[1, ",
+    "[1†",
+    "1-",
+    "1, ",
+    "(",
+    "#",
+    "# ",
+    "|",
+    "| ",
+    "`",
+    "\n```",
+    "<",
+    "</",
+]
+UNITS += [
+    "<|",
+    "<!",
+    "&",
+    "&#",
+    "{",
+    "{{}}",
+    "\u0301",
+    "\u0301\u0316",
+    "\u0f73",
+    "\u200d",
+    "\ufe0f",
+]
+UNITS += [
+    "👨\u200d",
+    "🇩",
+    "…",
+    "。」",
+    "known ",
+    "known (",
+    "true ",
+    "answer is ",
+    "the ",
+    "<think>",
+]
+UNITS += [
+    "follow up: ",
+    "<Claim>",
+    "<Query>",
+    '[{"a":',
+    "Document: ",
+    "[Relevant]",
+    "%61",
+    "\\u0061",
+    "-",
+]
+AROUND = [("", "", ""), ("a", "b", "c"), ("```", "x", "y"), ("# a", "b", "#x"), ("known", "x", "")]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_time_grows_with_the_text_and_no_faster(name):
+    for unit in UNITS:
+        for before, amid, after in AROUND:
+            run = unit * (SIZES[0] // len(unit) // 2)
+            _read(READERS[name], before + run + amid + run + after, PATIENCE[0])
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("unit", [" ", '"ab" cd ', "\u0301\u0316"])
+def test_four_times_the_text_takes_no_more_patience(name, unit):
+    for size, patience in zip(SIZES, PATIENCE, strict=True):
+        run = unit * (size // len(unit) // 2)
+        for before, amid, after in AROUND[1:]:
+            _read(READERS[name], before + run + amid + run + after, patience)
+
+
+def _read(reader, text, patience):
+    started = time.process_time()
+    with suppress(FitRagError):  # a named refusal is an answer
+        reader(text)
+    spent = time.process_time() - started
+    assert spent < patience, f"{text[:12]!r}... of {len(text)} took {spent:.1f} s"

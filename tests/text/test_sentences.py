@@ -1,0 +1,162 @@
+"""Sentence spans: always true offsets, whatever the text."""
+
+import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.text.sentences import MAX_CHARACTERS, MAX_WORDS, split_sentences
+
+
+def sentences(text):
+    return [text[start:end] for start, end in split_sentences(text)]
+
+
+def check_spans(text):
+    """Require spans in order, inside, trimmed, bounded, and covering what is not blank."""
+    spans = split_sentences(text)
+    at = 0
+    for start, end in spans:
+        assert at <= start < end <= len(text)
+        assert not text[at:start].strip()
+        piece = text[start:end]
+        assert piece == piece.strip()
+        assert len(piece) <= MAX_CHARACTERS and len(piece.split()) <= MAX_WORDS
+        at = end
+    assert not text[at:].strip()
+
+
+ODD = st.text(
+    st.sampled_from("aB1 .!?\n\r\t\0\u200b\u0301\u061f。」“”'\"()[]-—•|#\u2028e\u0645👨\u200d👩;,…")
+)
+TRICKY_SIGNS = "👨\u200d👩\u200d👧 🇩🇪 👍🏽 ❤\ufe0f ᄒ ᅡ ᆫ 한 ก ำ की က် ﾞ ｶ"
+TRICKY_STOPS = "... … ?! [1] ¹ † ». ” 」 । ། ． 。 ؟ ; : ( )"
+TRICKY_WORDS = (
+    "Dr._Smith e.g. U.S. He z._B. 1. 3.5 A b http://a.B/c.D `x._Y` ``` ~~~_py ===== -_ #_ |a| •"
+)
+BLANKS = [" ", "\n", "\n\n", "\r\n", "\f", "\t", "\x85", "\x1c", "\u00a0"]
+ZERO_WIDE = ["\u200b", "\u200d", "\u200e", "\u0301", "\ud800", "\udc00"]
+WORDS = [
+    word.replace("_", " ") for word in f"{TRICKY_SIGNS} {TRICKY_STOPS} {TRICKY_WORDS}".split(" ")
+]
+TRICKY = st.sampled_from(WORDS + BLANKS + ZERO_WIDE)
+texts = st.one_of(
+    st.text(st.characters()),  # with surrogates, unlike the default
+    ODD,
+    st.lists(ODD, max_size=5).map(". ".join),
+    st.lists(TRICKY, max_size=60).map("".join),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(texts)
+def test_spans_cover_any_text(text):
+    check_spans(text)
+
+
+def check_signs(text):
+    """Require that no span begins or ends inside a sign that is written with several characters."""
+    edges = {edge for span in split_sentences(text) for edge in span}
+    for sign in regex.finditer(r"\X", text):
+        if not any(map(str.isspace, sign.group())):  # marks on a blank cannot stay with it
+            assert not edges & set(range(sign.start() + 1, sign.end()))
+
+
+@settings(max_examples=150, deadline=None)
+@given(texts)
+def test_no_sign_of_several_characters_is_torn(text):
+    check_signs(text)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(TRICKY, min_size=400, max_size=600).map("".join))
+def test_nor_is_one_in_long_texts(text):
+    check_signs(text)
+    check_spans(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word " * 3000,
+        "a" * 5000,
+        "\0" * 3000,
+        "👨\u200d👩\u200d👧" * 500,
+        "e" + "\u0301" * 3000,
+        "كتب نينو روتا الموسيقى. " * 200,
+        "؟ ! . " * 500,
+        "a" + "🇩🇪" * 2000,
+        "( [1] " * 2000,
+        "```\n" * 999 + "x",
+        " \n\t " * 100,
+        "https://example.org/" + "x" * 3000,
+    ],
+)
+def test_spans_cover_texts_without_usual_sentences(text):
+    check_spans(text)
+
+
+def test_a_megabyte_is_split():
+    text = "Nino Rota wrote the score of Amarcord in 1973. " * (1_000_000 // 47)
+    spans = split_sentences(text)
+    assert len(spans) == 1_000_000 // 47
+    assert text[slice(*spans[-1])] == "Nino Rota wrote the score of Amarcord in 1973."
+
+
+def test_prose_with_abbreviations():
+    assert sentences("Dr. Smith met J. R. Jones at 5 p.m. in St. Louis. He left, e.g. by car.") == [
+        "Dr. Smith met J. R. Jones at 5 p.m. in St. Louis.",
+        "He left, e.g. by car.",
+    ]
+
+
+def test_contractions_do_not_shift_offsets():
+    assert sentences("I don't know. You can't tell. We won't ask.") == [
+        "I don't know.",
+        "You can't tell.",
+        "We won't ask.",
+    ]
+
+
+def test_repeated_sentences_have_their_own_places():
+    assert split_sentences("Yes. Yes. Yes.") == [(0, 4), (5, 9), (10, 14)]
+
+
+def test_lists_headings_and_tables_break_at_lines():
+    text = "# Life\nHe was born.\n- one\n- two\n| a | b |\n| c | d |\n1. First\n2. Second"
+    assert sentences(text) == text.split("\n")
+
+
+def test_short_lines_break_and_wrapped_prose_runs_on():
+    assert sentences("Early life\nHe was born in Milan.") == ["Early life", "He was born in Milan."]
+    wrapped = "The composer was born in the city of Milan, where\nRota also studied. He\nleft."
+    assert len(sentences(wrapped.replace("where", "where at first"))) == 2
+    assert sentences("He wrote it\nin 1973.") != ["He wrote it in 1973."]
+    assert sentences("He wrote it\nin the end.") == ["He wrote it\nin the end."]
+
+
+def test_full_stops_without_a_blank_behind_them():
+    assert sentences("他写了配乐。他出生在米兰！真的吗？") == [
+        "他写了配乐。",
+        "他出生在米兰！",
+        "真的吗？",
+    ]
+    assert sentences("هل كتب؟ نعم") == ["هل كتب؟", "نعم"]
+
+
+def test_no_emoji_is_torn():
+    family = "👨\u200d👩\u200d👧"  # five characters, one sign
+    for piece in sentences(family * 400):
+        assert piece == family * (len(piece) // 5)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n", "\u2003"])
+def test_blank_text_has_no_sentences(text):
+    assert split_sentences(text) == []
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"bytes"])
+def test_what_is_no_text_is_refused(wrong):
+    with pytest.raises(InputError, match="text: given .* allowed a string"):
+        split_sentences(wrong)

@@ -1,0 +1,233 @@
+"""From labelled rows to an IK classifier: a toy is learnt, runs resume, files load."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_causal import write_gpt2, write_llama
+from toy_known import toy_rows
+from typer.testing import CliRunner
+
+from fitrag_integrations.cli import app
+from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models import IKClassifier
+from fitrag_integrations.training.causal import adapter as causal_training
+from fitrag_integrations.training.causal.adapter import Best, CausalModule, Example, own_engine
+from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
+from fitrag_integrations.training.causal.rows import known_rows, split_rows
+from fitrag_integrations.training.rows import read_jsonl, write_jsonl
+
+LORA = {"epochs": 8.0, "rate": 2e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
+HEAD = {"variant": "head", "epochs": 20.0, "rate": 5e-3}
+FULL = {"tune": "full", "epochs": 8.0, "rate": 3e-3, "batch": 8}
+PLANS = {"lora": LORA, "head": HEAD, "full": FULL}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return write_llama(tmp_path_factory.mktemp("base") / "little")
+
+
+def plan(base, **changes):
+    return IKPlan(base, draft_tokens=8, validation=0.3, **changes)
+
+
+@pytest.fixture(scope="module", params=list(PLANS))
+def fitted(request, base, tmp_path_factory):
+    out = tmp_path_factory.mktemp("fitted") / request.param
+    return out, fit_ik(toy_rows(160), out, plan(base, **PLANS[request.param]))
+
+
+def test_a_separable_toy_is_learnt(fitted):
+    out, figures = fitted
+    assert figures["8 tokens AUC"] > 0.9 and figures["8 tokens accuracy"] > 0.8
+    assert figures["8 tokens AUC"] > figures["0 tokens AUC"]
+    log = [json.loads(line) for line in (out / "run" / "log.jsonl").read_text().splitlines()]
+    held = [row["held_out"] for row in log if "held_out" in row]
+    assert len(held) >= 10 and min(held) < 0.8 * held[0]
+
+
+def test_what_was_fitted_loads_and_judges(fitted, base):
+    out, figures = fitted
+    gate = IKClassifier.from_pretrained(out, device="cpu", for_model="little")
+    assert (gate.model_name, gate.threshold, gate.fitted) == ("little", 0.5, None)
+    fresh = toy_rows(40, seed=99)
+    scores = gate.p_known([row["question"] for row in fresh], [row["draft"] for row in fresh])
+    known = [score for score, row in zip(scores, fresh, strict=True) if row["known"]]
+    unknown = [score for score, row in zip(scores, fresh, strict=True) if not row["known"]]
+    assert sum(k > u for k in known for u in unknown) > 0.9 * len(known) * len(unknown)
+    gate.unload()
+
+
+def test_the_best_checkpoint_is_the_one_saved(fitted):
+    out, _ = fitted
+    best = load_file(out / "run" / "best.safetensors")
+    manifest = json.loads((out / "model.json").read_text())
+    if manifest["variant"] == "full":
+        whole = load_file(out / "base" / "model.safetensors")
+        assert all(torch.equal(best[f"model.{name}"], tensor) for name, tensor in whole.items())
+        return
+    saved = load_file(out / manifest["weights"]["file"])
+    if manifest["variant"] == "head":
+        assert torch.equal(saved["out.weight"], best["head.out.weight"])
+        return
+    for name, tensor in saved.items():
+        inner = name.removeprefix("base_model.model.").replace(".weight", ".adapter_1.weight")
+        assert torch.equal(tensor, best[f"model.{inner}"])
+
+
+def test_temperatures_are_of_each_case(fitted):
+    manifest = json.loads((fitted[0] / "model.json").read_text())
+    assert len(manifest["temperatures"]) == 2 and all(t > 0 for t in manifest["temperatures"])
+    assert manifest["trained"]["rows"] == 160 and manifest["trained"]["base"] == "little"
+
+
+@pytest.mark.parametrize("variant", PLANS)
+def test_a_stopped_run_goes_on_to_the_same_end(base, variant, tmp_path, monkeypatch):
+    changes = {**PLANS[variant], "epochs": 3.0}
+    fit_ik(toy_rows(), tmp_path / "whole", plan(base, **changes))
+    settings = causal_training.LoopSettings
+
+    def often(*given, **how):
+        return settings(*given, **how, save_seconds=0.0)
+
+    for module in ("adapter", "head"):
+        monkeypatch.setattr(f"fitrag_integrations.training.causal.{module}.LoopSettings", often)
+    step, steps = causal_training.Loop._step, []
+
+    def stopping(loop, optimizer, at):
+        if at == 4 and not steps:
+            steps.append(at)
+            raise KeyboardInterrupt
+        return step(loop, optimizer, at)
+
+    monkeypatch.setattr(causal_training.Loop, "_step", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        fit_ik(toy_rows(), tmp_path / "parts", plan(base, **changes))
+    fit_ik(toy_rows(), tmp_path / "parts", plan(base, **changes))
+    manifests = [json.loads((tmp_path / n / "model.json").read_text()) for n in ("whole", "parts")]
+    whole, parts = (
+        load_file(tmp_path / name / manifest["weights"].get("file", "base/model.safetensors"))
+        for name, manifest in zip(("whole", "parts"), manifests, strict=True)
+    )
+    for name, tensor in whole.items():
+        torch.testing.assert_close(parts[name], tensor)
+
+
+def test_gpt2_learns_too(tmp_path):
+    base = write_gpt2(tmp_path / "base")
+    figures = fit_ik(toy_rows(160), tmp_path / "head", plan(base, **HEAD))
+    assert figures["8 tokens AUC"] > 0.9
+    fit_ik(toy_rows(), tmp_path / "lora", plan(base, **{**LORA, "epochs": 1.0}))
+    for name in ("lora", "head"):
+        IKClassifier.from_pretrained(tmp_path / name, device="cpu").unload()
+
+
+def test_the_loss_is_cross_entropy_of_the_words(base):
+    engine = own_engine(base)
+    rows = [Example([3, 4, 5], [7, 8]), Example([9], [2])]
+    with torch.no_grad():
+        found = CausalModule(engine)(rows)["word"]
+        first = engine.model(torch.tensor([[3, 4, 5, 7]])).logits[0].log_softmax(-1)
+        second = engine.model(torch.tensor([[9]])).logits[0].log_softmax(-1)
+    expected = -((first[2, 7] + first[3, 8]) / 2 + second[0, 2]) / 2
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    engine.release()
+
+
+def test_best_keeps_the_lowest(tmp_path):
+    module, losses = torch.nn.Linear(1, 1), iter([3.0, 1.0, 2.0])
+    best = Best(module, tmp_path / "best.safetensors", lambda: next(losses))
+    for value in (0.3, 0.1, 0.2):
+        torch.nn.init.constant_(module.weight, value)
+        best()
+    best.restore()
+    assert module.weight.item() == pytest.approx(0.1)
+    again = Best(module, tmp_path / "best.safetensors", lambda: 1.5)
+    torch.nn.init.constant_(module.weight, 9.0)
+    assert again() == {"held_out": 1.5}
+    again.restore()
+    assert module.weight.item() == pytest.approx(0.1)
+
+
+def test_questions_are_held_out_by_their_text():
+    rows = known_rows([*toy_rows(), *toy_rows()])
+    train, held = split_rows(rows, validation=0.3, seed=13)
+    assert len(train) + len(held) == 240 and 40 < len(held) < 110
+    assert not {row.question for row in train} & {row.question for row in held}
+    assert split_rows(rows[::-1], validation=0.3, seed=13)[1] == held[::-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"known": "yes"}, r"rows\[1\].known: given 'yes' .* allowed true or false"),
+        ({"known": None}, r"rows\[1\].known"),
+        ({"question": " "}, r"rows\[1\].question"),
+        ({"draft": 3}, r"rows\[1\].draft"),
+    ],
+)
+def test_a_wrong_row_is_named(base, change, named, tmp_path):
+    rows = toy_rows()
+    rows[1] |= change
+    with pytest.raises(InputError, match=named):
+        fit_ik(rows, tmp_path, plan(base))
+
+
+def test_error_rows_are_passed_over():
+    rows = [*toy_rows(4), {"question": None, "known": None, "error": {"message": "no"}}]
+    assert len(known_rows(rows)) == 4
+
+
+def test_rows_of_two_models_need_a_name(base, tmp_path):
+    rows = [*toy_rows(60), *toy_rows(60, seed=4, llm="big")]
+    with pytest.raises(InputError, match="rows.llm: given .'big', 'little'."):
+        fit_ik(rows, tmp_path / "a", plan(base, **HEAD))
+    fit_ik(rows, tmp_path / "b", plan(base, **{**HEAD, "epochs": 1.0}, model="both"))
+    gate = IKClassifier.from_pretrained(tmp_path / "b", device="cpu", for_model="both")
+    gate.unload()
+
+
+def test_rows_of_one_kind_are_refused(base, tmp_path):
+    rows = [row for row in toy_rows() if row["known"]]
+    with pytest.raises(InputError, match="known and unknown questions enough"):
+        fit_ik(rows, tmp_path, plan(base))
+
+
+def test_lengths_beyond_the_draft_are_refused(base, tmp_path):
+    with pytest.raises(InputError, match="lengths: given .* from 0 to draft_tokens, 8"):
+        fit_ik(toy_rows(), tmp_path, plan(base, lengths=(0, 16)))
+    with pytest.raises(InputError, match="variant: given 'whole' .* allowed lora, full, head"):
+        fit_ik(toy_rows(), tmp_path, plan(base, variant="whole"))
+
+
+def test_a_base_without_the_words_is_refused_before_training(tmp_path):
+    base = write_llama(tmp_path / "letters", whole=False)
+    with pytest.raises(ModelLoadError, match="no single token for 'Yes'"):
+        fit_ik(toy_rows(), tmp_path / "out", plan(base))
+    assert not (tmp_path / "out" / "run").exists()
+
+
+def test_blank_drafts_train_the_question_alone(base, tmp_path):
+    rows = [{**row, "draft": " "} for row in toy_rows()]
+    figures = fit_ik(rows, tmp_path, plan(base, **{**HEAD, "epochs": 2.0}))
+    assert set(figures) == {"0 tokens accuracy", "0 tokens AUC", "0 tokens ECE"}
+
+
+def test_train_ik_from_the_command_line(base, tmp_path):
+    shutil.copytree(base, tmp_path / "home" / "little")
+    write_jsonl(tmp_path / "rows.jsonl.gz", toy_rows())
+    arguments = ["train", "ik", tmp_path / "rows.jsonl.gz", "--out", tmp_path / "home" / "ik"]
+    arguments += ["--base", tmp_path / "home" / "little", "--variant", "head", "--epochs", 2]
+    arguments += ["--length", 0, "--length", 8, "--draft-tokens", 8, "--validation", 0.3]
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert done.exit_code == 0 and "8 tokens AUC" in done.stderr, done.output
+    manifest = json.loads((tmp_path / "home" / "ik" / "model.json").read_text())
+    assert manifest["base"] == "../little" and manifest["trained"]["lengths"] == [0, 8]
+    (tmp_path / "home").rename(tmp_path / "moved")
+    gate = IKClassifier.from_pretrained(tmp_path / "moved" / "ik", device="cpu")
+    assert gate.p_known(["who?"], [""])
+    assert list(read_jsonl(tmp_path / "rows.jsonl.gz")) == toy_rows()
+    gate.unload()

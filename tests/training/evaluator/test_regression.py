@@ -1,0 +1,105 @@
+"""CRAG's own recipe: one output fitted to +1 and -1, saved as a checkpoint of transformers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import write_t5_classifier
+from training_rows import JUDGED_PAIRS, judged_rows
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models import RetrievalEvaluator
+from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
+from fitrag_integrations.training.evaluator.regression import labelled_pairs, start_regression
+from fitrag_integrations.training.loop.loop import Loop
+from fitrag_integrations.training.loop.running import Running
+
+# what peft asks of transformers
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+CPU = Running(device="cpu", log_every=1, save_seconds=0.0)
+PAIRS = labelled_pairs(judged_rows())
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory):
+    """Write a whole T5 with the dropout of .1 that the papers' have."""
+    folder = write_t5_classifier(tmp_path_factory.mktemp("t5"))
+    config = json.loads((Path(folder) / "config.json").read_text())
+    assert config["dropout_rate"] == pytest.approx(0.1)
+    return folder
+
+
+def plan_for(base, **changes):
+    plan = EvaluatorPlan(base=base, name="tiny", rank=4, steps=3, rate=1e-3, bfloat16=False)
+    return replace(plan, **{"loss": "regression", "tune": "full", "batch": 4, **changes})
+
+
+def test_the_loss_is_the_squared_error_from_plus_and_minus_one(t5):
+    module = start_regression(t5, tune="full", rank=4, input_format="plain").eval()
+    wanted = torch.tensor([1.0 if holds else -1.0 for *_, holds in PAIRS])
+    with torch.no_grad():
+        expected = ((module.outputs(PAIRS) - wanted) ** 2).mean()
+        assert float(module(PAIRS)["error"]) == pytest.approx(float(expected))
+    assert {1.0, -1.0} == set(wanted.tolist())
+
+
+@pytest.mark.parametrize("tune", ["full", "lora", "head"])
+@pytest.mark.parametrize("base", ["t5", "bert"])
+def test_what_is_saved_is_what_was_trained(base, tune, tmp_path, request):
+    plan = plan_for(request.getfixturevalue(base), tune=tune, bfloat16=tune == "lora")
+    fit_evaluator(judged_rows(), tmp_path, plan, CPU)
+    made = RetrievalEvaluator.from_pretrained(tmp_path, device="cpu")
+    again = RetrievalEvaluator.from_pretrained(tmp_path, device="cpu")
+    assert made.name == "tiny" and made.evaluate(JUDGED_PAIRS) == made.evaluate(JUDGED_PAIRS)
+    assert again.evaluate(JUDGED_PAIRS) == pytest.approx(made.evaluate(JUDGED_PAIRS), abs=1e-6)
+    state = load_file(tmp_path / "run" / "checkpoint.safetensors")
+    trained = {name for name in state if name.startswith("weight/")}
+    assert any("head" in name for name in trained)
+    if tune != "full":
+        assert all("lora_" in name or "weight/head" in name for name in trained)
+
+
+def test_more_steps_tell_right_from_wrong(t5, tmp_path):
+    plan = plan_for(t5, epochs=30.0, batch=12, validation=0.3, evaluate_every=15)
+    figures = fit_evaluator(judged_rows(), tmp_path, plan, CPU)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    held = [row["held_out"] for row in rows if "held_out" in row]
+    assert len(held) == 4 and rows[-2]["step"] == 53  # 7 questions of 3 pairs, 30 times, by twelve
+    assert min(held) < 1.0 and {"pairs accuracy", "pairs AUC"} <= figures.keys()
+
+
+def test_a_stopped_run_goes_on_to_the_same_end(t5, tmp_path, monkeypatch):
+    fit_evaluator(judged_rows(), tmp_path / "whole", plan_for(t5, steps=5), CPU)
+    step = Loop._step
+
+    def stopping(loop, optimizer, at):
+        if at == 3:
+            raise KeyboardInterrupt
+        return step(loop, optimizer, at)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "_step", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            fit_evaluator(judged_rows(), tmp_path / "parts", plan_for(t5, steps=5), CPU)
+    with pytest.raises(InputError, match="rate: given 0.5"):
+        fit_evaluator(judged_rows(), tmp_path / "parts", plan_for(t5, steps=5, rate=0.5), CPU)
+    fit_evaluator(judged_rows(), tmp_path / "parts", plan_for(t5, steps=5), CPU)
+    whole, parts = (load_file(tmp_path / n / "model.safetensors") for n in ("whole", "parts"))
+    assert all(torch.equal(parts[name], tensor) for name, tensor in whole.items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"loss": "luck"}, "loss: given 'luck'"),
+        ({"tune": "upper"}, "tune: given 'upper'"),
+        ({"input_format": "bold"}, "input_format: given 'bold'"),
+        ({"evaluate_every": 2}, "evaluate_every: given 2"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(changes, named):
+    with pytest.raises(InputError, match=named):
+        plan_for("base", **changes)

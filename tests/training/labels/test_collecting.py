@@ -1,0 +1,323 @@
+"""Labels by hand, what counts as no answer, the account, and the journal of answers."""
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from fitrag_integrations import Passage
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.evaluation.answers import check_answers, matches_pattern
+from fitrag_integrations.training.asking_llm import REFUSAL, AskLLM, AskReader
+from fitrag_integrations.training.collecting import (
+    Failed,
+    Question,
+    Told,
+    count_labels,
+    passage_labels,
+)
+from fitrag_integrations.training.labels.budget import Account
+from fitrag_integrations.training.labels.journal import AnswerJournal
+
+SEA = Passage("", "The Danube ends in the Black Sea.", "Danube")
+TOWN = Passage("", "Ulm lies on it.", "Ulm")
+PAIRS = [("what sea?", SEA), ("what sea?", TOWN)]
+
+
+def always(prompt):
+    return True
+
+
+def ask(llm, pairs=PAIRS, **options):
+    heard = {}
+    asker = AskLLM(llm, wait=0.0, **{"retries": 2, **options})
+    asker.ask(pairs, heard.__setitem__, always)
+    return [heard[i] for i in range(len(pairs))]
+
+
+def test_labels_are_separate_and_no_answer_is_no_zero():
+    question = Question("what sea?", ("Black Sea", "Euxine"), (SEA, TOWN, SEA, TOWN))
+    outcomes = [
+        Told("the river Inn"),
+        Told("It is the black sea."),
+        Failed("timeout", "60 s"),
+        None,
+    ]
+    found = passage_labels(question, outcomes)
+    assert [one["has_answer"] for one in found] == [1, 0, 1, 0]
+    assert [one["llm_prefer"] for one in found] == [0, 1, None, None]
+    assert found[2]["llm_error"] == "timeout: 60 s" and "answer" not in found[2]
+    counts = count_labels([{"passages": found}, {"error": {"message": "no"}}])
+    assert counts.to_dict()["groups"] == {
+        **{"1,1": 0, "1,0": 1, "0,1": 1, "0,0": 0},
+        **{"1,null": 1, "0,null": 1},
+    }
+    assert (counts.pairs, counts.matched, counts.mismatched, counts.imbalance) == (4, 0, 2, 0.0)
+    assert counts.errors == 1 and counts.failures["timeout"] == 1
+    assert "not answered: timeout 1" in str(counts)
+
+
+def test_the_imbalance_is_matched_per_mismatched():
+    pairs = [(1, 1)] * 3 + [(0, 0)] * 9 + [(0, 1)]
+    passages = [{"has_answer": h, "llm_prefer": p} for h, p in pairs]
+    counts = count_labels([{"passages": passages}])
+    assert counts.imbalance == 12.0 and "12.0 matched per mismatched" in str(counts)
+    assert count_labels([{"passages": passages[:2]}]).imbalance is None
+
+
+def test_a_gold_passage_holds_the_answer_whatever_its_wording():
+    question = Question("what sea?", (), (SEA, TOWN), gold=TOWN.text)
+    found = passage_labels(question, [None, None])
+    assert [one["has_answer"] for one in found] == [0, 1]
+    assert {one["llm_error"] for one in found} == {"no gold answers to judge by"}
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "found"),
+    [
+        ("in the year 1954 .", r"19\d4", True),
+        ("in the year 21954", r"19\d4", False),
+        ("São Paulo", "sao (paulo|joao)", True),
+        ("Mt. Everest", r"(Mt\.?|Mount) Everest", True),
+        ("because", "us", False),
+    ],
+)
+def test_patterns_fold_and_keep_to_whole_words(text, pattern, found):
+    assert matches_pattern(text, [pattern]) is found
+    question = Question("?", (pattern,), (Passage("", text),), patterns=True)
+    (labels,) = passage_labels(question, [Told(text)])
+    assert (labels["has_answer"], labels["llm_prefer"]) == (found, found)
+
+
+def test_a_pattern_that_never_ends_is_told():
+    with pytest.raises(InputError, match=r"answers: .* in 2 s"):
+        matches_pattern("a" * 60 + "!", [r"(a|aa|aaa)+b"])
+
+
+@pytest.mark.parametrize("given", [None, [], "", [""], ["Rome", " "], ["?!"], ["x"], ["é"], [3]])
+def test_answers_that_cannot_be_looked_for_are_refused(given):
+    with pytest.raises(InputError, match="answers"):
+        check_answers(given)
+
+
+def test_answers_that_can():
+    assert check_answers("Rome") == ("Rome",)
+    assert check_answers(["7", "水", "AB"]) == ("7", "水", "AB")
+    assert check_answers([r"\d+"], patterns=True) == (r"\d+",)
+    for wrong in ("(", "a*", "x"):
+        with pytest.raises(InputError):
+            check_answers([wrong], patterns=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("I'm sorry, but I can't help with that.", True),
+        ("As an AI language model, I cannot assist with this request.", True),
+        ("I am not able to discuss that.", True),
+        ("I must decline.", True),
+        ("I can't help falling in love", False),
+        ("I Can't Help Myself", False),
+        ("Unfortunately, the passage does not say.", False),
+        ("The Black Sea", False),
+    ],
+)
+def test_what_is_a_refusal(text, refused):
+    assert bool(REFUSAL.search(text)) is refused
+
+
+def test_failures_are_tried_again_and_told_by_kind():
+    calls = []
+
+    def llm(prompts):
+        calls.append(len(prompts))
+        return ["", "I’m sorry, I can’t assist with that."]
+
+    empty, refusal = ask(llm)
+    assert (empty.kind, refusal.kind) == ("empty", "refusal") and calls == [2, 2, 2]
+
+
+def test_only_what_failed_is_asked_again():
+    calls = []
+
+    def llm(prompts):
+        calls.append(len(prompts))
+        return ["the Black Sea", ""] if len(calls) == 1 else ["Ulm"]
+
+    assert ask(llm) == [Told("the Black Sea"), Told("Ulm")] and calls == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "tries"),
+    [
+        (RuntimeError("overloaded"), "error", 3),
+        (TimeoutError("60 s"), "timeout", 3),
+        (PortError("status 401"), "error", 1),  # was tried again where it came from
+    ],
+)
+def test_errors(error, kind, tries):
+    calls = []
+
+    def llm(prompts):
+        calls.append(prompts)
+        raise error
+
+    outcomes = ask(llm)
+    assert [one.kind for one in outcomes] == [kind] * 2 and len(calls) == tries
+    assert str(error) in outcomes[0].message
+
+
+def test_a_callable_that_gives_too_few():
+    assert ask(lambda prompts: ["one"])[0].message == (
+        "PortError: <lambda> got 2 prompts but gave 1 answers"
+    )
+
+
+class Framework:
+    """A model as LangChain and LlamaIndex have them, and how many ask it at once."""
+
+    model_name = "one"
+
+    def __init__(self):
+        self.open, self.most = 0, 0
+
+    async def answer(self):
+        self.open += 1
+        self.most = max(self.most, self.open)
+        await asyncio.sleep(0)
+        self.open -= 1
+
+
+class Chat(Framework):
+    async def ainvoke(self, prompt):
+        await self.answer()
+        tokens = {"input_tokens": 7, "output_tokens": 2}
+        reason = {"finish_reason": "content_filter"} if "Ulm" in prompt else {}
+        return SimpleNamespace(text="Black Sea", usage_metadata=tokens, response_metadata=reason)
+
+
+class Completing(Framework):
+    async def acomplete(self, prompt):
+        await self.answer()
+        return SimpleNamespace(text=" Black Sea ")
+
+
+def test_models_of_the_frameworks():
+    llm = Chat()
+    told, refused = ask(llm)
+    assert told == Told("Black Sea", (7, 2))
+    assert (refused.kind, refused.tokens) == ("refusal", (21, 6))  # three tries were paid
+    assert ask(Completing()) == [Told("Black Sea")] * 2
+    assert AskLLM(llm).name == "one"
+
+
+def test_never_more_than_the_limit_at_once():
+    llm = Completing()
+    ask(llm, PAIRS * 10, concurrency=3)
+    assert llm.most == 3
+
+
+async def test_asking_where_a_loop_is_running():
+    assert ask(Completing()) == [Told("Black Sea")] * 2
+
+
+def test_real_framework_models():
+    chat = pytest.importorskip("langchain_core.language_models.fake_chat_models")
+    index = pytest.importorskip("llama_index.core.llms.mock")
+    assert ask(chat.FakeListChatModel(responses=["Black Sea"])) == [Told("Black Sea")] * 2
+    assert [type(one) for one in ask(index.MockLLM(max_tokens=4))] == [Told, Told]
+
+
+class Never:
+    async def ainvoke(self, prompt):
+        await asyncio.Event().wait()
+
+
+def test_a_model_that_never_answers_times_out():
+    assert [one.kind for one in ask(Never(), timeout=0.01, retries=1)] == ["timeout"] * 2
+
+
+def test_the_prompt_is_filled_once():
+    asker = AskLLM(len, prompt="{passage}|{question}")
+    assert asker.prompt("{passage}?", Passage("", "{question}")) == "{question}|{passage}?"
+    with pytest.raises(InputError, match="prompt"):
+        AskLLM(len, prompt="{question}")
+    with pytest.raises(InputError, match="llm"):
+        AskLLM(3)
+
+
+def test_a_reader_reads_question_by_question():
+    class Reader:
+        calls = []
+
+        def read(self, pairs):
+            self.calls.append(len(pairs))
+            return [SimpleNamespace(text=p.title, score=0.5) for _, p in pairs]
+
+    heard = {}
+    AskReader(Reader()).ask([*PAIRS, ("what town?", TOWN)], heard.__setitem__, always)
+    assert heard[2] == Told("Ulm", score=0.5) and Reader.calls == [2, 1]
+
+
+def test_the_account_stops_before_the_cost_is_exceeded():
+    prices = {"price_read": 1e6, "price_written": 2e6}
+    account = Account(len, **prices, max_cost=20.0, longest=2)
+    assert account.may("12345678") and account.cost == 0  # 8 + 2 * 2 is under way
+    assert not account.may("123456") and "cost of 20" in account.stopped
+    account = Account(len, **prices, max_cost=20.0, longest=2)
+    assert account.may("12345678")
+    assert account.heard("12345678", Told("ab")) == Told("ab", (8, 2))  # it told no tokens
+    assert account.cost == 12.0 and account.may("1234") and not account.may("1234")
+
+
+def test_the_account_stops_after_failures_in_a_row():
+    account = Account(len, max_failures=2)
+    failed = Failed("error", "broken")
+    for outcome in (failed, Told("fine"), failed, failed):
+        assert account.may("prompt")
+        account.heard("prompt", outcome)
+    assert not account.may("prompt") and account.stopped.endswith("error: broken")
+    assert (account.asked, account.failed) == (4, 3)
+
+
+PLAN = {"llm": "one", "depth": 5}
+
+
+def test_the_journal_knows_answers_and_cuts_what_is_half_written(tmp_path):
+    path = tmp_path / "out.jsonl.asked"
+    journal = AnswerJournal(path, PLAN)
+    journal.add("who?", Told("a king\u2028", (4, 2)))
+    journal.pay((3, 0))
+    journal.close()
+    whole = path.read_bytes()
+    for cut in range(len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        journal = AnswerJournal(path, PLAN)
+        known, tokens = journal.get("who?"), journal.tokens
+        journal.close()
+        lines = whole[:cut].count(b"\n")
+        assert known == (Told("a king\u2028", (4, 2)) if lines > 1 else None)
+        assert tokens == ((0, 0), (0, 0), (4, 2), (7, 2))[lines]
+        assert (
+            path.read_bytes() == whole[:cut].rpartition(b"\n")[0] + b"\n" * bool(lines) or not lines
+        )
+        assert json.loads(path.read_text().splitlines()[0]) == {"plan": PLAN}
+
+
+def test_the_journal_refuses_another_plan_and_damage_by_name(tmp_path):
+    path = tmp_path / "out.jsonl.asked"
+    AnswerJournal(path, PLAN).close()
+    with pytest.raises(InputError, match=r"--depth: given 9 .*5, with which .*out.jsonl was begun"):
+        AnswerJournal(path, {**PLAN, "depth": 9})
+    path.write_bytes(b"{}\n")
+    with pytest.raises(InputError, match="damaged"):
+        AnswerJournal(path, PLAN)
+
+
+def test_only_one_writes_a_journal(tmp_path):
+    journal = AnswerJournal(tmp_path / "asked", PLAN)
+    with pytest.raises(InputError, match="no other run"):
+        AnswerJournal(tmp_path / "asked", PLAN)
+    journal.close()
+    AnswerJournal(tmp_path / "asked", PLAN).close()

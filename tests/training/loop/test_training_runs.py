@@ -1,0 +1,256 @@
+"""`fitrag train bilabel`: what is held out, what is kept, what a run remembers, what is drawn."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import tokenizer_of
+from training_rows import labelled_rows
+from typer.testing import CliRunner
+
+from fitrag_integrations.cli import app
+from fitrag_integrations.errors import FitRagError, InputError
+from fitrag_integrations.models import BiLabelScorer
+from fitrag_integrations.models.encoder.encoders import load_base
+from fitrag_integrations.models.encoder.heads import BiLabelHead
+from fitrag_integrations.models.evidence.evidence import Evidence
+from fitrag_integrations.training.bilabel.measuring import cross_entropy, held_logits
+from fitrag_integrations.training.bilabel.module import BiLabelModule, fit_head
+from fitrag_integrations.training.bilabel.plan import BilabelPlan
+from fitrag_integrations.training.loop.early_stopping import Best
+from fitrag_integrations.training.loop.plots import plot_labels, plot_losses, plot_weight
+from fitrag_integrations.training.loop.run_folder import begin, read_log
+from fitrag_integrations.training.rows import labelled_json, labelled_row, write_jsonl
+from fitrag_integrations.training.splitting import refuse_shared
+
+# what peft asks of transformers
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+ROWS = labelled_rows()
+
+
+@pytest.fixture
+def train(bert, tmp_path):
+    """Give a function that runs the command on the toy rows with some options."""
+    write_jsonl(tmp_path / "rows.jsonl", map(labelled_json, ROWS))
+
+    def run(options, rows="rows.jsonl"):
+        files = [str(tmp_path / rows), "--out", str(tmp_path / "model"), "--base", bert]
+        words = options.format(here=tmp_path).split()
+        usual = ["--no-bfloat16", "--no-evidence", "--device", "cpu"]
+        return CliRunner().invoke(app, ["train", "bilabel", *files, *usual, *words])
+
+    return run
+
+
+def test_a_file_of_rows_to_hold_out(train, tmp_path):
+    write_jsonl(tmp_path / "train.jsonl", map(labelled_json, ROWS[:6]))
+    write_jsonl(tmp_path / "held.jsonl", map(labelled_json, ROWS[6:]))
+    done = train("--tune head --validation {here}/held.jsonl", "train.jsonl")
+    assert done.exit_code == 0 and "llm_prefer AUC" in done.stderr, done.output
+
+
+def test_a_question_on_both_sides_is_named(train, tmp_path):
+    again = replace(ROWS[3], question=f"  {ROWS[3].question.upper()} ")
+    write_jsonl(tmp_path / "held.jsonl", map(labelled_json, [again]))
+    done = train("--validation {here}/held.jsonl")
+    assert isinstance(done.exception, InputError)
+    assert "IN WHAT YEAR IS THE FILM EMMA" in str(done.exception)
+    assert "not trained on; 1 of them" in str(done.exception)
+    assert not (tmp_path / "model").exists()
+    refuse_shared(ROWS[:3], ROWS[3:])
+
+
+@pytest.mark.parametrize("given", ["nowhere.jsonl", "0", "1.5", "nan"])
+def test_what_holds_nothing_out_is_refused(train, given):
+    done = train(f"--validation {given}")
+    assert isinstance(done.exception, InputError) and "validation: given" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("passage", "message"),
+    [
+        ({"llm_prefer": 0}, "rows.jsonl, row 2: passages[0].has_answer: given 'nothing'"),
+        ({"has_answer": 1}, "row 2: passages[0].llm_prefer: given 'nothing' (str), allowed 0, 1"),
+        ({"has_answer": 2, "llm_prefer": 0}, "has_answer: given 2 (int), allowed 0 or 1"),
+        ({"has_answer": None, "llm_prefer": 0}, "has_answer: given None, allowed"),
+    ],
+)
+def test_a_missing_label_is_named_and_never_a_zero(train, tmp_path, passage, message):
+    row = {"question": "who", "passages": [{"title": "t", "text": "x"} | passage]}
+    write_jsonl(tmp_path / "rows.jsonl", [labelled_json(ROWS[0]), row])
+    done = train("")
+    assert isinstance(done.exception, InputError) and message in str(done.exception)
+
+
+def test_rows_that_teach_nothing_are_left_out_and_told(train, tmp_path):
+    none = {"question": "who", "passages": []}
+    error = {"question": "who", "error": "answers: given []"}
+    write_jsonl(tmp_path / "rows.jsonl", [*map(labelled_json, ROWS), none, error, error])
+    done = train("--tune head --validation 0.3")
+    assert done.exit_code == 0, done.output
+    assert "2 error rows left out\n1 rows without passages left out\n" in done.stderr
+    unknown = {"question": "q", "passages": [{"text": "x", "has_answer": 1, "llm_prefer": None}]}
+    assert labelled_row(unknown).llm_prefer == (None,)
+
+
+def test_the_best_weights_are_kept_and_used(train, tmp_path):
+    wrong = [flipped(row) for row in ROWS[6:]]  # what is learnt is wrong of what is held out
+    write_jsonl(tmp_path / "train.jsonl", map(labelled_json, ROWS[:6]))
+    write_jsonl(tmp_path / "held.jsonl", map(labelled_json, wrong))
+    usual = "--steps 6 --questions 3 --validation {here}/held.jsonl --tune full --rate 0.02"
+    done = train(f"{usual} --evaluate-every 2", "train.jsonl")
+    assert done.exit_code == 0, done.output
+    run = tmp_path / "model" / "run"
+    found = {
+        row["step"]: row["held_out"] for row in read_log(run / "log.jsonl") if "held_out" in row
+    }
+    assert found.keys() == {2, 4, 6}
+    best, last = load_file(run / "best.safetensors"), load_file(run / "checkpoint.safetensors")
+    assert min(found, key=found.get) != 6  # else the test shows nothing
+    scorer = BiLabelScorer.from_pretrained(tmp_path / "model", device="cpu")
+    assert torch.equal(scorer._head.out.weight, best["head.out.weight"])
+    assert not torch.equal(best["head.out.weight"], last["weight/head.out.weight"])
+
+
+def flipped(row):
+    has, prefer = (tuple(1 - mark for mark in marks) for marks in (row.has_answer, row.llm_prefer))
+    return replace(row, has_answer=has, llm_prefer=prefer)
+
+
+def test_of_equal_ones_the_earliest_is_the_best_and_none_is_an_error(tmp_path):
+    module, values = torch.nn.Linear(1, 1), [0.5, 0.25, 0.25, 0.75]
+    best = Best(module, tmp_path / "best.safetensors", lambda: values.pop(0))
+    for value in (1.0, 2.0, 3.0, 4.0):
+        module.weight.data.fill_(value)
+        best()
+    best.restore()
+    assert module.weight.item() == 2.0
+    with pytest.raises(FitRagError, match="diverged"):
+        Best(module, tmp_path / "best.safetensors", lambda: math.nan)()
+
+
+def test_a_run_goes_on_only_with_what_it_was_begun_with(train, tmp_path):
+    usual = "--steps 2 --questions 3 --validation 0.3"
+    assert train(f"{usual} --save-seconds 0").exit_code == 0
+    other = train(f"{usual} --rate 0.1")
+    assert isinstance(other.exception, InputError)
+    assert "rate: given 0.1 (float), allowed 0.0003, with which the run" in str(other.exception)
+    write_jsonl(tmp_path / "rows.jsonl", map(labelled_json, reversed(ROWS)))
+    assert "rows: given" in str(train(usual).exception)
+    assert "batches a step: given 2" in str(train(f"{usual} --accumulate 2").exception)
+
+
+def test_a_log_is_cut_back_to_the_checkpoint(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"st')
+    assert read_log(tmp_path / "log.jsonl") == [{"step": 1}, {"step": 2}]
+    begin(tmp_path, {"rate": 1})
+    assert read_log(tmp_path / "log.jsonl") == []  # nothing was kept of that run
+    assert json.loads((tmp_path / "plan.json").read_text()) == {"rate": 1}
+
+
+@torch.no_grad()
+def test_passes_stay_under_the_budget_and_questions_whole(bert):
+    trunk, _ = load_base(bert)
+    head, tokenizer = BiLabelHead(trunk.width), tokenizer_of(bert)
+    plain = BiLabelModule(trunk, head, tokenizer, evidence=Evidence()).eval()
+    tight = BiLabelModule(trunk, head, tokenizer, evidence=Evidence(), batch_tokens=120).eval()
+    seen = []
+    trunk.register_forward_pre_hook(lambda _, given: seen.append(given[0].shape))
+    found, expected = tight(ROWS), plain(ROWS)
+    sizes = [rows * width for rows, width in seen[:-2]]
+    assert len(sizes) > 4 and max(sizes) <= 120 and sum(rows for rows, _ in seen[:-2]) == 30
+    assert {k: float(v) for k, v in found.items()} == pytest.approx(
+        {k: float(v) for k, v in expected.items()}, abs=1e-5
+    )
+
+
+def test_held_logits_are_in_order(bert):
+    trunk, _ = load_base(bert)
+    module = BiLabelModule(trunk, BiLabelHead(trunk.width), tokenizer_of(bert), evidence=Evidence())
+    whole = held_logits(module, ROWS)
+    alone = torch.cat([held_logits(module, [row]) for row in ROWS])
+    torch.testing.assert_close(whole, alone, atol=1e-5, rtol=0)
+    labels = torch.tensor([[1.0, math.nan], [0.0, 0.0]])
+    logits = torch.zeros(2, 2)
+    assert cross_entropy(logits, labels) == pytest.approx(math.log(2))
+
+
+def test_a_head_may_be_fitted_by_sgd():
+    pooled = torch.randn(60, 4, generator=torch.Generator().manual_seed(5))
+    labels, weights = (pooled[:, :2] > 0).float(), []
+    for momentum in (None, 0.0, 0.9):
+        torch.manual_seed(0)
+        head = BiLabelHead(4)
+        data = (pooled, torch.zeros(60, 0), labels, [3] * 20)
+        seen = fit_head(head, *data, rate=0.1, lists=7, momentum=momentum)
+        assert seen[-1]["point"] < seen[0]["point"]
+        weights.append(head.out.weight.detach().clone())
+    assert not torch.equal(weights[0], weights[1]) and not torch.equal(weights[1], weights[2])
+
+
+PLAN = BilabelPlan("", "lora", 4, 3, 1e-2, 0, False, 0.3, 13, False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tune": "some"},
+        {"optimizer": "adam"},
+        {"momentum": 1.0},
+        {"accumulate": 0},
+        {"batch_tokens": 0},
+        {"questions": 0},
+        {"evaluate_every": -1},
+        {"tune": "head", "accumulate": 2},
+        {"tune": "head", "evaluate_every": 5},
+    ],
+)
+def test_plans_that_make_no_sense_are_refused(changes):
+    with pytest.raises(InputError, match=f"{next(iter(changes))}: given"):
+        replace(PLAN, **changes)
+
+
+def names(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_what_is_drawn_is_what_was_logged():
+    log = [
+        {"step": 1, "matched": 0.5, "mismatched": 0.2, "unpaired": 0.0, "rank": 0.3, "w": 0.5},
+        {"step": 2, "matched": 0.4, "mismatched": 0.1, "unpaired": 0.0, "rank": 0.2, "w": 0.45},
+        {"step": 2, "held_out": 0.6},
+    ]
+    axes = plot_losses(log, title="run")
+    assert names(axes) == ["matched pairs", "mismatched pairs", "listwise", "held out"]
+    assert [list(line.get_ydata()) for line in axes.lines] == [
+        [0.5, 0.4],
+        [0.2, 0.1],
+        [0.3, 0.2],
+        [0.6],
+    ]
+    weight = plot_weight(log)
+    assert weight.lines[0].get_xydata().tolist() == [[1, 0.5], [2, 0.45]]
+    assert plot_weight([], axes=weight) is weight
+
+
+def test_reliability_by_hand():
+    chances = torch.tensor([[0.1, 0.2], [0.3, 0.9], [0.8, 0.5], [1.0, 0.5]])
+    labels = torch.tensor([[0.0, 0.0], [1, 1], [1, math.nan], [1, math.nan]])
+    axes = plot_labels(chances, labels, bins=2)
+    assert names(axes) == ["as said", "has_answer", "llm_prefer"]
+    first, second = (points.get_offsets().tolist() for points in axes.collections)
+    assert first == [pytest.approx([0.2, 0.5]), pytest.approx([0.9, 1.0])]
+    assert second == [pytest.approx([0.2, 0.0]), pytest.approx([0.9, 1.0])]
+
+
+@pytest.mark.parametrize("tune", ["head", "lora"])
+def test_a_run_is_drawn(train, tune, tmp_path):
+    steps = "--steps 2 --questions 3 --validation 0.3 --imbalance fixed"
+    done = train(f"{steps} --tune {tune} --plot {{here}}/drawn")
+    assert done.exit_code == 0, done.output
+    drawn = sorted((tmp_path / "drawn").iterdir())
+    assert [path.name for path in drawn] == ["losses.png", "reliability.png", "weight.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
