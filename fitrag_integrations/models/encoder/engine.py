@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, PairTokenizer
-from fitrag_integrations.models.encoder.trunk import Trunk, collate
+from fitrag_integrations.models.encoder.trunk import Trunk, collate, in_torch
 from fitrag_integrations.models.runtime.engine import Options, Pool, SharedEngine
 from fitrag_integrations.models.runtime.worker import Steps
 
@@ -25,6 +25,7 @@ class Engine(SharedEngine):
     def __init__(self, trunk: Trunk, tokenizer: PairTokenizer, options: Options) -> None:
         super().__init__(trunk, options, name=type(trunk.encoder).__name__)
         self.trunk = trunk
+        self.states = in_torch(trunk)
         self.tokenizer = tokenizer
 
     def run(self, pairs: Sequence[Pair], forward: Forward[T]) -> Steps[list[list[T]]]:
@@ -45,7 +46,7 @@ class Engine(SharedEngine):
         def one_batch(batch: list[EncodedPair]) -> Sequence[T]:
             pad = self.tokenizer.pad_id
             ids, mask, types = collate(batch, pad_id=pad, device=self.device)
-            return forward(self.trunk(ids, mask, types), mask, batch)
+            return forward(self.states(ids, types, mask.sum(1)), mask, batch)
 
         return (yield from self.batched(chunks, one_batch, length=len))
 

@@ -4,7 +4,7 @@ Any Hugging Face encoder: T5's encoder (FIT-RAG 4.2 uses T5-base), BERT-likes, M
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,17 @@ from fitrag_integrations.models.encoder.pairs import EncodedPair
 from fitrag_integrations.models.runtime.loading import Checkpoint
 
 _T5_LIKE = {"t5", "mt5", "umt5"}
+
+
+class States(Protocol):
+    """Run an encoder over a padded batch, by whatever computes it; an engine has one."""
+
+    def __call__(self, ids: Tensor, types: Tensor, lengths: Tensor) -> Tensor:
+        """Give token states, (batch, tokens, width), float32; beyond a length, any finite number.
+
+        `ids` and `types` are (batch, tokens), `lengths` (batch,); all are int64.
+        """
+        ...
 
 
 class Trunk(nn.Module):
@@ -41,6 +52,17 @@ class Trunk(nn.Module):
             return states[:, 0]
         weights = mask.unsqueeze(-1).to(states.dtype)
         return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def in_torch(trunk: nn.Module) -> States:
+    """Run a trunk as it is, with the mask it takes."""
+
+    def states(ids: Tensor, types: Tensor, lengths: Tensor) -> Tensor:
+        places = torch.arange(ids.shape[1], device=ids.device)
+        found: Tensor = trunk(ids, (places < lengths.unsqueeze(1)).long(), types)
+        return found
+
+    return states
 
 
 def build_encoder(checkpoint: Checkpoint, *, attention: str | None = None) -> tuple[nn.Module, str]:
