@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.checks import check_many, check_number
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
 
@@ -56,3 +56,20 @@ class BiLabelScore(Record):
             return f"has_answer {self.has_answer:.2f}"
         labels = f"has_answer {self.has_answer:.2f}, llm_prefer {self.llm_prefer:.2f}"
         return f"{labels}, sum {self.combine():.2f}"
+
+
+def labels_of(answers: object) -> tuple[BiLabelScore, ...]:
+    """Read what a scorer gave: labels, or for each pair one number in [0, 1], the only label."""
+    given = check_many("scores", answers, object)
+    return tuple(
+        each if isinstance(each, BiLabelScore) else _only_label(f"scores[{i}]", each)
+        for i, each in enumerate(given)
+    )
+
+
+def _only_label(field: str, value: object) -> BiLabelScore:
+    try:
+        return BiLabelScore(check_number(field, value, low=0.0, high=1.0))
+    except InputError as error:
+        allowed = "a BiLabelScore, or a number from 0 to 1: bring logits there by a sigmoid"
+        raise InputError.of(field, given=value, allowed=allowed) from error

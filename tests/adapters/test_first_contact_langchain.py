@@ -201,6 +201,12 @@ class Overlap(BaseCrossEncoder):
         ]
 
 
+def overlap(pairs):
+    """Score by shared words, in [0, 1], as a function of a user's may."""
+    return Overlap().score([(question, passage.text) for question, passage in pairs])
+
+
+@pytest.mark.parametrize("scorer", [Overlap(), overlap])
 @pytest.mark.parametrize(
     "make",
     [
@@ -209,17 +215,53 @@ class Overlap(BaseCrossEncoder):
         lambda scorer: FitRagRetriever(base=Shelf(), scorer=scorer),
     ],
 )
-async def test_a_cross_encoder_is_a_scorer(make):
+async def test_what_gives_one_number_is_a_scorer(make, scorer):
     given = {"documents": Shelf().invoke(QUESTION), "question": QUESTION}
-    made = make(Overlap())
+    made = make(scorer)
     asked = QUESTION if isinstance(made, FitRagRetriever) else given
     assert made.invoke(asked)[0].metadata["title"] == "Bridge over the Tirva"
     assert await made.ainvoke(asked) == made.invoke(asked)
 
 
+def test_what_gives_one_number_is_a_cross_encoder_and_an_evaluator():
+    found = Shelf().invoke(QUESTION)
+    pairs = [(QUESTION, document.page_content) for document in found]
+    for scorer in (Overlap(), overlap):
+        assert ours.BiLabelCrossEncoder(scorer).score(pairs) == Overlap().score(pairs)
+        made = BiLabelReranker(scorer=scorer).as_cross_encoder()
+        assert made.score(pairs) == Overlap().score(pairs)
+    refined = KnowledgeRefiner(evaluator=Overlap(), threshold=0.0)
+    (best, *_) = refined.compress_documents(found, QUESTION)
+    assert best.metadata["source_id"] == "page-0"
+
+
+def test_a_number_out_of_range_says_what_to_do():
+    made = BiLabelReranker(scorer=lambda pairs: [4.5] * len(pairs))
+    with pytest.raises(ValueError, match=r"scores\[0\]: given 4.5 .*by a sigmoid"):
+        made.compress_documents(Shelf().invoke(QUESTION), QUESTION)
+
+
+CHAT = FakeListChatModel(responses=["a"])
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: FitRagRetriever(base=CHAT),
+        lambda: CompressingRetriever(base=CHAT, compressors=[]),
+        lambda: MethodRunnable(method=FitRag(), retriever=CHAT),
+        lambda: CorrectiveRetriever(base=Shelf(), search=CHAT),
+        lambda: CorrectiveRetriever(base=Shelf(), thresholds="nope"),
+        lambda: CorrectiveRetriever(base=Shelf(), thresholds=0.5),
+        lambda: BiLabelReranker(scorer=CHAT),
+        lambda: SubDocumentCompressor(scorer=CHAT),
+        lambda: ours.BiLabelCrossEncoder(CHAT),
+        lambda: KnowledgeRefiner(evaluator=CHAT),
+        lambda: MethodRunnable(method=FitRag(), retriever=Shelf(), reader=CHAT),
+        lambda: SlimPLMRetriever(base=Shelf(), judge=Overlap()),
+        lambda: RetrievalGate(drafter=Overlap()),
+        lambda: FitRagRetriever(base=Shelf(), detector=CHAT),
+        lambda: FitRagRetriever(base=Shelf(), split="nope"),
         lambda: FitRagRetriever(base=Shelf(), count_tokens="nope"),
         lambda: SubDocumentCompressor(count_tokens="nope"),
         lambda: KnowledgeRefiner(count_tokens="nope"),

@@ -152,9 +152,62 @@ def test_what_is_set_on_routers_and_engines_counts():
 # --- 10: objects of another kind
 
 
+class BaseCrossEncoder:
+    """Stand for LangChain's, which a project of both frameworks has at hand."""
+
+    def score(self, text_pairs):
+        return [
+            len(set(query.lower().split()) & set(text.lower().split())) / len(query.split())
+            for query, text in text_pairs
+        ]
+
+
+class Overlap(BaseCrossEncoder):
+    pass
+
+
+def overlap(pairs):
+    """Score by shared words, in [0, 1], as a function of a user's may."""
+    return Overlap().score([(question, passage.text) for question, passage in pairs])
+
+
+@pytest.mark.parametrize("scorer", [Overlap(), overlap])
+async def test_what_gives_one_number_is_a_scorer(scorer):
+    given = Shelf().retrieve(QUESTION)
+    for made in (
+        FitRagRetriever(Shelf(), scorer=scorer).retrieve,
+        BiLabelReranker(scorer=scorer).postprocess_nodes,
+        SubDocumentCompressor(scorer=scorer).postprocess_nodes,
+    ):
+        asked = (QUESTION,) if "retrieve" in made.__name__ else (given, None, QUESTION)
+        assert made(*asked)[0].metadata["title"] == "Bridge over the Tirva"
+    found = await FitRagRetriever(Shelf(), scorer=scorer).aretrieve(QUESTION)
+    assert found == FitRagRetriever(Shelf(), scorer=scorer).retrieve(QUESTION)
+
+
+async def test_a_language_model_drafts_for_a_gate():
+    selector = KnowledgeSelector(drafter=MockLLM(), allow_other_model=True)
+    choices = ["from memory", "from the pages"]
+    assert "p_known" in selector.select(choices, QUESTION).selections[0].reason
+    assert "p_known" in (await selector.aselect(choices, QUESTION)).selections[0].reason
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: FitRagRetriever(MockLLM()),
+        lambda: MethodQueryEngine(FitRag(), MockLLM()),
+        lambda: CorrectiveRetriever(Shelf(), search=MockLLM()),
+        lambda: CorrectiveRetriever(Shelf(), thresholds="nope"),
+        lambda: CorrectiveRetriever(Shelf(), thresholds=0.5),
+        lambda: BiLabelReranker(scorer=MockLLM()),
+        lambda: SubDocumentCompressor(scorer=MockLLM()),
+        lambda: KnowledgeRefiner(MockLLM()),
+        lambda: MethodQueryEngine(FitRag(), Shelf(), reader=MockLLM()),
+        lambda: SlimPLMRetriever(Shelf(), judge=Overlap()),
+        lambda: KnowledgeSelector(drafter=Overlap()),
+        lambda: FitRagRetriever(Shelf(), detector=MockLLM()),
+        lambda: FitRagRetriever(Shelf(), split="nope"),
         lambda: FitRagRetriever(Shelf(), count_tokens="nope"),
         lambda: SubDocumentCompressor(count_tokens="nope"),
         lambda: KnowledgeRefiner(count_tokens="nope"),

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
-from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import coerce_to_runnable
@@ -26,7 +25,6 @@ from pydantic import (
 )
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.langchain.base.models import CrossEncoderScorer
 from fitrag_integrations.langchain.base.ports import Writer
 from fitrag_integrations.methods.adapting import Named, check_method
 from fitrag_integrations.methods.settings import Setting, settings_of
@@ -54,14 +52,22 @@ def _runnable(value: Any) -> Any:
     return coerce_to_runnable(value)
 
 
+def _finding(value: Any) -> Any:
+    if isinstance(value, BaseLanguageModel):
+        allowed = "a Runnable that finds documents; what a language model writes is no source"
+        raise InputError.of("runnable", given=value, allowed=allowed)
+    return _runnable(value)
+
+
 def _searching(value: Any) -> Any:
     is_tool = isinstance(value, BaseTool)
     is_provider = not isinstance(value, type) and callable(getattr(value, "search", None))
-    return value if value is None or is_tool or is_provider else _runnable(value)
+    return value if value is None or is_tool or is_provider else _finding(value)
 
 
 # the objects behind these fields stay out of dumps; pickle keeps them
 AnyRunnable = Annotated[Runnable[Any, Any], BeforeValidator(_runnable)]
+AnyBase = Annotated[Runnable[Any, Any], BeforeValidator(_finding)]
 AnySearch = Annotated[Any, AfterValidator(_searching), Field(exclude=True)]
 AnyMethod = Annotated[Any, AfterValidator(check_method), Field(exclude=True)]
 AnyModel = Annotated[Any, Field(exclude=True)]
@@ -101,8 +107,6 @@ def options(made: Any) -> Any:
 
 def adapted(value: Any) -> Any:
     """Bring what LangChain has for the same purpose to what a method asks, also inside a gate."""
-    if isinstance(value, BaseCrossEncoder):
-        return CrossEncoderScorer(value)
     if not is_dataclass(value) or isinstance(value, type):
         return value
     held = {spec.name: getattr(value, spec.name, None) for spec in fields(value) if spec.init}

@@ -1,46 +1,14 @@
-"""Bring LangChain's models to what a method asks, and know which model is behind a Runnable."""
+"""Know which language model is behind a Runnable."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
 from langchain_core.runnables import RunnableBinding, RunnableSequence
 
-from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.methods.adapting import check_judged
 from fitrag_integrations.methods.ik.decider import Decider
-from fitrag_integrations.ports import Pair
-from fitrag_integrations.types import BiLabelScore
-
-
-@dataclass(frozen=True)
-class CrossEncoderScorer:
-    """Score with a cross-encoder of LangChain's, whose numbers have to be in [0, 1]."""
-
-    model: BaseCrossEncoder
-
-    @property
-    def name(self) -> str:
-        """Name the model, as thresholds fitted on its scores do."""
-        return str(getattr(self.model, "model_name", "") or type(self.model).__name__)
-
-    def score(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
-        """Give the one label there is of each pair."""
-        texts = [(question, passage.text) for question, passage in pairs]
-        field = f"score of {type(self.model).__name__}"
-        return [
-            BiLabelScore(check_number(field, float(score), low=0.0, high=1.0))
-            for score in self.model.score(texts)
-        ]
-
-    async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
-        """Do what ``score`` does in a thread: the interface has no async side."""
-        return await asyncio.to_thread(self.score, pairs)
 
 
 def check_model(decider: Decider, runnable: Any) -> None:

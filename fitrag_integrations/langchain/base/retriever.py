@@ -21,7 +21,13 @@ from pydantic import ConfigDict, Field
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 from fitrag_integrations.langchain.base.convert import Documents, Ids, to_documents
-from fitrag_integrations.langchain.base.fields import AnyRunnable, AnySearch, Count, Settings
+from fitrag_integrations.langchain.base.fields import (
+    AnyBase,
+    AnyRunnable,
+    AnySearch,
+    Count,
+    Settings,
+)
 from fitrag_integrations.langchain.base.ports import Offer
 from fitrag_integrations.langchain.base.runnable import FlowBatches
 from fitrag_integrations.ports import Method, Ports
@@ -181,7 +187,7 @@ class MethodOverBase(FlowRetriever):
     ``explain()``; the documents themselves carry scores and places only.
     """
 
-    base: AnyRunnable = Field(exclude=True)
+    base: AnyBase = Field(exclude=True)
     """The retriever to start from: any Runnable from a question to documents."""
 
     ids: Ids = "pieces"

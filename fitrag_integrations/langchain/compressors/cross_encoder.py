@@ -13,6 +13,7 @@ from fitrag_integrations.langchain.base.convert import to_passage
 from fitrag_integrations.methods.fitrag.reducer import score_port
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Passage
+from fitrag_integrations.values.score import labels_of
 
 
 class BiLabelCrossEncoder(BaseCrossEncoder):
@@ -42,7 +43,7 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
         asked = [at for at, (_, text) in enumerate(text_pairs) if text.strip()]
         pairs = [(text_pairs[at][0], _passage(text_pairs[at][1])) for at in asked]
         labels = yield from score_port(self.scorer).ask(pairs)
-        for at, label in zip(asked, labels, strict=True):
+        for at, label in zip(asked, labels_of(labels), strict=True):
             scores[at] = label.combine(self.weight) / 2
         return scores
 

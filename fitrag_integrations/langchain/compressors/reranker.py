@@ -9,7 +9,7 @@ from pydantic import field_validator
 
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.compressor import FlowCompressor
-from fitrag_integrations.langchain.base.fields import AnyModel, Count, Weight, adapted
+from fitrag_integrations.langchain.base.fields import AnyModel, Count, Weight
 from fitrag_integrations.langchain.compressors.cross_encoder import BiLabelCrossEncoder
 from fitrag_integrations.methods.fitrag.method import rerank
 from fitrag_integrations.methods.fitrag.reducer import score_port
@@ -35,7 +35,7 @@ class BiLabelReranker(FlowCompressor):
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
         """Give the flow that ends in the best passages, best first."""
-        score = score_port(adapted(self.scorer))
+        score = score_port(self.scorer)
         kept = yield from rerank(query, passages, score, top_n=self.top_n, weight=self.weight)
         details = {"weight": self.weight, "top_n": self.top_n}
         return Context(query, tuple(kept), method="rerank", details=details)
@@ -43,7 +43,7 @@ class BiLabelReranker(FlowCompressor):
     @field_validator("scorer")
     @classmethod
     def _check_scorer(cls, scorer: Any) -> Any:
-        score_port(adapted(scorer))
+        score_port(scorer)
         return scorer
 
     def as_cross_encoder(self) -> BiLabelCrossEncoder:

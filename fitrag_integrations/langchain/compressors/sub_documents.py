@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.compressor import CuttingCompressor
-from fitrag_integrations.langchain.base.fields import AnyModel, Settings, adapted, options
+from fitrag_integrations.langchain.base.fields import AnyModel, Settings, options
 from fitrag_integrations.methods.explain.compression import Compression
 from fitrag_integrations.methods.explain.explaining import explained_reduction
 from fitrag_integrations.methods.fitrag.reducer import ScorePort, TokenReducer, score_port
@@ -44,7 +44,7 @@ class SubDocumentCompressor(ReducerOptions, Settings, CuttingCompressor):  # typ
         return TokenReducer(**self.settings())
 
     def _score(self) -> ScorePort:
-        return score_port(adapted(self.scorer))
+        return score_port(self.scorer)
 
     @model_validator(mode="after")
     def _check_scorer(self) -> Self:

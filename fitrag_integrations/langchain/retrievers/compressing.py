@@ -12,7 +12,7 @@ from pydantic import Field
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.compressor import FlowCompressor
 from fitrag_integrations.langchain.base.convert import passage_document, to_passages
-from fitrag_integrations.langchain.base.fields import AnyRunnable
+from fitrag_integrations.langchain.base.fields import AnyBase
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
 from fitrag_integrations.langchain.base.router import Branch
 from fitrag_integrations.types import Context, Excerpt
@@ -26,7 +26,7 @@ class CompressingRetriever(FlowRetriever):
         CompressingRetriever(base=r, compressors=[BiLabelReranker(), SubDocumentCompressor()])
     """
 
-    base: AnyRunnable = Field(exclude=True)
+    base: AnyBase = Field(exclude=True)
     """The retriever to start from: any Runnable from a question to documents."""
 
     compressors: list[BaseDocumentCompressor] = Field(exclude=True)

@@ -12,7 +12,7 @@ from pydantic import Field
 from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.langchain.base.fields import AnyRunnable
+from fitrag_integrations.langchain.base.fields import AnyBase, AnyRunnable
 from fitrag_integrations.langchain.base.router import Branch, Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import question_of
 from fitrag_integrations.langchain.routers.judge import JudgeFields, RetrievalJudge
@@ -45,7 +45,7 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
     None is ``incorrect``, which can tell the two apart by the action.
     """
 
-    base: AnyRunnable | None = Field(default=None, exclude=True)
+    base: AnyBase | None = Field(default=None, exclude=True)
     """The retriever for inputs without documents: any Runnable from a question to documents."""
 
     def route(self, **options: Any) -> Route:

@@ -9,7 +9,13 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import Field, field_validator
 
 from fitrag_integrations.flow import Flow, Traced, arun, run
-from fitrag_integrations.langchain.base.fields import AnyMethod, AnyModel, AnyRunnable, AnySearch
+from fitrag_integrations.langchain.base.fields import (
+    AnyBase,
+    AnyMethod,
+    AnyModel,
+    AnyRunnable,
+    AnySearch,
+)
 from fitrag_integrations.langchain.base.ports import Offer, text_of
 from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of
 from fitrag_integrations.langchain.prompts import as_template
@@ -32,7 +38,7 @@ class MethodRunnable(AskedRunnable[Any]):
     method: AnyMethod
     """A method: ``method(question, ports)`` gives the flow that ends in a context."""
 
-    retriever: AnyRunnable | None = Field(default=None, exclude=True)
+    retriever: AnyBase | None = Field(default=None, exclude=True)
     """Any Runnable from a question to documents."""
 
     search: AnySearch = None

@@ -21,6 +21,7 @@ from fitrag_integrations.llama_index.base.convert import whole_node
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.fitrag.method import FitRag
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
+from fitrag_integrations.values.score import labels_of
 from fitrag_integrations.values.windows import by_score
 
 dispatcher = get_dispatcher(__name__)
@@ -139,8 +140,9 @@ def _scored(traced: Traced[Context], count: int) -> Iterator[tuple[Passage, BiLa
     """
     for step in traced.steps:
         if step.port.startswith("score") and len(step.items) == count and step.error is None:
-            for item, answer in zip(step.items, step.answers, strict=True):
-                yield item[1], answer if isinstance(answer, BiLabelScore) else answer[0]
+            one_pass = step.port == "score_sentences"
+            wholes = [answer[0] for answer in step.answers] if one_pass else step.answers
+            yield from zip([item[1] for item in step.items], labels_of(wholes), strict=True)
             return
 
 

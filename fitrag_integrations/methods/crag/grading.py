@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from fitrag_integrations.core.checks import check_is, check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.methods.adapting import scorer_of
 from fitrag_integrations.methods.crag.actions import (
     PAPERS_STRIP,
     SENTENCES,
@@ -22,14 +23,15 @@ from fitrag_integrations.methods.crag.actions import (
 )
 from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR
 from fitrag_integrations.ports import Pair, port_of
-from fitrag_integrations.types import BiLabelScore, Excerpt
+from fitrag_integrations.types import Excerpt
+from fitrag_integrations.values.score import labels_of
 
 EvaluatePort: TypeAlias = Port[Pair, float]
 
 
 def evaluate_port(evaluator: Any = None) -> EvaluatePort:
     """Build the port of an evaluator; without one, of the embedded evaluator."""
-    given = EMBEDDED_EVALUATOR if evaluator is None else evaluator
+    given = EMBEDDED_EVALUATOR if evaluator is None else scorer_of(evaluator)
     if not isinstance(given, type | Port) and not callable(getattr(given, "evaluate", None)):
         score = getattr(given, "score", None)
         if callable(score):
@@ -49,17 +51,20 @@ def thresholds_of(
     A text names one of the paper's presets. Raises ``ThresholdMismatchError`` for thresholds of
     another evaluator unless ``allow_other_model``, ``InputError`` where there are none.
     """
-    thresholds = thresholds_named(given) if isinstance(given, str) else given
-    if thresholds is None:
-        thresholds = _own_thresholds(evaluator)
+    thresholds = _own_thresholds(evaluator) if given is None else check_thresholds(given)
     if thresholds is None:
         allowed = "ActionThresholds, or an evaluator with its own: `fitrag calibrate evaluator`"
         raise InputError.of("thresholds", given=None, allowed=allowed)
-    check_is("thresholds", thresholds, ActionThresholds)
     name = _name(evaluator) if thresholds.model else ""
     if given is not None or name:
         thresholds.check(name, allow_other=allow_other_model)
     return thresholds
+
+
+def check_thresholds(given: ActionThresholds | str) -> ActionThresholds:
+    """Require thresholds, or the name of one of the paper's presets."""
+    found = thresholds_named(given) if isinstance(given, str) else given
+    return check_is("thresholds", found, ActionThresholds)
 
 
 def strip_threshold_of(evaluator: Any = None) -> float:
@@ -107,7 +112,7 @@ class _Seen:
     score: Callable[[Sequence[Pair]], Any]
 
     def __call__(self, pairs: Sequence[Pair]) -> Any:
-        return [_grade(score) for score in self.score(pairs)]
+        return _grades(self.score(pairs))
 
 
 @dataclass(frozen=True)
@@ -115,8 +120,8 @@ class _SeenAsync:
     score: Callable[[Sequence[Pair]], Any]
 
     async def __call__(self, pairs: Sequence[Pair]) -> list[float]:
-        return [_grade(score) for score in await self.score(pairs)]
+        return _grades(await self.score(pairs))
 
 
-def _grade(score: Any) -> float:
-    return 2.0 * check_is("score", score, BiLabelScore).has_answer - 1.0
+def _grades(scores: object) -> list[float]:
+    return [2.0 * label.has_answer - 1.0 for label in labels_of(scores)]

@@ -13,7 +13,12 @@ from fitrag_integrations.core.checks import check_is, check_many, check_text
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.crag.actions import ActionThresholds
-from fitrag_integrations.methods.crag.grading import evaluate_port, grade, thresholds_of
+from fitrag_integrations.methods.crag.grading import (
+    check_thresholds,
+    evaluate_port,
+    grade,
+    thresholds_of,
+)
 from fitrag_integrations.types import Action, Excerpt, Passage
 
 BLANK = -1.0
@@ -53,6 +58,8 @@ class Judge:
         evaluate_port(self.evaluator)
         if self.evaluator is not None:  # the embedded one is not loaded for this
             self._thresholds()
+        elif self.thresholds is not None:
+            check_thresholds(self.thresholds)
 
     def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[Judged]:
         """Give the flow that ends in the action; all passages are graded in one ask."""

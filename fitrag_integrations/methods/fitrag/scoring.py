@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.methods.adapting import scorer_of
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
 from fitrag_integrations.ports import Pair, Scorer, port_of
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.values.score import labels_of
 
 ScorePort: TypeAlias = Port[Pair, BiLabelScore]
 Sentences: TypeAlias = tuple[str, Passage, list[tuple[int, int]]]  # question, passage, spans
@@ -146,7 +147,7 @@ class OnePass:
 
 def score_port(scorer: Scorer | None = None) -> ScorePort:
     """Build the port of a scorer; without one, of the embedded scorer, loaded when first asked."""
-    given = EMBEDDED_SCORER if scorer is None else scorer
+    given = EMBEDDED_SCORER if scorer is None else scorer_of(scorer)
     return port_of("score", given, "score", argument="scorer")
 
 
@@ -198,6 +199,5 @@ def _labelled(
     combined: Callable[[BiLabelScore], float],
 ) -> Iterator[Excerpt]:
     """Put the labels on the excerpts they are for."""
-    labels = check_many("scores", answers, BiLabelScore)
-    for excerpt, label in zip(excerpts, labels, strict=True):
+    for excerpt, label in zip(excerpts, labels_of(answers), strict=True):
         yield replace(excerpt, score=combined(label), labels=label)

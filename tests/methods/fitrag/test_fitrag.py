@@ -239,8 +239,8 @@ def test_a_question_that_asks_nothing_fails_alone(question):
 def test_wrong_answers_of_a_backend_are_told():
     with pytest.raises(InputError, match=r"retrieved\[0\]: given 'text' .* allowed a Passage"):
         _ = run(FitRag(Words())(QUESTION, offering("text"))).value
-    with pytest.raises(InputError, match=r"scores\[0\]: given 0\.5 .* allowed a BiLabelScore"):
-        _ = run(rerank(QUESTION, [ROTA], score_port(lambda pairs: [0.5] * len(pairs)))).value
+    with pytest.raises(InputError, match=r"scores\[0\]: given 1\.5 .* allowed a BiLabelScore"):
+        _ = run(rerank(QUESTION, [ROTA], score_port(lambda pairs: [1.5] * len(pairs)))).value
     with pytest.raises(InputError, match="passages: given 'text'"):
         _ = run(rerank(QUESTION, "text", score_port(Words()))).value
 
