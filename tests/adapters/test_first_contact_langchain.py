@@ -418,6 +418,44 @@ async def test_every_retriever_explains_the_last_run_and_one_asked_for(name):
     assert other in await retriever.aexplain(other)
 
 
+class Runs(BaseCallbackHandler):
+    def __init__(self):
+        self.names, self.parents, self.ended = {}, {}, {}
+
+    def on_chain_start(self, serialized, inputs, *, run_id, parent_run_id=None, **kwargs):
+        self.names[run_id] = kwargs.get("name")
+        self.parents[run_id] = self.names.get(parent_run_id)
+
+    def on_retriever_start(self, serialized, query, *, run_id, **kwargs):
+        self.names[run_id] = kwargs.get("name")
+
+    def on_chain_end(self, outputs, *, run_id, **kwargs):
+        self.ended[self.names[run_id]] = outputs
+
+    def under(self, name):
+        return {self.names[run] for run, parent in self.parents.items() if parent == name}
+
+
+@pytest.mark.parametrize("how", ["invoke", "ainvoke", "batch", "abatch"])
+@pytest.mark.parametrize(
+    ("make", "asked"),
+    [
+        (lambda: FitRagRetriever(base=Shelf()), {"score_sentences"}),
+        (lambda: FitRagRetriever(base=Shelf(), scoring="windows"), {"score"}),
+        (lambda: CorrectiveRetriever(base=Shelf()), {"evaluate"}),
+        (lambda: SlimPLMRetriever(base=Shelf()), {"draft", "gate"}),
+        (lambda: RetrievalGate(), {"draft", "gate"}),
+    ],
+)
+async def test_what_models_are_asked_is_a_child_run(make, asked, how):
+    runs, made = Runs(), make()
+    given = [QUESTION] if "batch" in how else QUESTION
+    found = getattr(made, how)(given, {"callbacks": [runs]})
+    _ = await found if how.startswith("a") else found
+    assert asked <= runs.under(type(made).__name__)
+    assert all(runs.ended[name]["answers"] for name in asked)
+
+
 def test_a_router_explains():
     router = KnowledgeRouter(known=str.upper, unknown=str.lower)
     assert "branch" in router.explain(QUESTION)

@@ -283,7 +283,10 @@ async def test_each_question_of_a_batch_keeps_its_own_callbacks(how):
     found = getattr(routed, how)(list(QUESTIONS), configs)
     _ = await found if how == "abatch" else found
     for question, recorder in zip(QUESTIONS, recorders, strict=True):
-        assert [run["input"] for run in recorder.runs.values()] == [question] * 3
+        routed, gate, asked, branch = recorder.runs.values()
+        assert [run["input"] for run in (routed, gate, branch)] == [question] * 3
+        assert (asked["name"], recorder.parent_of(asked)) == ("gate", "RetrievalGate")
+        assert asked["input"]["items"] == [[question, ""]]
 
 
 async def test_event_streams_name_the_steps():

@@ -53,8 +53,14 @@ async def test_each_question_of_a_batch_keeps_its_own_callbacks(how):
     found = getattr(retriever, how)(list(QUESTIONS), configs)
     _ = await found if how == "abatch" else found
     for i, recorder in enumerate(recorders):
-        assert [run["name"] for run in recorder.runs.values()] == [f"run {i}", "OverlapBase"]
-        assert {run["input"] for run in recorder.runs.values()} == {QUESTIONS[i]}
+        own, base, *scores = recorder.runs.values()
+        assert [own["name"], base["name"]] == [f"run {i}", "OverlapBase"]
+        assert own["input"] == base["input"] == QUESTIONS[i]
+        assert [run["name"] for run in scores] == ["score", "score"]
+        for run in scores:
+            assert {question for question, _ in run["input"]["items"]} == {QUESTIONS[i]}
+            assert len(run["end"]["answers"]) == len(run["input"]["items"])
+            assert recorder.parent_of(run) == own["name"]
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -113,7 +119,17 @@ async def test_retriever_and_model_are_children_of_the_runnable(how):
     assert recorder.named("MethodRunnable")[0]["end"] == "Rota"
 
 
+async def test_a_model_that_fails_is_a_run_that_fails():
+    recorder = Recorder()
+    retriever = FitRagRetriever(base=OverlapBase(), scorer=FailingScorer())
+    for asked in (retriever.invoke, retriever.ainvoke):
+        with pytest.raises(RuntimeError):
+            found = asked(QUESTION, {"callbacks": [recorder]})
+            await found
+    assert [type(run["end"]) for run in recorder.named("score")] == [RuntimeError] * 2
+
+
 async def test_event_streams_name_the_steps():
     retriever = FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer())
     names = {event["name"] async for event in retriever.astream_events(QUESTION, version="v2")}
-    assert {"FitRagRetriever", "OverlapBase"} <= names
+    assert {"FitRagRetriever", "OverlapBase", "score"} <= names

@@ -7,10 +7,10 @@ config for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from langchain_core.language_models import BaseLanguageModel
@@ -40,43 +40,59 @@ class Owned(str):
         return str, (str(self),)  # a trace may travel, callbacks cannot
 
 
+class Held(NamedTuple):
+    """Carry, with any other input, the config of the question it serves."""
+
+    given: Any
+    config: RunnableConfig
+
+
 @dataclass(frozen=True, eq=False)  # equal as ports are: by name and callables, not by config
-class OwnedPort(Port[str, Any]):
+class OwnedPort(Port[Any, Any]):
     """Mark each item asked with the config of one question."""
 
     config: RunnableConfig = field(default_factory=RunnableConfig)
 
-    def ask(self, items: Sequence[str]) -> Flow[list[Any]]:
+    def ask(self, items: Sequence[Any]) -> Flow[list[Any]]:
         """Ask for one answer per item."""
-        return (yield from super().ask([Owned(item, self.config) for item in items]))
+        kinds = [Owned if isinstance(item, str) else Held for item in items]
+        marked = [kind(item, self.config) for kind, item in zip(kinds, items, strict=True)]
+        return (yield from super().ask(marked))
 
 
 @dataclass(frozen=True, eq=False)
 class Backend:
     """Answer a batch from a Runnable; an item that failed is answered with its exception."""
 
-    runnable: Runnable[str, Any]
-    convert: Callable[[Any], Any]
+    runnable: Runnable[Any, Any]
+    convert: Callable[[Any], Any] = lambda answer: answer
+    name: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
 
-    def port(self, name: str, config: RunnableConfig) -> Port[str, Any]:
+    def port(self, config: RunnableConfig, name: str = "") -> OwnedPort:
         """Build the port of one question; those of all questions are equal."""
-        return OwnedPort(name, self.call, self.acall, config=config)
+        return OwnedPort(name or self.name, self.call, self.acall, owner=self, config=config)
 
-    def call(self, items: Sequence[str]) -> list[Any]:
+    def ask(self, given: object, config: RunnableConfig) -> Flow[Any]:
+        """Ask for one answer; equal asks of one batch join."""
+        (answer,) = yield from self.port(config).ask([given])
+        return answer
+
+    def call(self, items: Sequence[Any]) -> list[Any]:
         """Answer in one batch, or directly where there is one item."""
-        texts, configs = _unowned(items)
+        given, configs = _unowned(items)
         if len(items) == 1:
-            return [self.convert(self.runnable.invoke(texts[0], configs[0]))]
-        answers = self.runnable.batch(texts, configs, return_exceptions=True)
-        return [self._converted(answer) for answer in answers]
+            return [self.convert(self.runnable.invoke(given[0], configs[0], **self.options))]
+        answers = self.runnable.batch(given, configs, return_exceptions=True, **self.options)
+        return list(map(self._converted, answers))
 
-    async def acall(self, items: Sequence[str]) -> list[Any]:
+    async def acall(self, items: Sequence[Any]) -> list[Any]:
         """Answer as ``call`` does, without blocking the event loop."""
-        texts, configs = _unowned(items)
+        given, configs = _unowned(items)
         if len(items) == 1:
-            return [self.convert(await self.runnable.ainvoke(texts[0], configs[0]))]
-        answers = await self.runnable.abatch(texts, configs, return_exceptions=True)
-        return [self._converted(answer) for answer in answers]
+            return [self.convert(await self.runnable.ainvoke(given[0], configs[0], **self.options))]
+        asked = self.runnable.abatch(given, configs, return_exceptions=True, **self.options)
+        return list(map(self._converted, await asked))
 
     def _converted(self, answer: Any) -> Any:
         if isinstance(answer, Exception):
@@ -110,7 +126,7 @@ class Offer:
         """Give the ports of a question that runs under this config."""
         given = {"retrieve": self.retriever, "search": self.search, "generate": self.llm}
         ports = {
-            name: backend.port(name, config) if isinstance(backend, Backend) else backend
+            name: backend.port(config, name) if isinstance(backend, Backend) else backend
             for name, backend in given.items()
         }
         return Ports(**ports)
@@ -177,6 +193,7 @@ def _backend(runnable: Any, convert: Callable[[Any], Any]) -> Backend | None:
     return None if runnable is None else Backend(runnable, convert)
 
 
-def _unowned(items: Sequence[str]) -> tuple[list[str], list[RunnableConfig]]:
-    configs = [item.config if isinstance(item, Owned) else RunnableConfig() for item in items]
-    return [str(item) for item in items], configs
+def _unowned(items: Sequence[Any]) -> tuple[list[Any], list[RunnableConfig]]:
+    marked = [item if isinstance(item, Owned | Held) else Held(item, {}) for item in items]
+    given = [item.given if isinstance(item, Held) else str(item) for item in marked]
+    return given, [item.config for item in marked]

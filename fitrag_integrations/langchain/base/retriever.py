@@ -29,7 +29,7 @@ from fitrag_integrations.langchain.base.fields import (
     Settings,
 )
 from fitrag_integrations.langchain.base.ports import Offer
-from fitrag_integrations.langchain.base.runnable import FlowBatches
+from fitrag_integrations.langchain.base.runnable import FlowBatches, watched
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context
 
@@ -78,23 +78,11 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
     ) -> list[Any]:
         """Retrieve for several questions with joined calls; results in their order."""
         configs = get_config_list(config, len(inputs))
-        runs = [
-            CallbackManager.configure(**self._scope(each)).on_retriever_start(
-                None, query, **self._named(each)
-            )
-            for query, each in zip(inputs, configs, strict=True)
-        ]
-        try:
-            traces = run_many(self._flows(inputs, configs, runs, **kwargs))
-        except Exception as error:  # a wrong option is every question's
-            outcomes: list[Any] = [error] * len(inputs)
-        else:
-            outcomes = [self._outcome(traced, **kwargs) for traced in self._noted(traces)]
+        runs = [self._begun(CallbackManager, *each) for each in zip(inputs, configs, strict=True)]
+        traces = self._noted(run_many(self._flows(inputs, configs, runs, **kwargs)))
+        outcomes = [self._outcome(traced, **kwargs) for traced in traces]
         for run, outcome in zip(runs, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                run.on_retriever_error(outcome)
-            else:
-                run.on_retriever_end(outcome)
+            _end(run, outcome)
         return _settled(outcomes, return_exceptions)
 
     async def abatch(
@@ -106,61 +94,41 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         **kwargs: Any,
     ) -> list[Any]:
         """Retrieve for several questions with joined calls; results in their order."""
-        configs = get_config_list(config, len(inputs))
-        runs = [
-            await AsyncCallbackManager.configure(**self._scope(each)).on_retriever_start(
-                None, query, **self._named(each)
-            )
-            for query, each in zip(inputs, configs, strict=True)
-        ]
-        try:
-            traces = await arun_many(self._flows(inputs, configs, runs, **kwargs))
-        except Exception as error:  # a wrong option is every question's
-            outcomes: list[Any] = [error] * len(inputs)
-        else:
-            outcomes = [self._outcome(traced, **kwargs) for traced in self._noted(traces)]
+        configs, kind = get_config_list(config, len(inputs)), AsyncCallbackManager
+        runs = [await self._begun(kind, *each) for each in zip(inputs, configs, strict=True)]
+        traces = self._noted(await arun_many(self._flows(inputs, configs, runs, **kwargs)))
+        outcomes = [self._outcome(traced, **kwargs) for traced in traces]
         for run, outcome in zip(runs, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                await run.on_retriever_error(outcome)
-            else:
-                await run.on_retriever_end(outcome)
+            await _end(run, outcome)
         return _settled(outcomes, return_exceptions)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        flows = self._flows([query], [RunnableConfig()], [run_manager], k=k)
-        (found,) = _settled([self._outcome(run_many(flows)[0], k=k)])
-        return cast(Documents, found)
+        return self.invoke(query, {"callbacks": run_manager.get_child()}, k=k)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        flows = self._flows([query], [RunnableConfig()], [run_manager], k=k)
-        (found,) = _settled([self._outcome((await arun_many(flows))[0], k=k)])
-        return cast(Documents, found)
+        return await self.ainvoke(query, {"callbacks": run_manager.get_child()}, k=k)
 
-    def _scope(self, config: RunnableConfig) -> dict[str, Any]:
-        """Give what a callback manager of one question is made of, as ``BaseRetriever`` does."""
-        return {
-            "inheritable_callbacks": config.get("callbacks"),
-            "inheritable_tags": config.get("tags"),
-            "local_tags": self.tags,
-            "inheritable_metadata": {**(config.get("metadata") or {}), **self._get_ls_params()},
-            "local_metadata": self.metadata,
-        }
-
-    def _named(self, config: RunnableConfig) -> dict[str, Any]:
-        return {
-            "name": config.get("run_name") or self.get_name(),
-            "run_id": config.get("run_id"),
-        }
+    def _begun(self, kind: Any, query: str, config: RunnableConfig) -> Any:
+        """Start a retriever run of one question, as ``BaseRetriever`` does."""
+        manager = kind.configure(
+            inheritable_callbacks=config.get("callbacks"),
+            inheritable_tags=config.get("tags"),
+            local_tags=self.tags,
+            inheritable_metadata={**(config.get("metadata") or {}), **self._get_ls_params()},
+            local_metadata=self.metadata,
+        )
+        name = config.get("run_name") or self.get_name()
+        return manager.on_retriever_start(None, query, name=name, run_id=config.get("run_id"))
 
     def _flows(
         self,
         queries: Sequence[str],
         configs: Sequence[RunnableConfig],
-        runs: Sequence[CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun],
+        runs: Sequence[Any],
         **options: Any,
     ) -> list[Flow[Context]]:
         """Give the flows, each under its own run; nobody is asked about a blank query."""
@@ -168,10 +136,13 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
             patch_config(config, callbacks=run.get_child())
             for config, run in zip(configs, runs, strict=True)
         ]
-        flows = self.flows(queries, under, **options)
+        try:
+            flows = self.flows(queries, under, **options)
+        except Exception as error:  # noqa: BLE001 - a wrong option is every question's
+            return [_failed(error) for _ in queries]
         return [
-            _nothing(query) if isinstance(query, str) and not query.strip() else flow
-            for query, flow in zip(queries, flows, strict=True)
+            _nothing(query) if isinstance(query, str) and not query.strip() else watched(*pair)
+            for query, *pair in zip(queries, flows, under, strict=True)
         ]
 
     def _outcome(self, traced: Traced[Context], k: int | None = None) -> Documents | Exception:
@@ -259,6 +230,16 @@ def _begun(method: Method, query: str, ports: Ports) -> Flow[Context]:
 def _nothing(query: str) -> Flow[Context]:
     yield from ()
     return Context(query, notes=(BLANK,))
+
+
+def _failed(error: Exception) -> Flow[Context]:
+    yield from ()
+    raise error
+
+
+def _end(run: Any, outcome: Documents | Exception) -> Any:
+    failed = isinstance(outcome, Exception)
+    return run.on_retriever_error(outcome) if failed else run.on_retriever_end(outcome)
 
 
 def _settled(outcomes: list[Any], return_exceptions: bool = False) -> list[Any]:

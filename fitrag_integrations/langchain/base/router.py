@@ -7,50 +7,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from fitrag_integrations.flow import Flow, Port, arun, run
+from fitrag_integrations.flow import Flow, arun, run
+from fitrag_integrations.langchain.base.ports import Backend
 from fitrag_integrations.langchain.base.runnable import FlowRunnable
-
-Asked: TypeAlias = tuple[Any, RunnableConfig]  # an input, and the config of its question
-
-
-@dataclass(frozen=True, eq=False)
-class Branch:
-    """Answer inputs from a Runnable, each under its config; one that failed by its exception."""
-
-    name: str
-    runnable: Runnable[Any, Any]
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def ask(self, given: Any, config: RunnableConfig) -> Flow[Any]:
-        """Ask for one answer; equal asks of one batch join."""
-        (answer,) = yield from Port.of(self.name, self.call, self.acall).ask([(given, config)])
-        return answer
-
-    def call(self, items: Sequence[Asked]) -> list[Any]:
-        """Answer in one batch, or directly where there is one item."""
-        inputs, configs = map(list, zip(*items, strict=True))
-        if len(items) == 1:
-            return [self.runnable.invoke(inputs[0], configs[0], **self.options)]
-        return self.runnable.batch(inputs, configs, return_exceptions=True, **self.options)
-
-    async def acall(self, items: Sequence[Asked]) -> list[Any]:
-        """Answer as ``call`` does, without blocking the event loop."""
-        inputs, configs = map(list, zip(*items, strict=True))
-        if len(items) == 1:
-            return [await self.runnable.ainvoke(inputs[0], configs[0], **self.options)]
-        return await self.runnable.abatch(inputs, configs, return_exceptions=True, **self.options)
 
 
 @dataclass(frozen=True)
 class Chosen:
     """Hold the branch chosen, what it is given, and what was decided, in plain values."""
 
-    branch: Branch
+    branch: Backend
     given: Any
     about: Mapping[str, Any]
 

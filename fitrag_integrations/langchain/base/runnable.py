@@ -5,19 +5,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic
+from typing import Any, Generic, TypeVar
 
+from langchain_core.callbacks import CallbackManager, CallbackManagerForChainRun
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from langchain_core.runnables.config import ensure_config, get_config_list
+from langchain_core.runnables.config import ensure_config
 from langchain_core.runnables.utils import Input, Output
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
+from fitrag_integrations.flow import Ask, Flow, Traced, arun_many, run_many
 from fitrag_integrations.langchain.base.fields import Brief
+from fitrag_integrations.langchain.base.ports import Backend
 
+T = TypeVar("T")
 KEYS = ("question", "input", "query")
 """Where the question of a dict is looked for, in this order, unless a key is named."""
 
@@ -79,7 +83,6 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
     """Answer ``batch`` and ``abatch`` with one call for all equal asks."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-    run_type: ClassVar[str | None] = None
     _last: Last = PrivateAttr(default_factory=Last)
 
     @abstractmethod
@@ -121,48 +124,31 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         self,
         inputs: list[Input],
         config: RunnableConfig | list[RunnableConfig] | None = None,
-        *,
-        return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[Output]:
         """Run several inputs with joined calls; results in the order of the inputs."""
-        return self._batch_with_config(
-            self._many,
-            inputs,
-            get_config_list(config, len(inputs)),
-            return_exceptions=return_exceptions,
-            run_type=self.run_type,
-            **kwargs,
-        )
+        return self._batch_with_config(self._many, inputs, config, **kwargs)
 
     async def abatch(
         self,
         inputs: list[Input],
         config: RunnableConfig | list[RunnableConfig] | None = None,
-        *,
-        return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[Output]:
         """Run several inputs with joined calls; results in the order of the inputs."""
-        return await self._abatch_with_config(
-            self._amany,
-            inputs,
-            get_config_list(config, len(inputs)),
-            return_exceptions=return_exceptions,
-            run_type=self.run_type,
-            **kwargs,
-        )
+        return await self._abatch_with_config(self._amany, inputs, config, **kwargs)
 
     def _many(
         self, inputs: list[Any], run_manager: Any, config: list[RunnableConfig], **kwargs: Any
     ) -> list[Any]:
-        return list(map(self.result, self._noted(run_many(self.flows(inputs, config, **kwargs)))))
+        flows = map(watched, self.flows(inputs, config, **kwargs), config)
+        return list(map(self.result, self._noted(run_many(flows))))
 
     async def _amany(
         self, inputs: list[Any], run_manager: Any, config: list[RunnableConfig], **kwargs: Any
     ) -> list[Any]:
-        traces = self._noted(await arun_many(self.flows(inputs, config, **kwargs)))
-        return list(map(self.result, traces))
+        flows = map(watched, self.flows(inputs, config, **kwargs), config)
+        return list(map(self.result, self._noted(await arun_many(flows))))
 
     def _noted(self, traces: list[Traced[Any]]) -> list[Traced[Any]]:
         self._last.traced = traces[-1] if traces else self._last.traced
@@ -179,15 +165,13 @@ class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
 
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
         """Run one input."""
-        return self._call_with_config(self._one, input, config, run_type=self.run_type, **kwargs)
+        return self._call_with_config(self._one, input, config, **kwargs)
 
     async def ainvoke(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Output:
         """Run one input without blocking the event loop."""
-        return await self._acall_with_config(
-            self._aone, input, config, run_type=self.run_type, **kwargs
-        )
+        return await self._acall_with_config(self._aone, input, config, **kwargs)
 
     def _one(self, input: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         return _raised(self._many([input], [run_manager], [config], **kwargs)[0])
@@ -204,6 +188,35 @@ class AskedRunnable(FlowRunnable[Any, Output], Generic[Output]):
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
         """Give what a tool made of this takes."""
         return Asked
+
+
+def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
+    """Show what a flow asks models as child runs under ``config``; Runnables open their own."""
+    manager = CallbackManager.configure(config.get("callbacks"))
+    if not manager.handlers:
+        return (yield from flow)
+    try:
+        ask = next(flow)
+        while True:
+            run = None if isinstance(ask.port.owner, Backend) else _child(manager, ask)
+            try:
+                answers = yield ask
+            except BaseException as error:  # noqa: BLE001 - the flow may recover, the run has failed
+                if run is not None:
+                    run.on_chain_error(error)
+                ask = flow.throw(error)
+            else:
+                if run is not None:
+                    run.on_chain_end({"answers": plain(answers)})
+                ask = flow.send(answers)
+    except StopIteration as ended:
+        value: T = ended.value
+        return value
+
+
+def _child(manager: CallbackManager, ask: Ask) -> CallbackManagerForChainRun:
+    name, items = ask.port.name, {"items": plain(ask.items)}
+    return manager.on_chain_start(None, items, name=name)
 
 
 def _raised(result: Any) -> Any:

@@ -13,8 +13,8 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.compressor import FlowCompressor
 from fitrag_integrations.langchain.base.convert import passage_document, to_passages
 from fitrag_integrations.langchain.base.fields import AnyBase
+from fitrag_integrations.langchain.base.ports import Backend
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
-from fitrag_integrations.langchain.base.router import Branch
 from fitrag_integrations.types import Context, Excerpt
 
 
@@ -41,14 +41,14 @@ class CompressingRetriever(FlowRetriever):
     ) -> list[Flow[Context]]:
         """Give one flow per question; equal asks of one call join."""
         self.most(**options)
-        base = Branch("retrieve", self.base)
-        steps = [Branch("compress", _step(compressor)) for compressor in self.compressors]
+        base = Backend(self.base, name="retrieve")
+        steps = [Backend(_step(each), name="compress") for each in self.compressors]
         pairs = zip(inputs, configs, strict=True)
         return [_flow(query, config, base, steps) for query, config in pairs]
 
 
 def _flow(
-    query: str, config: RunnableConfig, base: Branch, steps: Sequence[Branch]
+    query: str, config: RunnableConfig, base: Backend, steps: Sequence[Backend]
 ) -> Flow[Context]:
     documents = yield from base.ask(query, config)
     for step in steps:

@@ -53,12 +53,12 @@ class SlimPLMRetriever(SlimPLMOptions, DerivedRetriever, Writing):  # type: igno
     def settings(self, **given: Any) -> dict[str, Any]:
         """Give SlimPLM's options as they are now, with ports for what is a Runnable."""
         runnables = {
-            name: Backend(each, text_of).port(port, RunnableConfig())
+            name: Backend(each, text_of).port(RunnableConfig(), port)
             for name, port in ROLES.items()
             if isinstance(each := getattr(self, name), Runnable)
         }
         return super().settings(**{**runnables, **given})
 
     def _method(self, backends: dict[str, Backend], config: RunnableConfig) -> Method:
-        ports = {name: each.port(ROLES[name], config) for name, each in backends.items()}
+        ports = {name: each.port(config, ROLES[name]) for name, each in backends.items()}
         return SlimPLM(**self.settings(**ports))

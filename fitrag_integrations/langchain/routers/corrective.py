@@ -13,7 +13,8 @@ from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.fields import AnyBase, AnyRunnable
-from fitrag_integrations.langchain.base.router import Branch, Chosen, Route, Router
+from fitrag_integrations.langchain.base.ports import Backend
+from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import question_of
 from fitrag_integrations.langchain.routers.judge import JudgeFields, RetrievalJudge
 from fitrag_integrations.types import Action
@@ -51,12 +52,12 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
     def route(self, **options: Any) -> Route:
         """Give the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""
         arguments = {**self.judge_arguments(), "question_key": None}  # asked under its plain name
-        judge = Branch("judge", RetrievalJudge(**arguments))
-        base = None if self.base is None else Branch("retrieve", self.base)
+        judge = Backend(RetrievalJudge(**arguments), name="judge")
+        base = None if self.base is None else Backend(self.base, name="retrieve")
         ambiguous = self.incorrect if self.ambiguous is None else self.ambiguous
         runnables = (self.correct, ambiguous, self.incorrect)
         branches = {
-            action.value: Branch(action.value, runnable, options)
+            action.value: Backend(runnable, name=action.value, options=options)
             for action, runnable in zip(Action, runnables, strict=True)
         }
 
@@ -73,7 +74,7 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
 
 
 def _documents(
-    given: Any, question: str, base: Branch | None, config: RunnableConfig
+    given: Any, question: str, base: Backend | None, config: RunnableConfig
 ) -> Flow[list[Any]]:
     if isinstance(given, Mapping) and "documents" in given:
         return list(check_many("documents", given["documents"], Document))

@@ -43,7 +43,7 @@ class GateFields(DeciderOptions, Settings):  # type: ignore[misc]
         Raises ``InputError`` for a language model that was given as the gate.
         """
         if isinstance(self.drafter, Runnable):
-            port = Backend(self.drafter, text_of).port("draft", RunnableConfig())
+            port = Backend(self.drafter, text_of).port(RunnableConfig(), "draft")
             given = {"drafter": port, **given}
         if isinstance(self.gate, BaseLanguageModel | BaseCrossEncoder):
             allowed = "an object with a 'p_known' method, such as IKClassifier or AskGate"
@@ -56,7 +56,7 @@ class GateFields(DeciderOptions, Settings):  # type: ignore[misc]
             return [Decider(**self.settings())] * len(configs)
         check_model(Decider(**self.settings()), self.drafter)  # a port has no name
         llm = Backend(self.drafter, text_of)
-        return [Decider(**self.settings(drafter=llm.port("draft", config))) for config in configs]
+        return [Decider(**self.settings(drafter=llm.port(config, "draft"))) for config in configs]
 
 
 class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):  # type: ignore[misc]

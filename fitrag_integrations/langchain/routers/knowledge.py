@@ -12,7 +12,8 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.fields import AnyRunnable
 from fitrag_integrations.langchain.base.models import check_model
-from fitrag_integrations.langchain.base.router import Branch, Chosen, Route, Router
+from fitrag_integrations.langchain.base.ports import Backend
+from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import Asked, question_of
 from fitrag_integrations.langchain.routers.gate import GateFields, RetrievalGate
 from fitrag_integrations.methods.ik.decider import Decider
@@ -53,10 +54,10 @@ class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
     def route(self, **options: Any) -> Route:
         """Give the flow's choice: ``known`` or ``unknown``."""
         check_model(Decider(**self.settings()), self.llm if self.known is None else self.known)
-        gate = Branch("gate", self._asker())
+        gate = Backend(self._asker(), name="gate")
         branches = {
-            False: Branch("known", self._known(), options),
-            True: Branch("unknown", self.unknown, options),
+            False: Backend(self._known(), name="known", options=options),
+            True: Backend(self.unknown, name="unknown", options=options),
         }
 
         def chosen(given: Any, config: RunnableConfig) -> Flow[Chosen]:

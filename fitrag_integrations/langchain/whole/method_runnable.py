@@ -17,7 +17,7 @@ from fitrag_integrations.langchain.base.fields import (
     AnySearch,
 )
 from fitrag_integrations.langchain.base.ports import Offer, text_of
-from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of
+from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of, watched
 from fitrag_integrations.langchain.prompts import as_template
 from fitrag_integrations.langchain.whole.answer import Answer
 from fitrag_integrations.methods.answer.answering import Answered, Answering, own_answer, read_port
@@ -124,7 +124,7 @@ class MethodRunnable(AskedRunnable[Any]):
                 yield text_of(chunk)
 
     def _context(self, question: Any, config: RunnableConfig) -> Flow[Context]:
-        return _begun(self.method, question, self._offer().to(config))
+        return watched(_begun(self.method, question, self._offer().to(config)), config)
 
     def _whole(self) -> Any:
         if self.llm is None and self.reader is None:
