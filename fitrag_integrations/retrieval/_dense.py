@@ -13,10 +13,9 @@ from torch.nn.utils.rnn import pad_sequence
 from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.trunk import Trunk
-from fitrag_integrations.models.runtime.engine import Options
-from fitrag_integrations.models.runtime.placing import place
+from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.sources import weights_source
-from fitrag_integrations.models.runtime.worker import Budget, Steps, in_batches
+from fitrag_integrations.models.runtime.worker import Steps, in_batches
 from fitrag_integrations.retrieval._recipe import Recipe, recipe_of
 
 
@@ -24,13 +23,12 @@ class Dense:
     """Turn texts into vectors."""
 
     def __init__(
-        self, tokenizer: Any, trunk: Trunk, recipe: Recipe, *, device: torch.device, budget: int
+        self, tokenizer: Any, trunk: Trunk, recipe: Recipe, options: Options, *, name: str
     ) -> None:
         self._tokenizer = tokenizer
         self._trunk = trunk
         self.recipe = recipe
-        self._device = device
-        self._budget = Budget(budget)
+        self._engine = SharedEngine(trunk.requires_grad_(False), options, name=name)
         self._pad_id: int = tokenizer.pad_token_id or 0
 
     @property
@@ -49,15 +47,16 @@ class Dense:
         )["input_ids"]
         # a text the tokenizer finds nothing in still needs a token to be averaged over
         filled = [ids or [self._pad_id] for ids in encoded]
-        return in_batches(filled, self._vectors, length=len, budget=self._budget)
+        return in_batches(filled, self._vectors, length=len, budget=self._engine.room)
 
     @torch.inference_mode()
     def _vectors(self, batch: list[list[int]]) -> list[NDArray[np.float32]]:
         rows = [torch.tensor(ids) for ids in batch]
-        ids = pad_sequence(rows, batch_first=True, padding_value=self._pad_id).to(self._device)
+        ids = pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
         marks = [torch.ones_like(row) for row in rows]
-        mask = pad_sequence(marks, batch_first=True).to(self._device)
-        vectors = self._trunk.pool(self._trunk(ids, mask, torch.zeros_like(ids)), mask)
+        mask = pad_sequence(marks, batch_first=True).to(self._engine.device)
+        ids = ids.to(mask.device)
+        vectors = self._trunk.pool(self._engine.forward(ids, mask, torch.zeros_like(ids)), mask)
         if self.recipe.normalize:
             vectors = torch.nn.functional.normalize(vectors)
         return list(vectors.cpu().numpy())
@@ -69,7 +68,8 @@ def load(name: str, options: dict[str, Any], given: dict[str, Any]) -> Dense:
     `options` are those of `Options`, `given` what of the recipe is not left to the checkpoint.
     """
     try:
-        device, dtype, budget = Options(**options).resolved()
+        chosen = Options(**options)
+        device, dtype, _ = chosen.resolved()
     except RuntimeError as error:
         allowed = "a torch device, such as 'cpu' or 'cuda:0'"
         raise InputError.of("device", given=options["device"], allowed=allowed) from error
@@ -79,13 +79,12 @@ def load(name: str, options: dict[str, Any], given: dict[str, Any]) -> Dense:
         trunk, tokenizer = load_base(name)
         recipe = recipe_of(name, weights_source(name), **given)
         trunk.pooling = recipe.pooling
-        place(trunk, device, dtype).eval().requires_grad_(False)
     except FitRagError:
         raise
     except Exception as error:
         raise ModelLoadError(f"encoder {name!r} could not be loaded: {error}") from error
     cut = Recipe(recipe.pooling, recipe.normalize, _length(recipe.max_tokens, tokenizer, trunk))
-    return Dense(tokenizer, trunk, cut, device=device, budget=budget)
+    return Dense(tokenizer, trunk, cut, chosen, name=f"encoder {name!r}")
 
 
 def _length(wanted: int, tokenizer: Any, trunk: Trunk) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fitrag_integrations.core.checks import check_is, check_many, check_text, check_whole
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.runtime.backends import checked_backend
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 
@@ -35,6 +36,7 @@ class EncoderOptions(TypedDict, total=False):
     normalize: bool | None
     max_tokens: int | None
     batch_tokens: int | None
+    backend: str | None
 
 
 class Encoder:
@@ -47,7 +49,8 @@ class Encoder:
 
     `device` is "cuda" where there is one, else "cpu"; `dtype` bfloat16 on CUDA, else float32.
     `pooling` ("mean" or "first"), `normalize` and `max_tokens` are read from the checkpoint where
-    they are not given; `batch_tokens` bounds one padded batch.
+    they are not given; `batch_tokens` bounds one padded batch. `backend` is "torch", "onnx" or
+    "openvino".
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Encoder:
         normalize: bool | None = None,
         max_tokens: int | None = None,
         batch_tokens: int | None = None,
+        backend: str | None = None,
     ) -> None:
         name = check_text("name_or_dir", name_or_dir, blank=False)
         self.name = MINILM if name == MINILM.rpartition("/")[2] else name
@@ -67,6 +71,7 @@ class Encoder:
             "device": None if device is None else str(device),
             "dtype": _dtype(dtype),
             "batch_tokens": _positive("batch_tokens", batch_tokens),
+            "backend": checked_backend(backend),
         }
         self._given = {
             "pooling": pooling,

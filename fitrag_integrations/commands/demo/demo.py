@@ -75,7 +75,7 @@ def _parts(chosen: ModelOptions, llm: str | None) -> Parts:
     """Load the models, index the corpus, and run each once so that no pipeline pays for it."""
     from fitrag_integrations.retrieval import read_corpus
 
-    plain = ModelOptions(None, chosen.device, chosen.dtype, chosen.batch_tokens)
+    plain = replace(chosen, model=None)
     chat = None if llm is None else models.load_chat_model(llm)
     scorer, reader = models.load_scorer(chosen), models.load_reader(plain)
     corpus = list(read_corpus(demo_data.PASSAGES))

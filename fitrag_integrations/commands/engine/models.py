@@ -41,6 +41,9 @@ def load_reader(options: ModelOptions) -> Reader:
 
 def load_gate(options: ModelOptions) -> Gate:
     """Load the gate a folder holds, by the kind its `model.json` tells; IK without one."""
+    if options.backend is not None:
+        allowed = "none for a gate, whose language model runs in torch"
+        raise InputError.of("--backend", given=options.backend, allowed=allowed)
     kind = None if options.model is None else model_kind(Path(options.model))
     return cast(Gate, _load(GATES.get(kind or "", "IKClassifier"), options))
 
@@ -66,11 +69,13 @@ def _load(name: str, options: ModelOptions) -> Any:
     kind = getattr(importlib.import_module("fitrag_integrations.models"), name)
     # transformers would draw its own bar into ours, and into what --quiet keeps quiet
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
-    how = {
+    how: dict[str, Any] = {
         "device": options.device,
         "dtype": options.dtype,
         "batch_tokens": options.batch_tokens,
     }
+    if options.backend is not None:  # kinds that torch alone can run have no such option
+        how["backend"] = options.backend
     if options.model is None:
         return kind.embedded(**how)
     return kind.from_pretrained(options.model, **how)
@@ -126,7 +131,7 @@ def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
 
 
 def _encoder(options: ModelOptions) -> Any:
-    names = ("device", "dtype", "batch_tokens")
+    names = ("device", "dtype", "batch_tokens", "backend")
     how = {name: value for name in names if (value := getattr(options, name)) is not None}
     kind = _retrieval("Encoder")
     return kind(**how) if options.model is None else kind(options.model, **how)

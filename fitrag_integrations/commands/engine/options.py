@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -27,6 +27,10 @@ Dtype: TypeAlias = Annotated[
 ]
 BatchTokens: TypeAlias = Annotated[
     int | None, Option("Padded tokens a model batch.", min=1, default="by device")
+]
+Backend: TypeAlias = Annotated[
+    str | None,
+    Option("What runs an encoder on a CPU: torch, onnx or openvino.", default="torch"),
 ]
 Overwrite: TypeAlias = Annotated[bool, Option("Start anew instead of continuing the output.")]
 Strict: TypeAlias = Annotated[bool, Option("Exit 1 if a row failed.")]
@@ -107,9 +111,16 @@ class Hardware:
     dtype: Dtype = None
     batch_tokens: BatchTokens = None
 
+
+@dataclass(frozen=True, slots=True)
+class EncoderHardware(Hardware):
+    """Say it of an encoder, which more than torch can run."""
+
+    backend: Backend = None
+
     def of(self, model: str | None) -> ModelOptions:
         """Say it of a model."""
-        return ModelOptions(model, self.device, self.dtype, self.batch_tokens)
+        return ModelOptions(model=model, **asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +131,7 @@ class ModelOptions:
     device: Device = None
     dtype: Dtype = None
     batch_tokens: BatchTokens = None
+    backend: Backend = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.options import Hardware
+from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.core.lock import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError
@@ -36,7 +36,7 @@ class IndexPlan:
     add: Annotated[bool, Option("Add to the index that is there.")] = False
     overwrite: Annotated[bool, Option("Put the new index in the place of an older one.")] = False
     strict: options.Strict = False
-    hardware: Hardware = Hardware()
+    hardware: EncoderHardware = EncoderHardware()
     quiet: options.Quiet = False
     json: options.AsJson = False
 

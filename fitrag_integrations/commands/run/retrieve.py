@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
-from fitrag_integrations.commands.engine.options import Files, Hardware, RunOptions
+from fitrag_integrations.commands.engine.options import EncoderHardware, Files, RunOptions
 from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.commands.engine.searching import passage_json
@@ -39,7 +39,7 @@ class RetrievePlan:
     encoder: Annotated[
         str | None, Option("Encoder's name or folder.", default="the index's, or all-MiniLM-L6-v2")
     ] = None
-    hardware: Hardware = Hardware()
+    hardware: EncoderHardware = EncoderHardware()
     how: RunOptions = RunOptions()
 
     def run(self) -> None:

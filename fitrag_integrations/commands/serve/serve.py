@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Annotated
 
-from fitrag_integrations.commands.engine.options import Hardware, Model
+from fitrag_integrations.commands.engine.options import EncoderHardware, Model
 from fitrag_integrations.commands.serve.settings import PREFIX, Settings
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
@@ -29,7 +29,7 @@ class ServePlan:
     model: Model = None
     evaluator: Annotated[str | None, Option("Its folder.", default="the embedded one")] = None
     gate: Annotated[str | None, Option("Its folder.", default="the embedded one")] = None
-    hardware: Hardware = Hardware()
+    hardware: EncoderHardware = EncoderHardware()
     documents: Annotated[int, Option("Documents a request may hold.", min=1)] = Settings.documents
     payload: Annotated[int, Option("Bytes a request may hold.", min=1)] = Settings.payload
     concurrency: Annotated[int, Option("Requests answered at once; the next gets 429.", min=1)] = (
@@ -48,6 +48,7 @@ class ServePlan:
             device=self.hardware.device or "",
             dtype=self.hardware.dtype or "",
             batch_tokens=self.hardware.batch_tokens or 0,
+            backend=self.hardware.backend or "",
             api_key=os.environ.get(f"{PREFIX}API_KEY") or None,
             documents=self.documents,
             payload=self.payload,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fitrag_integrations.commands.engine import models
@@ -67,14 +67,20 @@ class Service:
         made: Mapping[str, Callable[[], Verb[Any]]] = {
             "compress": lambda: compress_verb(self._scorer, reducer),
             "route": lambda: route_verb(evaluator, chosen_thresholds(evaluator)),
-            "gate": lambda: gate_verb(models.load_gate(self._options(given.gate))),
+            "gate": lambda: gate_verb(
+                models.load_gate(replace(self._options(given.gate), backend=None))
+            ),
         }
         self._verbs = {name: make() for name, make in made.items()}
 
     def _options(self, model: str) -> ModelOptions:
         given = self._settings
         return ModelOptions(
-            model or None, given.device or None, given.dtype or None, given.batch_tokens or None
+            model or None,
+            given.device or None,
+            given.dtype or None,
+            given.batch_tokens or None,
+            given.backend or None,
         )
 
     def stop(self) -> None:

@@ -19,7 +19,7 @@ class Settings:
     """Hold what a service runs, and its limits.
 
     `model`, `evaluator` and `gate` are names or folders, blank for the embedded ones; `device` and
-    `dtype` say where and how they run, blank for the models' own choice.
+    `dtype` say where and how they run, `backend` by what, blank for the models' own choice.
 
     `api_key` is asked for on every route; without one the service is open, which is for a private
     network. At most `concurrency` requests are open at once, the next is answered 429; each holds
@@ -33,6 +33,7 @@ class Settings:
     device: str = ""
     dtype: str = ""
     batch_tokens: int = 0
+    backend: str = ""
     api_key: Any = None
     documents: int = 1000
     payload: int = 8_000_000

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.options import Hardware
+from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.train.rows import objects
 from fitrag_integrations.core.option import Option
@@ -54,7 +54,7 @@ class TrainRecognizer:
         Option("Number of neighbours to try; several times for several.", name="--k"),
     ] = None
     seed: Seed = 13
-    hardware: Hardware = Hardware()
+    hardware: EncoderHardware = EncoderHardware()
 
     def run(self) -> None:
         """Fit it, and tell its numbers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import CHUNK, chunks
-from fitrag_integrations.commands.engine.options import Hardware
+from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
 from fitrag_integrations.commands.trial.proof import Proof, proof_of, sentence, with_plain
@@ -68,7 +68,7 @@ class TryPlan:
     price_in: Annotated[
         float | None, Option("Price of a million tokens given to a language model.", min=0)
     ] = None
-    hardware: Hardware = Hardware()
+    hardware: EncoderHardware = EncoderHardware()
     quiet: options.Quiet = False
     json: options.AsJson = False
 
@@ -112,7 +112,7 @@ class TryPlan:
 
     def _skipped(self, asked: Sequence[Asked]) -> float | None:
         """Give the share of questions that the embedded gate would not retrieve for."""
-        gate: Any = models.load_gate(self.hardware.of(None))
+        gate: Any = models.load_gate(replace(self.hardware.of(None), backend=None))
         questions = [each.question for each in asked]
         known = gate.p_known(questions, [draft.text for draft in gate.drafter.draft(questions)])
         skipped: int = sum(p > gate.threshold for p in known)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, PairTokenizer
-from fitrag_integrations.models.encoder.trunk import Trunk, collate, in_torch
+from fitrag_integrations.models.encoder.trunk import Trunk, collate, states_of
 from fitrag_integrations.models.runtime.engine import Options, Pool, SharedEngine
 from fitrag_integrations.models.runtime.worker import Steps
 
@@ -25,7 +25,7 @@ class Engine(SharedEngine):
     def __init__(self, trunk: Trunk, tokenizer: PairTokenizer, options: Options) -> None:
         super().__init__(trunk, options, name=type(trunk.encoder).__name__)
         self.trunk = trunk
-        self.states = in_torch(trunk)
+        self.states = states_of(self.forward)
         self.tokenizer = tokenizer
 
     def run(self, pairs: Sequence[Pair], forward: Forward[T]) -> Steps[list[list[T]]]:

@@ -34,14 +34,19 @@ class PairModel(EngineModel[Engine]):
         device: str | None = None,
         dtype: str | None = None,
         batch_tokens: int | None = None,
+        backend: str | None = None,
     ) -> Self:
         """Load `name_or_dir`, a folder of `save_pretrained` or `fitrag train`, or a hub name.
 
         `device` and `dtype` None choose CUDA and bfloat16 where they are there, else the CPU and
-        float32. `batch_tokens` is the padded size of one forward pass. Raises `ModelLoadError` for
-        a missing or damaged file, `ChecksumError` for a changed one.
+        float32. `batch_tokens` is the padded size of one forward pass. `backend` is what runs it:
+        "torch" (None), "onnx" or "openvino", the last two on the CPU; `docs/backends.md`. Raises
+        `ModelLoadError` for a missing or damaged file, `ChecksumError` for a changed one.
         """
-        path, options = model_folder(name_or_dir), Options.checked(device, dtype, batch_tokens)
+        path, options = (
+            model_folder(name_or_dir),
+            Options.checked(device, dtype, batch_tokens, backend),
+        )
         needs = ("base", "encoder", "head")
         manifest = read_manifest(path, "model.json", kind=cls.kind, needs=needs)
         with reading(path), ExitStack() as undo:

@@ -3,7 +3,7 @@
 Any Hugging Face encoder: T5's encoder (FIT-RAG 4.2 uses T5-base), BERT-likes, ModernBERT, DeBERTa.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -54,12 +54,12 @@ class Trunk(nn.Module):
         return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
-def in_torch(trunk: nn.Module) -> States:
-    """Run a trunk as it is, with the mask it takes."""
+def states_of(forward: Callable[..., Tensor]) -> States:
+    """Run a trunk's forward, whatever computes it, with the mask it takes."""
 
     def states(ids: Tensor, types: Tensor, lengths: Tensor) -> Tensor:
         places = torch.arange(ids.shape[1], device=ids.device)
-        found: Tensor = trunk(ids, (places < lengths.unsqueeze(1)).long(), types)
+        found: Tensor = forward(ids, (places < lengths.unsqueeze(1)).long(), types)
         return found
 
     return states

@@ -130,6 +130,7 @@ class RetrievalEvaluator(SavedModel):
         device: str | None = None,
         dtype: str | None = None,
         batch_tokens: int | None = None,
+        backend: str | None = None,
         input_format: InputFormat | None = None,
         name: str | None = None,
     ) -> Self:
@@ -142,7 +143,7 @@ class RetrievalEvaluator(SavedModel):
         a classifier with several outputs.
         """
         source = str(find(name_or_dir))
-        options = Options.checked(device, dtype, batch_tokens)
+        options = Options.checked(device, dtype, batch_tokens, backend)
         if is_ours(Path(source)):
             made = cls._ours(source, options, input_format)
         else:

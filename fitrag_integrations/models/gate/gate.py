@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -64,7 +63,9 @@ class CausalGate(CausalModel):
         self._worker()  # an unloaded gate has no weights to share
         made = LocalGenerator(self._engine.retain(), **options)
         if self._origin is not None:
-            where = {name: self._origin.options.get(name) for name in asdict(Options())}
+            where = {
+                name: self._origin.options.get(name) for name in ("device", "dtype", "batch_tokens")
+            }
             made._origin = Origin(self._base(), {**where, **options})
         return made
 

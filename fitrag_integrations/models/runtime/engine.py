@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.runtime.backends import checked_backend
+from fitrag_integrations.models.runtime.backends.backend import check_place, compiled
 from fitrag_integrations.models.runtime.forking import ForkSafe
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import SavedModel
@@ -35,24 +37,33 @@ class Options:
 
     `device` None is CUDA where it is there, else the CPU; `dtype` None is bfloat16 on a GPU that
     has it, else float32; `batch_tokens` is the padded size of one forward pass, None the device's
-    default.
+    default. `backend` None is torch; the others run on the CPU.
     """
 
     device: str | None = None
     dtype: str | None = None
     batch_tokens: int | None = None
+    backend: str | None = None
 
     @classmethod
-    def checked(cls, device: str | None, dtype: str | None, batch_tokens: int | None) -> Self:
+    def checked(
+        cls,
+        device: str | None,
+        dtype: str | None,
+        batch_tokens: int | None,
+        backend: str | None = None,
+    ) -> Self:
         """Make options of what a caller gave; raises `InputError` naming the one that is wrong."""
-        made = cls(device, dtype, batch_tokens)
+        made = cls(device, dtype, batch_tokens, backend)
         made.resolved()
         return made
 
     def resolved(self) -> tuple[torch.device, torch.dtype, int]:
         """Fill in what is None."""
+        backend = checked_backend(self.backend)
+        on_cuda = backend == "torch" and torch.cuda.is_available()
         try:
-            device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+            device = torch.device(self.device or ("cuda" if on_cuda else "cpu"))
         except RuntimeError:
             allowed = "a torch device, such as cpu or cuda:0"
             raise InputError.of("device", given=self.device, allowed=allowed) from None
@@ -60,6 +71,7 @@ class Options:
             raise InputError.of("dtype", given=self.dtype, allowed=", ".join(DTYPES))
         on_gpu = device.type == "cuda" and _computes_bfloat16()
         dtype = DTYPES[self.dtype or ("bfloat16" if on_gpu else "float32")]
+        check_place(backend, device, dtype)
         budget = self.batch_tokens
         if budget is None:
             budget = BATCH_TOKENS.get(device.type, 8192)
@@ -80,7 +92,13 @@ class SharedEngine:
     def __init__(self, module: nn.Module, options: Options, *, name: str) -> None:
         self.device, self.dtype, tokens = options.resolved()
         self.room = Budget(tokens)
-        self._module = place(module, self.device, self.dtype).eval()
+        self.backend = checked_backend(options.backend)
+        exact = self.backend != "torch"  # a graph is exported in float32, whatever runs it
+        self._module = place(module, self.device, torch.float32 if exact else self.dtype).eval()
+        self.forward: Callable[..., Tensor] = self._module
+        if self.backend != "torch":
+            made = compiled(self._module, self.backend, self.dtype, what=name)
+            self.forward = made or place(module, self.device, self.dtype)
         on_gpu, small = self.device.type == "cuda", max(1, self.room.tokens // USUAL_TOKENS)
         self.worker = Worker(name, bound=on_gpu, small=small)
         self._users = 0

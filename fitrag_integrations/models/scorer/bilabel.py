@@ -108,6 +108,7 @@ class BiLabelScorer(PairModel):
         device: str | None = None,
         dtype: str | None = None,
         batch_tokens: int | None = None,
+        backend: str | None = None,
     ) -> BiLabelScorer:
         """Take a published reranker as it is; it gives `has_answer` only, `llm_prefer` is None.
 
@@ -123,6 +124,7 @@ class BiLabelScorer(PairModel):
             device=device,
             dtype=dtype,
             batch_tokens=batch_tokens,
+            backend=backend,
         )
 
     @classmethod
@@ -200,12 +202,13 @@ class ReadyReranker(BiLabelScorer):
         device: str | None = None,
         dtype: str | None = None,
         batch_tokens: int | None = None,
+        backend: str | None = None,
         scale: Scale | None = None,
         temperature: float = 1.0,
     ) -> Self:
         """Load a checkpoint by name or folder, as `BiLabelScorer.from_reranker` tells."""
         temperature = check_number("temperature", temperature, low=1e-6)
-        name, options = str(name_or_dir), Options.checked(device, dtype, batch_tokens)
+        name, options = str(name_or_dir), Options.checked(device, dtype, batch_tokens, backend)
         engine, scale = load_published(name, options, scale=scale)
         short = Path(name).name if Path(name).exists() else name
         return cls(engine, name=short, scale=scale, temperature=temperature)

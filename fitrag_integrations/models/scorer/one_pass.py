@@ -102,14 +102,18 @@ class OnePassScorer(SavedModel):
         device: str | None = None,
         dtype: str | None = None,
         batch_tokens: int | None = None,
+        backend: str | None = None,
     ) -> Self:
         """Load `name_or_dir`, a folder of `save_pretrained` or `fitrag train onepass`, or by name.
 
-        The scorer it names is loaded with it; `device`, `dtype` and `batch_tokens` are those of
+        The scorer it names is loaded with it; options are those of
         `BiLabelScorer.from_pretrained`. Raises `ModelLoadError` for a missing or damaged file, and
         `ChecksumError` for a changed one or where the scorer is not the one it was made for.
         """
-        folder, options = model_folder(name_or_dir), Options.checked(device, dtype, batch_tokens)
+        folder, options = (
+            model_folder(name_or_dir),
+            Options.checked(device, dtype, batch_tokens, backend),
+        )
         needs = ("scorer", "scorer_head", "head")
         manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
         with reading(folder), ExitStack() as undo:

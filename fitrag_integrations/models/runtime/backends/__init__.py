@@ -1,0 +1,17 @@
+"""Other runtimes than torch for an encoder: its graph, exported once, and what runs it."""
+
+from __future__ import annotations
+
+from typing import Literal, cast, get_args
+
+from fitrag_integrations.errors import InputError
+
+Backend = Literal["torch", "onnx", "openvino"]
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
+
+
+def checked_backend(name: str | None) -> Backend:
+    """Give the backend of a name; None is torch. Raises `InputError` for another."""
+    if name is not None and name not in BACKENDS:
+        raise InputError.of("backend", given=name, allowed=", ".join(BACKENDS))
+    return cast(Backend, name or "torch")
