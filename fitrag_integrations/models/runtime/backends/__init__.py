@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from fitrag_integrations.errors import InputError
 
@@ -12,6 +12,7 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 def checked_backend(name: str | None) -> Backend:
     """Give the backend of a name; None is torch. Raises `InputError` for another."""
-    if name is not None and name not in BACKENDS:
-        raise InputError.of("backend", given=name, allowed=", ".join(BACKENDS))
-    return cast(Backend, name or "torch")
+    for each in BACKENDS:
+        if each == (name or "torch"):
+            return each
+    raise InputError.of("backend", given=name, allowed=", ".join(BACKENDS))

@@ -58,10 +58,12 @@ def compiled(
         raise
     except Exception as error:  # exporters and runtimes raise anything
         told = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        return _fallen_back(what, backend, f"could not take it ({told})")
+        _tell(what, backend, f"could not take it ({told})")
+        return None
     if not apart <= TOLERANCE[dtype]:
         given = f"lies {apart:.2g} from torch in float32, allowed {TOLERANCE[dtype]:g}"
-        return _fallen_back(what, backend, given)
+        _tell(what, backend, given)
+        return None
     return lambda *given: torch.from_numpy(run([tensor.numpy() for tensor in given]))
 
 
@@ -139,7 +141,7 @@ def _apart(module: nn.Module, run: Run, inputs: Sequence[Tensor], dtype: torch.d
     return float(((found - wanted).norm(dim=-1) / lengths).mean())
 
 
-def _fallen_back(what: str, backend: str, why: str) -> None:
+def _tell(what: str, backend: str, why: str) -> None:
     warnings.warn(
         f"{what}: backend {backend!r} {why}; it runs in torch", RuntimeWarning, stacklevel=4
     )

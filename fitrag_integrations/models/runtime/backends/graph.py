@@ -96,12 +96,11 @@ def _export(module: nn.Module, inputs: tuple[Tensor, ...], path: Path) -> None:
 @contextlib.contextmanager
 def _eager(module: nn.Module) -> Iterator[None]:
     """Have attention written out in plain operations, and put back what was there."""
-    kept = [
-        (part, part.config._attn_implementation)
-        for part in module.children()
-        if hasattr(part, "set_attn_implementation")
-    ]
-    for part, _ in kept:
+    from transformers import PreTrainedModel
+
+    parts = [part for part in module.children() if isinstance(part, PreTrainedModel)]
+    kept = [(part, part.config._attn_implementation) for part in parts]
+    for part in parts:
         part.set_attn_implementation("eager")
     try:
         yield
