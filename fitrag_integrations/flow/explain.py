@@ -14,6 +14,7 @@ from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.types import BiLabelScore, Context
 from fitrag_integrations.values.context import decided, noted
 from fitrag_integrations.values.excerpt import place
+from fitrag_integrations.values.prompt import cut_note
 
 __all__ = [
     "decided",
@@ -104,7 +105,9 @@ def _brief(answers: Sequence[Any]) -> str:
         return f"from {min(answers):.2f} to {max(answers):.2f}"
     if all(isinstance(answer, list | tuple) for answer in answers):
         return f"{sum(map(len, answers))} found"
-    return shortened(answers[0]) if len(answers) == 1 else f"{len(answers)} answers"
+    cut = sum(bool(cut_note(answer, "answer")) for answer in answers)
+    told = shortened(answers[0]) if len(answers) == 1 else f"{len(answers)} answers"
+    return f"{told} ({cut} cut off)" if cut else told
 
 
 def _outcome_lines(outcome: object) -> Iterator[str]:

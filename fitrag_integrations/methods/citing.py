@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.html import folded, merge_spans
@@ -39,7 +40,7 @@ _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
 def with_citations(template: PromptTemplate = RETRIEVAL) -> PromptTemplate:
     """Give a template that also asks for citations, named `<name>_cited`."""
-    return PromptTemplate(f"{template.name}_cited", CITE_RULE + template.text)
+    return replace(template, name=f"{template.name}_cited", text=CITE_RULE + template.text)
 
 
 RETRIEVAL_CITED = with_citations()

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _REFER = "Refer to the passages below and answer the following question.\nPassages:\n{passages}\n"
-SIMPLE = PromptTemplate("simple", _REFER + "Question: {question}\nThe answer is")
+SIMPLE = PromptTemplate("simple", _REFER + "Question: {question}\nThe answer is", one_line=True)
 COT = PromptTemplate("cot", _REFER + "Question: {question}\nLet's think step by step.")
 _KNOWLEDGE = (
     "Use the pieces of knowledge below, in which passages quoted from the web are marked. Those "
@@ -60,6 +60,7 @@ CRAG = PromptTemplate("crag", _KNOWLEDGE + "Question: {question}\nAnswer:")
 CRAG_VERDICT = PromptTemplate(
     "crag_verdict",
     _KNOWLEDGE + "Claim: {question}\nIs the claim true or false? Answer with one word.\nAnswer:",
+    one_line=True,
 )
 CRAG_KEYWORDS = PromptTemplate(
     "crag_keywords",
@@ -71,6 +72,7 @@ CRAG_KEYWORDS = PromptTemplate(
     "question: Who designed the lighthouse of Corran Head and when was it built?\n"
     "query: lighthouse of Corran Head, designer, year\n"
     "question: {question}\nquery:",
+    one_line=True,
 )
 _ALL = (RETRIEVAL, NO_RETRIEVAL, SIMPLE, COT, RETRIEVAL_CITED, CRAG, CRAG_VERDICT, CRAG_KEYWORDS)
 _ITRG = (ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH)

@@ -22,6 +22,7 @@ from fitrag_integrations.ports import Reader
 from fitrag_integrations.training.collecting import Failed, Told
 from fitrag_integrations.training.labels.llm_calls import SHOWN, Answer, caller
 from fitrag_integrations.types import Passage
+from fitrag_integrations.values.prompt import Asked
 
 __all__ = ["PROMPT", "REFUSAL", "AskLLM", "AskReader", "Asker"]
 
@@ -128,7 +129,8 @@ class AskLLM:
     def prompt(self, question: str, passage: Passage) -> str:
         """Fill the prompt; what fills a field is never read as a field itself."""
         fields = {"question": question, "passage": _passage_text(passage)}
-        return _FIELD.sub(lambda match: fields[match.group(1)], self.template)
+        filled = _FIELD.sub(lambda match: fields[match.group(1)], self.template)
+        return Asked(filled, one_line=True)
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
         """Ask about all pairs; also where an event loop is running already."""

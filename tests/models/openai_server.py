@@ -178,7 +178,8 @@ class Handler(BaseHTTPRequestHandler):
             "token_logprobs": [token["logprob"] for token in tokens],
             "top_logprobs": [token["top"] for token in tokens],
         }
-        choice = {"text": written, "logprobs": told if top else None}
+        ended = "length" if count == body["max_tokens"] else "stop"
+        choice = {"text": written, "logprobs": told if top else None, "finish_reason": ended}
         return {"choices": [choice], "usage": {"completion_tokens": count}}
 
     def chat(self, body):

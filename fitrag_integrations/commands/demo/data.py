@@ -81,7 +81,7 @@ class Parts:
     @property
     def template(self) -> PromptTemplate:
         """Give the prompt that the language model of the gate answers by itself."""
-        return PromptTemplate("closed_book", self.gate.drafter.prompt)
+        return PromptTemplate("closed_book", self.gate.drafter.prompt, one_line=True)
 
     @property
     def passages(self) -> dict[str, Passage]:

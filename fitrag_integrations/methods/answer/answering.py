@@ -13,6 +13,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.explain import decided, noted, place, shortened
 from fitrag_integrations.ports import AnswerLike, Method, Pair, Ports, Reader, port_of
 from fitrag_integrations.types import Context, Excerpt, Template
+from fitrag_integrations.values.prompt import cut_note
 
 NOTHING_TO_READ = "no answer: the reader was given nothing to read"
 ABSTAINED = "no answer: the reader found none it trusts"
@@ -92,9 +93,8 @@ class Answering:
             return Answered(answer, context, prompt)
         if self.reader is None or (ports.generate and _left_to_the_model(context)):
             (text,) = yield from ports.generate.ask([prompt])
-            written = text.strip()
-            left = context if written else _noted(context, WROTE_NOTHING)
-            return Answered(written, left, prompt)
+            notes = cut_note(text, "answer") if text.strip() else (WROTE_NOTHING,)
+            return Answered(text.strip(), _noted(context, *notes), prompt)
         pairs = [(question, excerpt.as_passage()) for excerpt in context.excerpts]
         answers = yield from read_port(self.reader).ask(pairs)
         least = getattr(self.reader, "abstain_below", None)
@@ -123,5 +123,5 @@ def _best(context: Context, prompt: str, answers: Sequence[AnswerLike], least: f
     return Answered(answer.text, context, prompt, source, float(answer.score))
 
 
-def _noted(context: Context, note: str) -> Context:
-    return replace(context, notes=(*context.notes, note))
+def _noted(context: Context, *notes: str) -> Context:
+    return replace(context, notes=(*context.notes, *notes))

@@ -20,18 +20,20 @@ _THINKING = (
 _PASSAGES = "Passages:\n{passages}\n"
 _THINK = "Question: {question}\nAnswer: Let's think step by step."
 
-PLAIN = PromptTemplate("plain", "Question: {question}\nAnswer:")
-STEPS = PromptTemplate("steps", _THINKING + _THINK)
+PLAIN = PromptTemplate("plain", "Question: {question}\nAnswer:", one_line=True)
+STEPS = PromptTemplate("steps", _THINKING + _THINK, one_line=True)
 READ = PromptTemplate(
     "read",
     "Answer the question from the passages below, as briefly as you can.\n"
     + _PASSAGES
     + "Question: {question}\nAnswer:",
+    one_line=True,
 )
 READ_STEPS = PromptTemplate(
     "read_steps",
     "Answer the question from the passages below. Reason step by step, and end with the words: So "
     "the answer is ...\n" + _PASSAGES + _THINK,
+    one_line=True,
 )
 BACKGROUND = PromptTemplate(
     "background",
@@ -44,12 +46,14 @@ REFINE = PromptTemplate(
     "Check it against the passages below and give the right answer, as briefly as you can.\n"
     + _PASSAGES
     + "Question: {question}\nEarlier answer: {draft}\nAnswer:",
+    one_line=True,
 )
 SENTENCES = PromptTemplate(
     "sentences",
     "Answer the question in a few short sentences; the passages below may help.\n"
     + _PASSAGES
     + "Question: {question}\nAnswer:",
+    one_line=True,
 )
 SELF_ASK = PromptTemplate(
     "self_ask",
@@ -81,4 +85,5 @@ READ_BRIEFLY = PromptTemplate(
     "Question: Who was the architect of the Tirva bridge?\n"
     "Answer: The architect of the Tirva bridge was Ilse Marbach.\n"
     "Question: {question}\nAnswer:",
+    one_line=True,
 )

@@ -19,6 +19,7 @@ from fitrag_integrations.methods.itrg.writer import read_document, told
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for, counter_or_none
 from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.values.prompt import Asked, cut_note
 from fitrag_integrations.values.windows import usable
 
 OnError = Literal["degrade", "raise"]
@@ -67,7 +68,8 @@ class Generating:
 
         `what` and `tokens` are those of `read`.
         """
-        asked = ports.generate.ask(prompts)  # a missing port raises here, at any on_error
+        wanted = [Asked(prompt, tokens=tokens or self.answer_tokens) for prompt in prompts]
+        asked = ports.generate.ask(wanted)  # a missing port raises here, at any on_error
         try:
             texts = yield from asked
             given = [check_text("reply", text) for text in texts]
@@ -77,10 +79,11 @@ class Generating:
             return [Reply("", (f"the language model wrote no {what} ({told(error)})",))] * len(
                 prompts
             )
-        return [
-            self.read(text.removeprefix(prompt), what, tokens)
-            for prompt, text in zip(prompts, given, strict=True)
-        ]
+        replies = []
+        for prompt, text in zip(prompts, given, strict=True):
+            reply = self.read(text.removeprefix(prompt), what, tokens)
+            replies.append(reply if reply.notes else Reply(reply.text, cut_note(text, what)))
+        return replies
 
     def read(self, text: str, what: str, tokens: int = 0) -> Reply:
         """Clean and cut a text; `tokens` 0 is `answer_tokens`, `what` names it in the notes."""

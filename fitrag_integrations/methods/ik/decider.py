@@ -17,6 +17,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.ports import Gate, gate_port, port_of
 from fitrag_integrations.types import Draft, RetrievalDecision
+from fitrag_integrations.values.prompt import Asked
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 OnError = Literal["retrieve", "raise"]
@@ -84,7 +85,8 @@ class Decider:
             self._check_model(drafter)
             if drafter is not None:
                 asked = "drafter"
-                draft = yield from write_draft(question, drafter)
+                tokens = getattr(self._gate, "draft_tokens", None)
+                draft = yield from write_draft(question, drafter, tokens)
                 asked = "gate"
             (answer,) = yield from gate_port(self._gate).ask([(question, draft or "")])
             return Decided(decide(answer, threshold, self._judged()), draft)
@@ -153,10 +155,13 @@ def decide(p_known: Any, threshold: float, model: str = "") -> RetrievalDecision
     return RetrievalDecision(not known, number, threshold, why)
 
 
-def write_draft(question: str, drafter: Any) -> Flow[str]:
-    """Give the flow that ends in the model's first words; a blank draft raises `InputError`."""
+def write_draft(question: str, drafter: Any, tokens: int | None = None) -> Flow[str]:
+    """Give the flow that ends in the model's first words, as many tokens as the gate reads.
+
+    A blank draft raises `InputError`.
+    """
     item = question if _drafts(drafter) else DRAFT_PROMPT.format(question=question)
-    (answer,) = yield from draft_port(drafter).ask([item])
+    (answer,) = yield from draft_port(drafter).ask([Asked(item, tokens=tokens)])
     text = answer.text if isinstance(answer, Draft) else answer
     return check_text("draft", text, blank=False)
 

@@ -17,6 +17,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.ik.decider import draft_port, write_draft
 from fitrag_integrations.methods.ik.flow_gate import FlowGate, check_gate
 from fitrag_integrations.ports import port_of
+from fitrag_integrations.values.prompt import Asked
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 TRUE_PROMPT = (
@@ -62,9 +63,10 @@ class _SelfGate(FlowGate):
         """Give the flow that ends in one question's number, in [0, 1]; surer is higher."""
         check_text("question", question, blank=False)
         if not draft.strip() and self.draft_tokens and self.drafter is not None:
-            draft = yield from write_draft(question, self.drafter)
+            draft = yield from write_draft(question, self.drafter, self.draft_tokens)
         prompt = TRUE_PROMPT if draft.strip() else KNOW_PROMPT
-        (answer,) = yield from self.port.ask([prompt.format(question=question, draft=draft)])
+        asked = prompt.format(question=question, draft=draft)
+        (answer,) = yield from self.port.ask([Asked(asked, one_line=True)])
         return self.verdict(answer)
 
     @property

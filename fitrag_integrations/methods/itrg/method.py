@@ -8,7 +8,7 @@ write the next document. The prompts are in ``itrg_prompts``, what is written wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any, Literal
 
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
@@ -161,7 +161,7 @@ class ITRG:
             details["answers"] = True
         elif last.document:
             template = answer_template(self._shots)
-            details["template"] = {"name": template.name, "text": template.text}
+            details["template"] = asdict(template)
         return Context(
             question,
             tuple(map(Excerpt.whole, last.passages)),

@@ -7,7 +7,7 @@ of all three are ours. Demonstrations stand between a prompt's task and its ques
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_text
@@ -32,7 +32,7 @@ ITRG_REFRESH = PromptTemplate("itrg_refresh", _REFRESH_TASK + _GIVEN)
 """Section 2.3.2, and the first round of refine, which has no document yet."""
 ITRG_REFINE = PromptTemplate("itrg_refine", _REFINE_TASK + "Earlier document: {draft}\n" + _GIVEN)
 """Section 2.3.1; the passages are those of ``R_update``."""
-ITRG_ANSWER = PromptTemplate("itrg_answer", _ANSWER_TASK + _READ)
+ITRG_ANSWER = PromptTemplate("itrg_answer", _ANSWER_TASK + _READ, one_line=True)
 """The last document is the context's draft."""
 
 _TASKS = {"itrg_refresh": _REFRESH_TASK, "itrg_refine": _REFINE_TASK, "itrg_answer": _ANSWER_TASK}
@@ -97,7 +97,7 @@ def _shown(template: PromptTemplate, examples: Sequence[str]) -> PromptTemplate:
         return template
     task = _TASKS[template.name]
     inserted = "".join(examples).replace("{", "{{").replace("}", "}}")
-    return PromptTemplate(template.name, task + inserted + template.text.removeprefix(task))
+    return replace(template, text=task + inserted + template.text.removeprefix(task))
 
 
 def _demonstration(field: str, given: Any) -> Demonstration:

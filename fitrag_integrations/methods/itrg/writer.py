@@ -18,6 +18,7 @@ from fitrag_integrations.methods.itrg.rounds import Round
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Context
+from fitrag_integrations.values.prompt import Asked, cut_note
 
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _LABEL = re.compile(r"[\s*#]*(?:document|answer):[\s*]*", re.IGNORECASE)
@@ -48,22 +49,23 @@ class Writer:
             document=made.document if refine else "",
             demonstrations=self.demonstrations,
         )
-        (text,), failed = yield from self._asked([prompt])
-        text = text.removeprefix(prompt)
+        (written,), failed = yield from self._asked([prompt], self.document_tokens)
+        text = written.removeprefix(prompt)
         document, was_cut = read_document(text, self.document_tokens, self.count_tokens)
         if not document:
             kept = "the last one is kept" if made.document else "there is none"
             note = f"the language model wrote no document{failed}: {kept}"
             return replace(made, notes=(*made.notes, note), failed=bool(failed))
-        note = f"the document was cut to {self.document_tokens} tokens"
-        return replace(made, document=document, notes=(*made.notes, *[note] * was_cut))
+        cut_here = (f"the document was cut to {self.document_tokens} tokens",)
+        notes = cut_here if was_cut else cut_note(written, "document")
+        return replace(made, document=document, notes=(*made.notes, *notes))
 
     def answers(self, made: Sequence[Round]) -> Flow[tuple[Round, ...]]:
         """Answer from the documents of rounds in one ask, each different document once."""
         template = answer_template(self.demonstrations)
         documents = list(dict.fromkeys(one.document for one in made if one.document))
         prompts = [Context(self.question, draft=one).prompt(template) for one in documents]
-        texts, failed = yield from self._asked(prompts)
+        texts, failed = yield from self._asked(prompts, self.answer_tokens)
         found = {
             document: read_answer(text.removeprefix(prompt), self.answer_tokens, self.count_tokens)
             for document, prompt, text in zip(documents, prompts, texts, strict=True)
@@ -76,10 +78,11 @@ class Writer:
             for one in made
         )
 
-    def _asked(self, prompts: Sequence[str]) -> Flow[tuple[list[str], str]]:
-        """Give the replies; of a call that failed blank ones, and what to say of it."""
+    def _asked(self, prompts: Sequence[str], tokens: int) -> Flow[tuple[list[str], str]]:
+        """Give replies of so many tokens; of a call that failed blank ones, and what to say."""
         try:
-            texts = yield from self.ports.generate.ask(prompts)
+            asked = [Asked(prompt, tokens=tokens) for prompt in prompts]
+            texts = yield from self.ports.generate.ask(asked)
             return [check_text("reply", text) for text in texts], ""
         except Exception as error:
             if not self.degrade:

@@ -19,7 +19,7 @@ PROXY = PromptTemplate(
     "Answer the question from what you know, in one paragraph. Name the facts the answer rests "
     "on.\nQuestion: {question}\nAnswer:",
 )
-JUDGE = PromptTemplate("slimplm_judge", _slimplm.JUDGE_PAPER)
+JUDGE = PromptTemplate("slimplm_judge", _slimplm.JUDGE_PAPER, one_line=True)
 REWRITE_PAPER = PromptTemplate("slimplm_rewrite_paper", _slimplm.REWRITE_PAPER)
 REWRITE_RELEASED = PromptTemplate("slimplm_rewrite_released", _slimplm.REWRITE_RELEASED)
 REWRITE = PromptTemplate(

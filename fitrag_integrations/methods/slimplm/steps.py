@@ -21,9 +21,11 @@ from fitrag_integrations.methods.slimplm.prompts import PROXY, REWRITE_PAPER, RE
 from fitrag_integrations.ports import Ports, pair_port, port_of
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Context, Draft
-from fitrag_integrations.values.prompt import PromptTemplate
+from fitrag_integrations.values.prompt import Asked, PromptTemplate, cut_note
 from fitrag_integrations.values.slimplm import Lead, Leads
 
+ANSWER_TOKENS = 512  # three times the median of what Llama-2 wrote
+REWRITE_TOKENS = 512
 NO_REWRITER = "no rewriter and no generate port were given"
 UNREAD = "the rewriter wrote no claim and no query that could be read"
 ALL_KNOWN = "the claim filter and the rewriter left no query"
@@ -71,7 +73,7 @@ def proxy_port(proxy: Any) -> Port[str, Draft | str]:
 def heuristic_answer(question: str, proxy: Any, *, most: int, strict: bool) -> Flow[Heuristic]:
     """Give the flow that ends in the proxy's answer, of which the first `most` characters count."""
     plainly = _has(proxy, "answer") or _has(proxy, "draft")
-    item = question if plainly else PROXY.render(Context(question))
+    item = Asked(question if plainly else PROXY.render(Context(question)), tokens=ANSWER_TOKENS)
     try:
         (answer,) = yield from proxy_port(proxy).ask([item])
         written = answer.text if isinstance(answer, Draft) else answer
@@ -80,8 +82,9 @@ def heuristic_answer(question: str, proxy: Any, *, most: int, strict: bool) -> F
         if strict:
             raise
         return Heuristic(failed=failure("proxy", error))
-    cut = f"the heuristic answer was cut off after {most} of {len(text)} characters"
-    return Heuristic(text[:most], text, notes=(cut,) if len(text) > most else ())
+    cut = (f"the heuristic answer was cut off after {most} of {len(text)} characters",)
+    notes = cut if len(text) > most else cut_note(written, "heuristic answer")
+    return Heuristic(text[:most], text, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,8 @@ class Rewriter:
         """Give the flow that ends in the leads, and in the text they were read from."""
         item: Any = (question, draft)
         if not _has(self.model, "rewrite"):
-            item = self.template.render(Context(question, draft=draft))
+            prompt = self.template.render(Context(question, draft=draft))
+            item = Asked(prompt, tokens=REWRITE_TOKENS)
         (text,) = yield from self.port(ports).ask([item])
         return parse_claims(check_text("rewriting", text)), text
 
@@ -155,6 +159,7 @@ def follow(
     if not leads.grammar:
         return Followed(notes=(UNREAD,), written=written)
     notes = [f"rewriting: {repair}" for repair in leads.repairs]
+    notes += cut_note(written, "rewriting")
     claims = tuple(lead for lead in leads.claims if lead.wanted)
     verdicts: list[Verdict] = []
     if judging is not None:

@@ -20,6 +20,7 @@ from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.models.remote.replies import BLANKS, Token, read_text, read_tokens
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.values.continuation import Continuation
+from fitrag_integrations.values.prompt import Asked
 
 
 class Continuer:
@@ -83,8 +84,11 @@ class Continuer:
             raise InputError.of("beginnings", given=len(begun), allowed=allowed)
         if isinstance(self.generator, LocalGenerator):
             asked = [self.generator._engine.render(prompt) for prompt in asked]
-        pairs = zip(asked, begun, strict=True)
-        return [joined(one, text, spaced=True) if text else one for one, text in pairs]
+        wanted = [Asked(prompt) for prompt in prompts]
+        return [
+            Asked(joined(one, text, spaced=True) if text else one, **vars(mark))
+            for one, text, mark in zip(asked, begun, wanted, strict=True)
+        ]
 
     def _measured(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Continuation]]:
         """Cut what was written into tokens, and measure them. On the worker only."""

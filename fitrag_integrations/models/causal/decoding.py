@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,7 +22,10 @@ from transformers import (
 from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_padded
 from fitrag_integrations.models.runtime.worker import Steps, abandoned
 from fitrag_integrations.types import Draft
+from fitrag_integrations.values.prompt import Written
 
+X = TypeVar("X")
+T = TypeVar("T")
 Hear: TypeAlias = Callable[[str], bool]  # gets a row's text so far, says whether to stop
 
 
@@ -146,16 +149,20 @@ def _written(
     )
     measured = torch.stack(facts.steps, 1).tolist()
     new = out[:, ids.shape[1] :].tolist()
-    return [_draft(engine, row, told, how.stop) for row, told in zip(new, measured, strict=True)]
+    return [_draft(engine, row, told, how) for row, told in zip(new, measured, strict=True)]
 
 
-def _draft(
-    engine: CausalEngine, ids: list[int], told: list[list[float]], stop: Sequence[str]
-) -> Draft:
-    """Cut a row at its end of text or stop text; the tokens of what is left speak for it."""
+def _draft(engine: CausalEngine, ids: list[int], told: list[list[float]], how: Writing) -> Draft:
+    """Read a row; the tokens of what is left of it speak for it."""
+    written, count = read_row(engine, ids, how)
+    return Draft(written, *zip(*told[:count], strict=True)) if count else Draft("")
+
+
+def read_row(engine: CausalEngine, ids: list[int], how: Writing) -> tuple[Written, int]:
+    """Cut what was written at its end of text or stop text; gives its text and its tokens."""
     ended = next((i for i, token in enumerate(ids) if token in engine.eos_ids), len(ids))
-    text, count = _until_stop(engine.tokenizer, ids[:ended], stop)
-    return Draft(text.strip(), *zip(*told[:count], strict=True)) if count else Draft("")
+    text, count = _until_stop(engine.tokenizer, ids[:ended], how.stop)
+    return Written(text.strip(), cut=count if count == how.tokens else None), count
 
 
 def _until_stop(tokenizer: Any, ids: list[int], stop: Sequence[str]) -> tuple[str, int]:
@@ -167,6 +174,17 @@ def _until_stop(tokenizer: Any, ids: list[int], stop: Sequence[str]) -> tuple[st
         if tokenizer.decode(ids[:count], skip_special_tokens=True).startswith(cut.rstrip()):
             return cut, count if cut.strip() else 0
     return cut, 0 if not cut.strip() else len(ids)
+
+
+def by_how(
+    items: Sequence[tuple[X, Writing]], run: Callable[[list[X], Writing], Steps[list[T]]]
+) -> Steps[list[T]]:
+    """Run items that are to be written alike together; results in the order given."""
+    found: dict[int, T] = {}
+    for how in dict.fromkeys(how for _, how in items):
+        places = [i for i, (_, own) in enumerate(items) if own == how]
+        found.update(zip(places, (yield from run([items[i][0] for i in places], how)), strict=True))
+    return [found[i] for i in range(len(items))]
 
 
 def cut_at(text: str, stop: Sequence[str]) -> str:

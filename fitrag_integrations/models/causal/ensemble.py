@@ -8,7 +8,7 @@ mixes what its rows expect, so that the rows of an item always choose alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,14 +16,16 @@ from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteriaL
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.causal.decoding import _Listener, cut_at
+from fitrag_integrations.models.causal.decoding import Writing, _Listener, by_how, read_row
 from fitrag_integrations.models.causal.engine import Ids, left_padded
 from fitrag_integrations.models.causal.generator import LocalGenerator
 from fitrag_integrations.models.causal.model import checked_texts
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.values.prompt import Asked
 
 Item: TypeAlias = tuple[Sequence[str], Sequence[float]]  # prompts, and what each of them weighs
-_Rows: TypeAlias = tuple[list[Ids], tuple[float, ...]]
+_Rows: TypeAlias = tuple[Sequence[Ids], tuple[float, ...]]
+_Texts: TypeAlias = tuple[list[str], tuple[float, ...]]
 
 
 class ReplugGenerator(LocalGenerator):
@@ -36,39 +38,47 @@ class ReplugGenerator(LocalGenerator):
         """Continue the prompts of each item greedily by their weighted mean; one text per item.
 
         Weights are numbers of at least 0, not all 0, and are divided by their sum. With one prompt
-        it is what `generate` gives. Raises `InputError` for a prompt that fills the model's input.
+        it is what `generate` gives; the first says how long the text is to be. Raises `InputError`
+        for a prompt that fills the model's input.
         """
-        return self._call(self._ensemble, _checked(items))
+        return self._call(self._ensemble, self._wanted(items))
 
     async def aensemble(self, items: Sequence[Item]) -> list[str]:
         """Do what `ensemble` does without blocking the event loop."""
-        return await self._acall(self._ensemble, _checked(items))
+        return await self._acall(self._ensemble, self._wanted(items))
 
-    def _ensemble(self, items: Sequence[tuple[list[str], tuple[float, ...]]]) -> Steps[list[str]]:
+    def _wanted(self, items: Sequence[Item]) -> list[tuple[_Texts, Writing]]:
+        checked = zip(_checked(items), items, strict=True)
+        return [(one, self.writing(Asked(prompts[0]))) for one, (prompts, _) in checked]
+
+    def _ensemble(self, items: Sequence[tuple[_Texts, Writing]]) -> Steps[list[str]]:
+        return by_how(items, self._alike)
+
+    def _alike(self, items: list[_Texts], how: Writing) -> Steps[list[str]]:
         engine = self._engine
-        rows = [
+        rows: list[_Rows] = [
             (engine.encode([engine.render(prompt) for prompt in prompts]), weights)
             for prompts, weights in items
         ]
 
-        def size(item: Any) -> int:
-            longest = max(map(len, item[0]))
-            tight = engine.limit is not None and longest + self.max_new_tokens > engine.limit
-            return engine.budget if tight else len(item[0]) * (longest + self.max_new_tokens)
+        def size(item: _Rows) -> int:
+            longest = max(map(len, item[0])) + how.tokens
+            tight = engine.limit is not None and longest > engine.limit
+            return engine.budget if tight else engine.written_length(len(item[0]) * longest)
 
-        return engine.batched(rows, self._mixed, length=size)
+        return engine.batched(rows, lambda batch: self._mixed(batch, how), length=size)
 
     @torch.inference_mode()
-    def _mixed(self, batch: Sequence[Any]) -> list[str]:
+    def _mixed(self, batch: Sequence[_Rows], how: Writing) -> list[str]:
         """Write one batch of items; on the worker only."""
         engine = self._engine
         flat = [row for rows, _ in batch for row in rows]
         ids, mask, _ = left_padded(flat, pad_id=engine.pad_id, device=engine.device)
-        room = self.max_new_tokens
+        room = how.tokens
         if engine.limit is not None:
             room = min(room, engine.limit - ids.shape[1])
         mixing = _Mixing([weights for _, weights in batch], ids.device)
-        listener = _Listener(engine.tokenizer, ids.shape[1], self.stop, None)
+        listener = _Listener(engine.tokenizer, ids.shape[1], how.stop, None)
         with engine.using(None):
             out = engine.model.generate(
                 input_ids=ids,
@@ -79,13 +89,7 @@ class ReplugGenerator(LocalGenerator):
             )
         new = out[:, ids.shape[1] :].tolist()
         firsts = [sum(len(rows) for rows, _ in batch[:at]) for at in range(len(batch))]
-        return [self._text(new[first]) for first in firsts]
-
-    def _text(self, ids: list[int]) -> str:
-        eos_ids = self._engine.eos_ids
-        ended = next((at for at, token in enumerate(ids) if token in eos_ids), len(ids))
-        text = self._engine.tokenizer.decode(ids[:ended], skip_special_tokens=True)
-        return cut_at(str(text), self.stop).strip()
+        return [read_row(engine, new[first], Writing(room, how.stop))[0] for first in firsts]
 
 
 class _Mixing(LogitsProcessor):

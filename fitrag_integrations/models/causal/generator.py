@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.models.causal import decoding as causal_decoding
@@ -24,9 +24,10 @@ from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.types import Draft
+from fitrag_integrations.values.prompt import USUAL_TOKENS, Asked
 
 PROMPT = "Question: {question}\nAnswer:"
-TOKENS = 64
+Item: TypeAlias = tuple[str, Writing]
 
 
 class LocalGenerator(CausalModel):
@@ -34,8 +35,12 @@ class LocalGenerator(CausalModel):
 
     Calls from any thread or event loop are queued to one worker and batched by tokens. A model
     whose tokenizer has a chat template is written to in it; another gets `prompt`, a text with
-    {question}, and stops at the first of the `stop` texts. `max_new_tokens` bounds what it writes,
-    `draft_tokens` a draft, the first words of an answer (IK, section 3.2).
+    {question}. How long a reply is the prompt says where it is an `Asked`, as those of all methods
+    are: a document is longer than an answer, and an answer of one line ends with it where the model
+    does not converse. `max_new_tokens` bounds all of it and `stop` texts end all of it; without
+    them a prompt that says nothing gets 256 tokens. Of a text that was not written to its end the
+    attribute `cut` tells how long it is. `draft_tokens` is the length of a draft, the first words
+    of an answer (IK, section 3.2), where the gate that wants it names no other.
     """
 
     kind = "generator"
@@ -51,14 +56,17 @@ class LocalGenerator(CausalModel):
         draft_tokens: int = 32,
     ) -> None:
         super().__init__(engine, manifest=engine.manifest)
-        given = self.manifest.get("max_new_tokens", TOKENS)
-        given = given if max_new_tokens is None else max_new_tokens
-        self.max_new_tokens = check_whole("max_new_tokens", given, low=1)
+        given = self.manifest.get("max_new_tokens") if max_new_tokens is None else max_new_tokens
+        self.max_new_tokens = check_whole(
+            "max_new_tokens", USUAL_TOKENS if given is None else given, low=1
+        )
+        self._most = None if given is None else self.max_new_tokens
         self.draft_tokens = check_whole("draft_tokens", draft_tokens, low=1)
         given = self.manifest.get("prompt", PROMPT) if prompt is None else prompt
         self.prompt = needs_fields("prompt", given, ["question"])
-        given = self.manifest.get("stop", () if engine.is_chat else ("\n",))
-        self.stop = check_many("stop", given if stop is None else stop, str)
+        given = self.manifest.get("stop") if stop is None else stop
+        self.stop = check_many("stop", given or (), str)
+        self._end = ("\n",) if given is None and not engine.is_chat else self.stop
 
     @classmethod
     @remembered
@@ -79,7 +87,7 @@ class LocalGenerator(CausalModel):
         `batch_tokens` is the padded size of one forward pass, `draft_tokens` a draft's length.
         `device` and `dtype` None choose CUDA and bfloat16 where they are there, else the CPU and
         float32. None for `max_new_tokens`, `prompt` and `stop` takes what the folder's `model.json`
-        says, else 64, "Question: ... Answer:" and, without a chat template, the end of a line.
+        says, else what each prompt asks for, "Question: ... Answer:", and no stop text.
         Raises `ModelLoadError` for a missing or damaged file, `ChecksumError` for a changed one.
         """
         engine = shared_causal(name_or_dir, Options.checked(device, dtype, batch_tokens))
@@ -103,32 +111,32 @@ class LocalGenerator(CausalModel):
     def question_prompt(self, question: str) -> str:
         """Write the prompt for a closed-book answer, in the chat template where there is one."""
         if self._engine.is_chat:
-            return self._engine.render(question)
-        return filled(self.prompt, question=question)
+            return Asked(self._engine.render(question))
+        return Asked(filled(self.prompt, question=question), one_line=True)
 
     def generate(self, prompts: Sequence[str]) -> list[str]:
         """Continue each prompt greedily; gives the new text alone, without blanks around it."""
-        return self._call(self._generate, checked_texts("prompts", prompts))
+        return self._call(self._generate, self._asked("prompts", prompts))
 
     async def agenerate(self, prompts: Sequence[str]) -> list[str]:
         """Do what `generate` does without blocking the event loop."""
-        return await self._acall(self._generate, checked_texts("prompts", prompts))
+        return await self._acall(self._generate, self._asked("prompts", prompts))
 
     def answer(self, questions: Sequence[str]) -> list[str]:
         """Answer each question closed-book, in at most `max_new_tokens` tokens."""
-        return self._call(self._answer, checked_texts("questions", questions))
+        return self._call(self._answer, self._asked("questions", questions, one_line=True))
 
     async def aanswer(self, questions: Sequence[str]) -> list[str]:
         """Do what `answer` does without blocking the event loop."""
-        return await self._acall(self._answer, checked_texts("questions", questions))
+        return await self._acall(self._answer, self._asked("questions", questions, one_line=True))
 
     def draft(self, questions: Sequence[str]) -> list[Draft]:
         """Write the first `draft_tokens` tokens of an answer to each question."""
-        return self._call(self._draft, checked_texts("questions", questions))
+        return self._call(self._draft, self._drafted(questions))
 
     async def adraft(self, questions: Sequence[str]) -> list[Draft]:
         """Do what `draft` does without blocking the event loop."""
-        return await self._acall(self._draft, checked_texts("questions", questions))
+        return await self._acall(self._draft, self._drafted(questions))
 
     def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
         """Tell how sure the model is of each token of drafts already written, in one pass.
@@ -146,9 +154,9 @@ class LocalGenerator(CausalModel):
 
         Leaving the iterator early ends the writing.
         """
-        (checked,) = checked_texts("prompts", [prompt])
+        (item,) = self._asked("prompts", [prompt])
         return stream_from(
-            self._worker(), lambda hear: self._write([checked], hear=hear), self.stop
+            self._worker(), lambda hear: self._generate([item], hear=hear), item[1].stop
         )
 
     def p_yes(self, prompts: Sequence[str]) -> list[float]:
@@ -167,24 +175,57 @@ class LocalGenerator(CausalModel):
 
         return self._call(cut, check_many("texts", texts, str))
 
-    def _generate(self, prompts: Sequence[str]) -> Steps[list[str]]:
-        return self._write(prompts)
+    def _asked(
+        self, field: str, texts: Sequence[str], *, one_line: bool | None = None
+    ) -> list[Item]:
+        """Check texts, and say how the reply to each is written."""
+        checked = checked_texts(field, texts)
+        return [
+            (text, self.writing(Asked(given, one_line=one_line)))
+            for text, given in zip(checked, texts, strict=True)
+        ]
 
-    def _write(
-        self, prompts: Sequence[str], hear: causal_decoding.Hear | None = None
+    def writing(self, asked: Asked) -> Writing:
+        """Say how the reply to a prompt is written: as it asks, within this generator's bounds.
+
+        A model that converses may think or greet first, and has its usual length for that.
+        """
+        tokens = asked.tokens or USUAL_TOKENS
+        tokens = max(tokens, USUAL_TOKENS) if self._engine.is_chat else tokens
+        most = min(tokens, self._most or tokens)
+        return Writing(most, self._end if asked.one_line else self.stop)
+
+    def _drafted(self, questions: Sequence[str]) -> list[Item]:
+        checked = checked_texts("questions", questions)
+        wanted = [Asked(given).tokens or self.draft_tokens for given in questions]
+        return [(text, Writing(n, self._end)) for text, n in zip(checked, wanted, strict=True)]
+
+    def _generate(
+        self, items: Sequence[Item], hear: causal_decoding.Hear | None = None
     ) -> Steps[list[str]]:
-        how = Writing(self.max_new_tokens, self.stop)
-        rows = self._engine.encode([self._engine.render(prompt) for prompt in prompts])
-        written = yield from causal_decoding.write(self._engine, rows, how, hear=hear)
+        rendered = [(self._engine.render(prompt), how) for prompt, how in items]
+        return self._texts(rendered, hear)
+
+    def _texts(
+        self, items: Sequence[Item], hear: causal_decoding.Hear | None = None
+    ) -> Steps[list[str]]:
+        written = yield from self._written(items, hear)
         return [done.text for done in written]
 
-    def _answer(self, questions: Sequence[str]) -> Steps[list[str]]:
-        return self._write([self.question_prompt(question) for question in questions])
+    def _written(
+        self, items: Sequence[Item], hear: causal_decoding.Hear | None = None
+    ) -> Steps[list[Draft]]:
+        rows = self._engine.encode([text for text, _ in items])
+        asked = [(row, how) for row, (_, how) in zip(rows, items, strict=True)]
+        return causal_decoding.by_how(
+            asked, lambda some, how: causal_decoding.write(self._engine, some, how, hear=hear)
+        )
 
-    def _draft(self, questions: Sequence[str]) -> Steps[list[Draft]]:
-        how = Writing(self.draft_tokens, self.stop)
-        rows = self._engine.encode([self.question_prompt(question) for question in questions])
-        return causal_decoding.write(self._engine, rows, how)
+    def _answer(self, items: Sequence[Item]) -> Steps[list[str]]:
+        return self._texts([(self.question_prompt(question), how) for question, how in items])
+
+    def _draft(self, items: Sequence[Item]) -> Steps[list[Draft]]:
+        return self._written([(self.question_prompt(question), how) for question, how in items])
 
     def _rescore(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Draft]]:
         written = [pair for pair in pairs if pair[1]]

@@ -23,9 +23,11 @@ from fitrag_integrations.models.remote.replies import (
     echoed,
     read_text,
     read_tokens,
+    read_written,
     read_yes,
 )
 from fitrag_integrations.types import Draft
+from fitrag_integrations.values.prompt import USUAL_TOKENS, Asked
 
 PROMPT = "Question: {question}\nAnswer:"
 
@@ -33,8 +35,10 @@ PROMPT = "Question: {question}\nAnswer:"
 class RemoteGenerator(Remote):
     """Continue prompts, draft answers (IK, section 3.2) and say Yes or No through a server.
 
-    `base_url` ends in /v1, `model` is the served name. An answer is at most `max_new_tokens` long,
-    a draft `draft_tokens`.
+    `base_url` ends in /v1, `model` is the served name. A reply is as long as its prompt asks for,
+    256 tokens where it says nothing, and at most `max_new_tokens` where that is given; the
+    attribute `cut` of one that was not written to its end tells how long it is. A draft has
+    `draft_tokens`, where the gate that wants it names no other.
 
     A draft tells log-probabilities, margins and entropies where the service does; entropies are
     over the `top_logprobs` alternatives it shows. With `api` "chat" the question itself is the
@@ -46,14 +50,16 @@ class RemoteGenerator(Remote):
         base_url: str,
         model: str,
         *,
-        max_new_tokens: int = 256,
+        max_new_tokens: int | None = None,
         draft_tokens: int = 32,
         prompt: str = PROMPT,
         stop: Sequence[str] = ("\n",),
         **options: Unpack[RemoteOptions],
     ) -> None:
         super().__init__(base_url, model, **options)
-        self.max_new_tokens = check_whole("max_new_tokens", max_new_tokens, low=1)
+        given = USUAL_TOKENS if max_new_tokens is None else max_new_tokens
+        self.max_new_tokens = check_whole("max_new_tokens", given, low=1)
+        self._most = max_new_tokens
         self.draft_tokens = check_whole("draft_tokens", draft_tokens, low=1)
         self._prompt = with_fields("prompt", prompt, "question")
         self._stop = list(check_many("stop", stop, str)) if self._api == "completions" else []
@@ -65,8 +71,20 @@ class RemoteGenerator(Remote):
     async def agenerate(self, prompts: Sequence[str]) -> list[Any]:
         """Do what `generate` does without blocking the event loop."""
         texts = checked_texts("prompts", prompts)
-        bodies = [self._body(text, tokens=self.max_new_tokens, told=False) for text in texts]
-        return await self._ask(bodies, read_text)
+        ends = [
+            {"stop": self._stop} if self._stop and Asked(text).one_line else {} for text in texts
+        ]
+        bodies = [
+            self._body(text, tokens=self._room(text), told=False) | end
+            for text, end in zip(texts, ends, strict=True)
+        ]
+        return await self._ask(bodies, read_written)
+
+    def _room(self, prompt: str) -> int:
+        """Say how many tokens a reply may have; a model that converses may think before it."""
+        tokens = Asked(prompt).tokens or USUAL_TOKENS
+        tokens = max(tokens, USUAL_TOKENS) if self._api == "chat" else tokens
+        return min(tokens, self._most or tokens)
 
     def draft(self, questions: Sequence[str]) -> list[Any]:
         """Write the first `draft_tokens` tokens of an answer to each question."""
@@ -76,7 +94,12 @@ class RemoteGenerator(Remote):
         """Do what `draft` does without blocking the event loop."""
         stop = {"stop": self._stop} if self._stop else {}
         bodies = [
-            self._body(self._asking(question), tokens=self.draft_tokens, told=True) | stop
+            self._body(
+                self._asking(question),
+                tokens=Asked(question).tokens or self.draft_tokens,
+                told=True,
+            )
+            | stop
             for question in checked_texts("questions", questions)
         ]
         return await self._ask(

@@ -13,6 +13,7 @@ from typing import Any
 
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.types import Draft
+from fitrag_integrations.values.prompt import Written
 
 BLANKS = " \t\n\u2581\u0120"  # and the marks some tokenizers write for a blank
 
@@ -34,6 +35,13 @@ def read_text(reply: Mapping[str, Any]) -> str:
     if not isinstance(text, str):
         raise PortError("the reply has no text")
     return text
+
+
+def read_written(reply: Mapping[str, Any]) -> Written:
+    """Give what the model wrote, and whether it had to stop."""
+    text, usage = read_text(reply), reply.get("usage") or {}
+    was_cut = _choice(reply).get("finish_reason") == "length"
+    return Written(text, cut=int(usage.get("completion_tokens") or 0) if was_cut else None)
 
 
 def read_tokens(reply: Mapping[str, Any]) -> list[Token]:
