@@ -49,7 +49,7 @@ class ReplugGenerator(LocalGenerator):
 
     def _wanted(self, items: Sequence[Item]) -> list[tuple[_Texts, Writing]]:
         checked = zip(_checked(items), items, strict=True)
-        return [(one, self.writing(Asked(prompts[0]))) for one, (prompts, _) in checked]
+        return [(one, self._how(Asked(prompts[0]))) for one, (prompts, _) in checked]
 
     def _ensemble(self, items: Sequence[tuple[_Texts, Writing]]) -> Steps[list[str]]:
         return by_how(items, self._alike)

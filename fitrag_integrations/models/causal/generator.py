@@ -181,11 +181,11 @@ class LocalGenerator(CausalModel):
         """Check texts, and say how the reply to each is written."""
         checked = checked_texts(field, texts)
         return [
-            (text, self.writing(Asked(given, one_line=one_line)))
+            (text, self._how(Asked(given, one_line=one_line)))
             for text, given in zip(checked, texts, strict=True)
         ]
 
-    def writing(self, asked: Asked) -> Writing:
+    def _how(self, asked: Asked) -> Writing:
         """Say how the reply to a prompt is written: as it asks, within this generator's bounds.
 
         A model that converses may think or greet first, and has its usual length for that.
