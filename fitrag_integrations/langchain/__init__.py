@@ -62,6 +62,7 @@ _SINCE_CORE_1_8 = {  # older cores lack the base
     "DecisionEvaluator": "routers.decision_model",
     "DecisionGate": "routers.decision_model",
     "KnowledgeDecision": "routers.decision_model",
+    "RelevanceDecision": "routers.decision_model",
 }
 _NEEDED = {
     **dict.fromkeys(_MODULE_OF, "langchain_core"),

@@ -11,6 +11,7 @@ import pytest
 from decision_fakes import AsyncWordGate, BrokenGate, WordGate
 from fakes import QUESTIONS
 from langchain.agents import create_agent
+from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -345,6 +346,69 @@ async def test_what_a_gate_cannot_tell_is_refused(decisions):
             KnowledgeDecision(**field)
     with pytest.raises(RuntimeError, match="the gate is broken"):
         KnowledgeDecision(gate=BrokenGate()).invoke({"state": KNOWN, "questions": known})
+
+
+def about(document, question="Who designed the bridge over the Tirva?"):
+    return {"question": question, "document": document}
+
+
+async def test_the_embedded_models_are_decision_models(decisions):
+    from fitrag_integrations.langchain import KnowledgeDecision, RelevanceDecision, RetrievalGate
+
+    known = {"known": KnowledgeDecision.question()}
+    said = KnowledgeDecision().invoke({"state": KNOWN, "questions": known}).nouls["known"].noul
+    assert said == RetrievalGate().invoke(KNOWN)["p_known"]
+    model, relevant = RelevanceDecision(), {"relevant": RelevanceDecision.question()}
+    good, bad = about("The bridge was designed by Ilse Marbach."), about("Lunch is at noon.")
+    asked = [{"state": state, "questions": relevant} for state in (good, bad)]
+    first, second = (each.nouls["relevant"].noul for each in model.batch(asked))
+    assert 0 <= second < 0.5 < first <= 1
+    again = await model.ainvoke(asked[0])
+    assert again.nouls["relevant"].noul == pytest.approx(first, abs=1e-5)
+    for state in ("text", {"question": KNOWN}, {"document": "text"}, {**good, "document": 3}):
+        with pytest.raises(InputError):
+            model.invoke({"state": state, "questions": relevant})
+
+
+async def test_a_decision_model_is_a_gate(decisions):
+    from fitrag_integrations.langchain import DecisionGate, KnowledgeDecision, KnowledgeRouter
+
+    gate = DecisionGate(KnowledgeDecision(gate=WordGate()), threshold=0.5)
+    router = KnowledgeRouter(gate=gate, known=lambda _: "known", unknown=lambda _: "unknown")
+    assert router.batch([KNOWN, UNKNOWN]) == ["known", "unknown"]
+    assert await router.abatch([KNOWN, UNKNOWN]) == ["known", "unknown"]
+    assert gate.name == "fitrag-gate"
+    for wrong in (WordGate(), None, KnowledgeDecision):
+        with pytest.raises(InputError, match="BaseDecisionModel"):
+            DecisionGate(wrong)
+    with pytest.raises(InputError, match="threshold"):
+        DecisionGate(gate.model, threshold=2)
+
+
+async def test_a_decision_model_is_an_evaluator(decisions):
+    from fitrag_integrations.langchain import (
+        CorrectiveRetriever,
+        DecisionEvaluator,
+        RelevanceDecision,
+        RetrievalJudge,
+    )
+    from fitrag_integrations.methods.crag.actions import ActionThresholds
+
+    judge = DecisionEvaluator(RelevanceDecision())
+    pages = ["The bridge was designed by Ilse Marbach.", "Lunch is at noon."]
+    documents = [Document(page_content=text) for text in pages]
+    given = {"question": about("")["question"], "documents": documents}
+    own = RetrievalJudge().invoke(given)["grades"]
+    limits = ActionThresholds(0.5, -0.4, -0.5)
+    judged = RetrievalJudge(evaluator=judge, thresholds=limits)
+    for said in (judged.invoke(given), await judged.ainvoke(given)):
+        assert (said["action"], said["grades"]) == ("correct", pytest.approx(own, abs=1e-4))
+    found = CorrectiveRetriever(base=lambda _: documents, evaluator=judge, thresholds=limits)
+    assert [each.page_content for each in found.invoke(given["question"])] == pages[:1]
+    with pytest.raises(ValidationError, match="calibrate"):
+        RetrievalJudge(evaluator=judge)
+    with pytest.raises(InputError, match="BaseDecisionModel"):
+        DecisionEvaluator(judge)
 
 
 def test_an_older_core_is_named(monkeypatch):

@@ -1,12 +1,13 @@
-"""Give a gate LangChain's decision-model interface, where langchain-core has it (from 1.8)."""
+"""Speak LangChain's decision-model interface both ways, where langchain-core has it (from 1.8)."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Literal
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.documents import Document
 from pydantic import ConfigDict
 
 from fitrag_integrations.core.checks import check_number, check_text
@@ -14,16 +15,19 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, MissingExtraError
 from fitrag_integrations.langchain.base.runnable import question_of
 from fitrag_integrations.langchain.routers.gate import GateFields, RetrievalGate
+from fitrag_integrations.langchain.routers.judge import JudgeFields, RetrievalJudge
 from fitrag_integrations.ports import Pair
 
 KNOWN = "Does the model know the answer to this question without retrieval?"
-"""What a ``Noul`` question has to say, unless the model's ``instructions`` say otherwise."""
+"""What a ``Noul`` has to say to a ``KnowledgeDecision`` without ``instructions`` of its own."""
+RELEVANT = "Does this document help to answer this question?"
+"""The same of a ``RelevanceDecision``; and what a ``DecisionEvaluator`` asks of each pair."""
 
 try:
     decisions = require_extra("langchain_core.decisions", extra="langchain", feature="decisions")
 except MissingExtraError as error:
     raise MissingExtraError(
-        "langchain-core 1.8 or newer is needed for KnowledgeDecision, installed is "
+        "langchain-core 1.8 or newer is needed for decision models, installed is "
         f'{version("langchain-core")}: pip install "langchain-core>=1.8"',
         name=error.name,
     ) from error
@@ -31,7 +35,49 @@ except MissingExtraError as error:
 Base: Any = decisions.BaseDecisionModel
 
 
-class KnowledgeDecision(GateFields, Base):  # type: ignore[misc]
+class OwnDecision(Base):  # type: ignore[misc]
+    """Answer ``Noul`` questions of one kind; any other raises ``InputError``."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @classmethod
+    def question(cls) -> Any:
+        """Give the question that is answered."""
+        return decisions.Noul(instructions=cls.model_fields["instructions"].default)
+
+    @abstractmethod
+    def noul(self, state: Any) -> float:
+        """Give the probability of yes, in [0, 1], for a ``state``."""
+
+    @abstractmethod
+    async def anoul(self, state: Any) -> float:
+        """Give the probability of yes, in [0, 1], without blocking the event loop."""
+
+    @property
+    def _provider(self) -> str:
+        return "fitrag"
+
+    def _classify(self, state: Any, questions: Mapping[str, Any]) -> Any:
+        self._check(questions)
+        return self._response(questions, self.noul(state))
+
+    async def _aclassify(self, state: Any, questions: Mapping[str, Any]) -> Any:
+        self._check(questions)
+        return self._response(questions, await self.anoul(state))
+
+    def _check(self, questions: Mapping[str, Any]) -> None:
+        for name, question in questions.items():
+            is_noul = isinstance(question, decisions.Noul)
+            if not is_noul or question.instructions != self.instructions:
+                allowed = f"a Noul with the instructions {self.instructions!r}"
+                raise InputError.of(f"questions[{name!r}]", given=question, allowed=allowed)
+
+    def _response(self, questions: Mapping[str, Any], noul: float) -> Any:
+        answers = {name: decisions.NoulAnswer(type="noul", noul=noul) for name in questions}
+        return decisions.ClassifierResponse(model=self.model, answers=answers)
+
+
+class KnowledgeDecision(GateFields, OwnDecision):  # type: ignore[misc]
     """Answer a ``Noul`` question with the probability that the model knows the answer itself.
 
     ::
@@ -40,11 +86,8 @@ class KnowledgeDecision(GateFields, Base):  # type: ignore[misc]
         KnowledgeDecision(gate=ik).invoke({"state": "Who wrote ...?", "questions": ask})
 
     The state is the user's question: a text, a message, a dict with "question", "input" or
-    "query", or a conversation, whose last message of the user counts. A gate can tell nothing
-    else: questions of another kind, or with other instructions, raise ``InputError``.
+    "query", or a conversation, whose last message of the user counts.
     """
-
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     model: str = "fitrag-gate"
     """The name under which the decisions are recorded."""
@@ -55,53 +98,70 @@ class KnowledgeDecision(GateFields, Base):  # type: ignore[misc]
     on_error: Literal["raise"] = "raise"
     """A probability cannot be made up: a gate that fails is heard of."""
 
-    @classmethod
-    def question(cls) -> Any:
-        """Give the question that is answered."""
-        return decisions.Noul(instructions=cls.model_fields["instructions"].default)
+    def noul(self, state: Any) -> float:
+        """Give the probability that the question of ``state`` is known, in [0, 1]."""
+        decided = self._asker().decide(question_of(state, self.question_key))
+        return check_number("p_known", decided.p_known, low=0.0, high=1.0)
 
-    @property
-    def _provider(self) -> str:
-        return "fitrag"
-
-    def _classify(self, state: Any, questions: Mapping[str, Any]) -> Any:
-        self._check(questions)
-        decision = self._asker().decide(_asked(state, self.question_key))
-        return self._response(questions, decision.p_known)
-
-    async def _aclassify(self, state: Any, questions: Mapping[str, Any]) -> Any:
-        self._check(questions)
-        decision = await self._asker().adecide(_asked(state, self.question_key))
-        return self._response(questions, decision.p_known)
+    async def anoul(self, state: Any) -> float:
+        """Give the probability that the question of ``state`` is known, in [0, 1]."""
+        decided = await self._asker().adecide(question_of(state, self.question_key))
+        return check_number("p_known", decided.p_known, low=0.0, high=1.0)
 
     def _asker(self) -> RetrievalGate:
         return RetrievalGate(**self.gate_arguments())
 
-    def _check(self, questions: Mapping[str, Any]) -> None:
-        for name, question in questions.items():
-            is_noul = isinstance(question, decisions.Noul)
-            if not is_noul or question.instructions != self.instructions:
-                allowed = f"a Noul with the instructions {self.instructions!r}"
-                raise InputError.of(f"questions[{name!r}]", given=question, allowed=allowed)
 
-    def _response(self, questions: Mapping[str, Any], p_known: float | None) -> Any:
-        answers = {name: decisions.NoulAnswer(type="noul", noul=p_known) for name in questions}
-        return decisions.ClassifierResponse(model=self.model, answers=answers)
+class RelevanceDecision(JudgeFields, OwnDecision):  # type: ignore[misc]
+    """Answer a ``Noul`` question with how surely a document is about a question, in [0, 1].
+
+    ::
+
+        ask = {"relevant": RelevanceDecision.question()}
+        state = {"question": "Who wrote ...?", "document": "The score was written by ..."}
+        RelevanceDecision().invoke({"state": state, "questions": ask})
+
+    It is the grade of CRAG's evaluator, from [-1, 1] brought to [0, 1].
+    """
+
+    model: str = "fitrag-evaluator"
+    """The name under which the decisions are recorded."""
+
+    instructions: str = RELEVANT
+    """What a question has to say in order to be answered."""
+
+    def noul(self, state: Any) -> float:
+        """Give how surely the document of ``state`` is about its question, in [0, 1]."""
+        return _share(self._asker().invoke(_judged(state)))
+
+    async def anoul(self, state: Any) -> float:
+        """Give how surely the document of ``state`` is about its question, in [0, 1]."""
+        return _share(await self._asker().ainvoke(_judged(state)))
+
+    def _asker(self) -> RetrievalJudge:
+        return RetrievalJudge(**self.judge_arguments())
 
 
-def _asked(state: Any, key: str | None) -> Any:
-    """Take the user's last message out of a conversation; anything else is the question's place."""
-    if isinstance(state, Sequence) and not isinstance(state, str):
-        users = [item for item in state if isinstance(item, HumanMessage)]
-        if not users:
-            raise InputError.of("state", given=state, allowed="a message of the user among them")
-        return question_of(users[-1])
-    if isinstance(state, BaseMessage | str | Mapping):
-        return question_of(state, key)
-    raise InputError.of("state", given=state, allowed="a question, messages, or a dict")
+class Decided:
+    """Ask a decision model one ``Noul`` question about each of several states, in one batch."""
+
+    def __init__(self, model: Any, *, instructions: str) -> None:
+        if not isinstance(model, Base):
+            raise InputError.of("model", given=model, allowed="a BaseDecisionModel")
+        self.model = model
+        self.instructions = check_text("instructions", instructions, blank=False)
+
+    @property
+    def name(self) -> str:
+        """Name the model, as thresholds fitted on what it says do."""
+        return str(self.model.model)
+
+    def _asking(self, states: Sequence[Any]) -> list[dict[str, Any]]:
+        ask = {"yes": decisions.Noul(instructions=self.instructions)}
+        return [{"state": state, "questions": ask} for state in states]
 
 
-class DecisionGate:
+class DecisionGate(Decided):
     """Be a gate over any decision model, which is asked one ``Noul`` question about a question.
 
     ::
@@ -115,69 +175,59 @@ class DecisionGate:
         self, model: Any, *, instructions: str = KNOWN, threshold: float | None = None
     ) -> None:
         """Raise ``InputError`` for what is no decision model, or a threshold outside [0, 1]."""
-        self.model = _checked(model)
-        self.instructions = check_text("instructions", instructions, blank=False)
+        super().__init__(model, instructions=instructions)
         self.threshold = threshold
         if threshold is not None:
             check_number("threshold", threshold, low=0.0, high=1.0)
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
         """Tell how likely each question is known, in one batch."""
-        asked = [_asking(question, self.instructions) for question in questions]
-        return [_noul(answer) for answer in self.model.batch(asked)]
+        return list(map(_noul, self.model.batch(self._asking(questions))))
 
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
         """Tell how likely each question is known without blocking the event loop."""
-        asked = [_asking(question, self.instructions) for question in questions]
-        return [_noul(answer) for answer in await self.model.abatch(asked)]
+        return list(map(_noul, await self.model.abatch(self._asking(questions))))
 
 
-RELEVANT = "Does this document help to answer this question?"
-"""What a ``DecisionEvaluator`` asks of each pair, unless its ``instructions`` say otherwise."""
-
-
-class DecisionEvaluator:
+class DecisionEvaluator(Decided):
     """Be CRAG's evaluator over any decision model: the probability of yes, brought to [-1, 1].
 
-    Nobody has fitted thresholds for it: give ``thresholds=ActionThresholds(...)`` beside it.
+    The state it is asked about is ``{"question", "document"}``. Nobody has fitted thresholds for
+    it: give ``thresholds=ActionThresholds(...)`` beside it.
     """
 
     thresholds = None
 
     def __init__(self, model: Any, *, instructions: str = RELEVANT) -> None:
         """Raise ``InputError`` for what is no decision model."""
-        self.model = _checked(model)
-        self.instructions = check_text("instructions", instructions, blank=False)
-
-    @property
-    def name(self) -> str:
-        """Name the model, as thresholds fitted on its grades do."""
-        return str(getattr(self.model, "model", "") or type(self.model).__name__)
+        super().__init__(model, instructions=instructions)
 
     def evaluate(self, pairs: Sequence[Pair]) -> list[float]:
         """Grade each pair in [-1, 1], in one batch."""
-        asked = [_asking(_pair(pair), self.instructions) for pair in pairs]
+        asked = self._asking(list(map(_state, pairs)))
         return [2 * _noul(answer) - 1 for answer in self.model.batch(asked)]
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
         """Grade each pair in [-1, 1] without blocking the event loop."""
-        asked = [_asking(_pair(pair), self.instructions) for pair in pairs]
+        asked = self._asking(list(map(_state, pairs)))
         return [2 * _noul(answer) - 1 for answer in await self.model.abatch(asked)]
 
 
-def _checked(model: Any) -> Any:
-    if not isinstance(model, Base):
-        raise InputError.of("model", given=model, allowed="a BaseDecisionModel")
-    return model
+def _judged(state: Any) -> dict[str, Any]:
+    text = state.get("document") if isinstance(state, Mapping) else None
+    if not isinstance(text, str):
+        raise InputError.of("state", given=state, allowed="a dict with 'question' and 'document'")
+    return {"question": question_of(state), "documents": [Document(text)]}
 
 
-def _pair(pair: Pair) -> str:
+def _share(judged: Mapping[str, Any]) -> float:
+    return check_number("grade", (judged["grades"][0] + 1) / 2, low=0.0, high=1.0)
+
+
+def _state(pair: Pair) -> dict[str, str]:
     question, passage = pair
-    return f"Question: {question}\n\nDocument: {passage.text}"
-
-
-def _asking(state: str, instructions: str) -> dict[str, Any]:
-    return {"state": state, "questions": {"yes": decisions.Noul(instructions=instructions)}}
+    titled = f"{passage.title}\n{passage.text}" if passage.title else passage.text
+    return {"question": question, "document": titled}
 
 
 def _noul(response: Any) -> float:
