@@ -88,6 +88,10 @@ def test_listings_name_what_there_is():
     langchain = importlib.import_module("fitrag_integrations.langchain")
     assert {row["name"] for row in rows} <= set(langchain.__all__)
     assert {row["pypi"] for row in rows} == {PROJECT["name"]}
+    assert all(len(section) == 1 for section in listed["python"].values())
+    for path in ("docs/listing/langchain.yaml", "docs/listing/README.md", "pyproject.toml"):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert not re.search(r"//[\w.-]*\b(example|pypi|pythonhosted)\b", text), path
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda p: p.name)
