@@ -57,9 +57,9 @@ VERBS = {
     "train rewriter": Home("train.causal:TrainRewriter", "Fit SlimPLM's query rewriter."),
     "label negatives": Home("train.reader:LabelNegatives", "Find passages without the answer."),
     "label evaluator": Home("train.evaluator:LabelEvaluator", "Judge what was retrieved."),
-    "label bilabel": Home("label.bilabel:label_bilabel", "Label passages for the bi-label scorer."),
+    "label bilabel": Home("label.bilabel:LabelBilabel", "Label passages for the bi-label scorer."),
     "label eligibility": Home(
-        "label.eligibility:label_eligibility", "Label combinations for the eligibility detector."
+        "label.eligibility:LabelEligibility", "Label combinations for the eligibility detector."
     ),
     "label ik": Home("label.known:LabelIK", "Label what a language model knows by itself."),
     "label necessity": Home("label.known:LabelNecessity", "Label drafts by the answers in them."),
@@ -67,9 +67,9 @@ VERBS = {
     "calibrate reader": Home(
         "train.reader:CalibrateReader", "Fit when the reader gives no answer."
     ),
-    "calibrate gate": Home("calibrate.gate:calibrate_gate", "Fit a gate's threshold."),
+    "calibrate gate": Home("calibrate.gate:CalibrateGate", "Fit a gate's threshold."),
     "calibrate evaluator": Home(
-        "calibrate.evaluator:calibrate_evaluator", "Fit the thresholds of the actions."
+        "calibrate.evaluator:CalibrateEvaluator", "Fit the thresholds of the actions."
     ),
     "evaluate gate": Home("evaluate.gate.verb:evaluate_gate", "Measure a gate."),
     "evaluate rerank": Home("evaluate.rerank.verb:evaluate_rerank", "Measure a reranker."),

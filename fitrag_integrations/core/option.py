@@ -14,8 +14,8 @@ from dataclasses import dataclass
 class Option:
     """Describe a field that is given by name.
 
-    `name` is what is typed where it is not the field's own, such as `--k`, or `--yes/--no` of a
-    flag. `default` tells in words what None stands for.
+    `name` is what is typed where it is not the field's own, such as `--k`, `--yes/--no` of a flag,
+    or `--old --new` for both. `default` tells in words what None stands for.
     """
 
     help: str = ""

@@ -12,7 +12,9 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import groupby
+from operator import attrgetter
+from typing import Protocol, TypeAlias
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
@@ -26,12 +28,15 @@ from fitrag_integrations.values.prompt import Asked
 
 __all__ = ["PROMPT", "REFUSAL", "AskLLM", "AskReader", "Asker"]
 
-Heard = Callable[[int, Told | Failed], None]
+Outcome: TypeAlias = Told | Failed
+Heard = Callable[[int, Outcome], None]
 May = Callable[[str], bool]
 PROMPT = (
     "Refer to the passage below and answer the question in a few words.\n\n"
     "Passage: {passage}\n\nQuestion: {question}\nAnswer:"
 )
+CLOSED_BOOK = "Answer the question in a few words.\n\nQuestion: {question}\nAnswer:"
+"""What is asked about a passage without a text: the model has to answer by itself."""
 REFUSAL = re.compile(
     r"^\W*(?:(?:i(?:'m| am) (?:so |very |really )?|we(?:'re| are) )?sorry\W+|i apologi[sz]e\W+|"
     r"unfortunately\W+)?(?:but\W+)?(?:as an? (?:ai|language model)\b[^.]*?\W+)?"
@@ -69,7 +74,9 @@ class Asker(Protocol):
 class AskReader:
     """Ask an extractive reader, which costs nothing and never fails.
 
-    One call a question, so that a run that was stopped forms the same batches again.
+    One call a question, so that a run that was stopped forms the same batches again. Of a passage
+    put together of `parts`, which its metadata hold, each is read, as `fitrag read` does; the
+    answer is the one it trusts most.
     """
 
     reader: Reader
@@ -82,10 +89,13 @@ class AskReader:
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
         """Read all passages of a question at once."""
-        starts = [i for i, pair in enumerate(pairs) if not i or pair[0] != pairs[i - 1][0]]
-        for start, end in zip(starts, [*starts[1:], len(pairs)], strict=True):
-            for i, answer in enumerate(self.reader.read(pairs[start:end]), start):
-                heard(i, Told(answer.text, score=float(answer.score)))
+        for _, group in groupby(enumerate(pairs), key=lambda placed: placed[1][0]):
+            own = [(at, question, _parts(passage)) for at, (question, passage) in group]
+            once = dict.fromkeys((question, part) for _, question, parts in own for part in parts)
+            read = dict(zip(once, self.reader.read(list(once)), strict=True))
+            for at, question, parts in own:
+                best = max((read[question, part] for part in parts), key=attrgetter("score"))
+                heard(at, Told(best.text, score=float(best.score)))
 
 
 class AskLLM:
@@ -102,7 +112,7 @@ class AskLLM:
 
     def __init__(
         self,
-        llm: Any,
+        llm: object,
         *,
         name: str | None = None,
         prompt: str = PROMPT,
@@ -128,8 +138,9 @@ class AskLLM:
 
     def prompt(self, question: str, passage: Passage) -> str:
         """Fill the prompt; what fills a field is never read as a field itself."""
+        template = self.template if passage.title or passage.text else CLOSED_BOOK
         fields = {"question": question, "passage": _passage_text(passage)}
-        filled = _FIELD.sub(lambda match: fields[match.group(1)], self.template)
+        filled = _FIELD.sub(lambda match: fields[match.group(1)], template)
         return Asked(filled, one_line=True)
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
@@ -196,7 +207,7 @@ class AskLLM:
             return [PortError(told)] * len(prompts)
         return answers
 
-    def _outcome(self, answer: Answer) -> tuple[Told | Failed, bool]:
+    def _outcome(self, answer: Answer) -> tuple[Outcome, bool]:
         """Give an answer or a failure, and whether that is the last word."""
         if isinstance(answer, BaseException):
             is_late = isinstance(answer, TimeoutError) or "timeout" in f"{answer!r}".lower()
@@ -214,13 +225,19 @@ class AskLLM:
         return Told(text, told.tokens), True
 
 
+def _parts(passage: Passage) -> Sequence[Passage]:
+    parts: Sequence[Passage] = passage.metadata.get("parts") or (passage,)
+    return parts
+
+
 def _passage_text(passage: Passage) -> str:
     return f"{passage.title}\n{passage.text}" if passage.title else passage.text
 
 
-def _name_of(llm: Any) -> str:
-    for name in ("name", "model_name", "model"):
+def _name_of(llm: object) -> str:
+    """Name a model by what frameworks call it; a function by its own name."""
+    for name in ("name", "model_name", "model", "__name__"):
         given = getattr(llm, name, None)
         if isinstance(given, str) and given:
             return given
-    return getattr(llm, "__name__", type(llm).__name__)
+    return type(llm).__name__

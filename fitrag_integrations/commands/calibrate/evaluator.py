@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.options import EncoderHardware
+from fitrag_integrations.commands.train.rows import objects
+from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.actions import GradedStrip, fit_actions, fit_strip
 from fitrag_integrations.methods.crag.actions import SENTENCES, ActionThresholds
@@ -17,28 +21,13 @@ from fitrag_integrations.methods.crag.strips import strips
 from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator, store_fields
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.evaluator.rows import Judged, judged_row
-from fitrag_integrations.training.rows import read_jsonl
+from fitrag_integrations.types import Passage
 
 AT_ONCE = 512
 
 
-def calibrate_evaluator(
-    rows: Annotated[list[Path], typer.Argument(help="Judged rows: .jsonl or .jsonl.gz.")],
-    model: Annotated[Path, typer.Option(help="The evaluator's folder, changed in place.")],
-    correct: Annotated[
-        float, typer.Option(min=0, max=1, help="Of Correct, the share that has to be.")
-    ] = 0.85,
-    incorrect: Annotated[
-        float, typer.Option(min=0, max=1, help="Of Incorrect, the share that has to be.")
-    ] = 0.8,
-    survival: Annotated[
-        float, typer.Option(min=0, max=1, help="How often strips must keep the answer.")
-    ] = 0.96,
-    sentences: Annotated[int, typer.Option(min=1, help="Sentences in a strip.")] = SENTENCES,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    batch_tokens: options.BatchTokens = None,
-) -> None:
+@dataclass(frozen=True)
+class CalibrateEvaluator:
     """Fit upper, lower and strip threshold, and store them with the evaluator.
 
     Reads rows of `fitrag label evaluator` that were not trained on. `upper` is the lowest threshold
@@ -46,21 +35,34 @@ def calibrate_evaluator(
     highest at which --incorrect of those called Incorrect have none. `strip` is the highest at
     which the answer survives in --survival of the passages that hold it, in rows with answers.
     """
-    chosen = options.ModelOptions(str(model), device, dtype, batch_tokens)
-    evaluator = models.load_evaluator(chosen)
-    assert isinstance(evaluator, RetrievalEvaluator)
-    given = [judged_row(row) for path in rows for row in read_jsonl(path)]
-    best = best_grades(evaluator, given)
-    holds = [any(row.holds) for row in given]
-    upper, lower = fit_actions(best, holds, correct=correct, incorrect=incorrect)
-    strip, survived, kept = fit_strip(
-        graded_strips(evaluator, given, sentences), survival=survival, top_n=TOP_N
+
+    rows: Annotated[list[Path], Argument("Judged rows: .jsonl or .jsonl.gz.")]
+    model: Annotated[Path, Option("The evaluator's folder, changed in place.")]
+    correct: Annotated[float, Option("Of Correct, the share that has to be.", min=0, max=1)] = 0.85
+    incorrect: Annotated[float, Option("Of Incorrect, the share that has to be.", min=0, max=1)] = (
+        0.8
     )
-    thresholds = ActionThresholds(upper, lower, strip, evaluator.name, sentences)
-    store_fields(model, name=evaluator.name, thresholds=thresholds)
-    typer.echo(_told(thresholds, best, holds), err=True)
-    told = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
-    typer.echo(told, err=True)
+    survival: Annotated[float, Option("How often strips must keep the answer.", min=0, max=1)] = (
+        0.96
+    )
+    sentences: Annotated[int, Option("Sentences in a strip.", min=1)] = SENTENCES
+    hardware: EncoderHardware = EncoderHardware()
+
+    def run(self) -> None:
+        """Fit them, store them, and tell what comes of them."""
+        evaluator = models.load_evaluator(self.hardware.of(str(self.model)))
+        assert isinstance(evaluator, RetrievalEvaluator)
+        given = [judged_row(row) for row in objects(self.rows)]
+        best = best_grades(evaluator, given)
+        holds = [any(row.holds) for row in given]
+        upper, lower = fit_actions(best, holds, correct=self.correct, incorrect=self.incorrect)
+        cut = graded_strips(evaluator, given, self.sentences)
+        strip, survived, kept = fit_strip(cut, survival=self.survival, top_n=TOP_N)
+        thresholds = ActionThresholds(upper, lower, strip, evaluator.name, self.sentences)
+        store_fields(self.model, name=evaluator.name, thresholds=thresholds)
+        typer.echo(_told(thresholds, best, holds), err=True)
+        told = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
+        typer.echo(told, err=True)
 
 
 def best_grades(evaluator: RetrievalEvaluator, rows: Sequence[Judged]) -> list[float]:
@@ -94,7 +96,7 @@ def graded_strips(
     ]
 
 
-def _evaluated(evaluator: RetrievalEvaluator, pairs: Sequence[Any]) -> list[float]:
+def _evaluated(evaluator: RetrievalEvaluator, pairs: Sequence[tuple[str, Passage]]) -> list[float]:
     parts = [evaluator.evaluate(pairs[at : at + AT_ONCE]) for at in range(0, len(pairs), AT_ONCE)]
     return [grade for part in parts for grade in part]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from fitrag_integrations.commands.engine.resume import Resumed, resume
-from fitrag_integrations.commands.engine.rows import Row, error_row, is_finite, read_rows, reason_of
+from fitrag_integrations.commands.engine.rows import Row, error_row, is_finite, reason_of
 from fitrag_integrations.commands.engine.stopping import Stopping, Terminated
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.errors import InputError
@@ -32,15 +32,19 @@ Advance: TypeAlias = Callable[[int], None]
 class Verb(Generic[T]):
     """Say what to do with a row: the flow that answers it, and the fields its end gives.
 
-    `adds` names those fields. The flow raises `InputError` for a row that lacks something. An
-    error row gets the fields of `empty` where it has none of that name, so that whoever reads the
-    output finds them in every row.
+    `adds` names those fields. The flow raises `InputError` for a row that lacks something, and
+    `Terminated` to have the run end before its row. An error row gets the fields of `empty` where
+    it has none of that name, so that whoever reads the output finds them in every row. Fields in
+    `drops` are read and not written. Rows that together weigh `lot` share the models' batches.
     """
 
     flow: Callable[[Mapping[str, Any]], Flow[T]]
     fields: Callable[[Traced[T]], dict[str, Any]]
     adds: tuple[str, ...]
     empty: Mapping[str, Any] = field(default_factory=dict)
+    drops: tuple[str, ...] = ()
+    lot: int = CHUNK
+    weight: Callable[[Row], int] = lambda row: 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +68,29 @@ class Done:
 
 
 def run_batch(
-    verb: Verb[Any], source: str, target: str, *, advance: Advance, stopping: Stopping
+    verb: Verb[Any], rows: Iterator[Row], target: str, *, advance: Advance, stopping: Stopping
 ) -> Done:
-    """Answer every row of `source` that is not in `target` yet; `advance` hears how many are done.
+    """Answer every row that is not in `target` yet; `advance` hears how many are done.
 
     Raises `InputError` for a damaged input and for an output that holds other rows.
     """
     began = time.monotonic()
-    rows = read_rows(jsonl.read_lines(source))
     earlier = Resumed()
     if target != jsonl.STREAM and Path(target).exists() and Path(target).stat().st_size:
-        earlier, rows = resume(Path(target), rows, verb.adds)
+        earlier, rows = resume(Path(target), rows, (*verb.adds, *verb.drops))
     advance(earlier.rows)
     count, reasons, stopped = earlier.rows, Counter(earlier.reasons), False
     with jsonl.appending(target) as write, contextlib.suppress(Terminated):
         stopped = True  # unless all rows are reached
-        for chunk in chunks(rows, CHUNK):
+        for chunk in _lots(rows, verb):
             with stopping.batch():
                 answered = [_outcome(verb, row, traced) for row, traced in _answered(verb, chunk)]
                 write(b"".join(line for line, _ in answered))
-                count += len(chunk)
+                count += len(answered)
                 reasons.update(reason for _, reason in answered if reason is not None)
-                advance(len(chunk))
+                advance(len(answered))
+                if len(answered) < len(chunk):
+                    raise Terminated
         stopped = False
     seconds = round(time.monotonic() - began, 3)
     summary = Summary(target, count, earlier.rows, reasons.total(), seconds)
@@ -103,27 +108,44 @@ def check_names(source: str, target: str) -> None:
         raise InputError.of("output", given=target, allowed="another file than the input")
 
 
+def _lots(rows: Iterator[Row], verb: Verb[Any]) -> Iterator[list[Row]]:
+    lot, weighs = list[Row](), 0
+    for row in rows:
+        lot.append(row)
+        weighs += verb.weight(row)
+        if weighs >= verb.lot:
+            yield lot
+            lot, weighs = [], 0
+    if lot:
+        yield lot
+
+
 def _answered(verb: Verb[Any], chunk: list[Row]) -> Iterator[tuple[Row, Traced[Any] | Exception]]:
-    traced = iter(run_many([verb.flow(row.given) for row in chunk if row.problem is None]))
+    """Yield rows with what came of them, up to the one whose flow had the run end."""
+    flows = iter(run_many([verb.flow(row.given) for row in chunk if row.problem is None]))
     for row in chunk:
-        yield row, next(traced) if row.problem is None else row.problem
+        traced = next(flows) if row.problem is None else row.problem
+        if isinstance(traced, Traced) and isinstance(traced.error, Terminated):
+            return
+        yield row, traced
 
 
 def _outcome(
     verb: Verb[Any], row: Row, traced: Traced[Any] | Exception
 ) -> tuple[bytes, str | None]:
     """Give the line to write, and why it is an error row if it is one."""
+    given = {name: value for name, value in row.given.items() if name not in verb.drops}
     error = traced if isinstance(traced, Exception) else traced.error
     if error is None:
         assert isinstance(traced, Traced)
         fields = verb.fields(traced)
         try:
-            return jsonl.dump({**row.given, **fields}), None
+            return jsonl.dump({**given, **fields}), None
         except ValueError:
             names = ", ".join(name for name, value in fields.items() if not is_finite(value))
             error = InputError.of(names, given="NaN or Infinity", allowed="numbers JSON has")
-    failed = error_row(row, error)
-    return jsonl.dump({**row.given, **verb.empty, **failed}), reason_of(failed["error"])
+    failed = error_row(Row(given), error)
+    return jsonl.dump({**given, **verb.empty, **failed}), reason_of(failed["error"])
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

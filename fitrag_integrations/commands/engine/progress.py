@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,74 +21,71 @@ from fitrag_integrations.commands.engine.batch import (
     run_batch,
 )
 from fitrag_integrations.commands.engine.options import Files, RunOptions
-from fitrag_integrations.commands.engine.settings import settings_of, settled
+from fitrag_integrations.commands.engine.rows import read_rows
+from fitrag_integrations.commands.engine.settings import settled
 from fitrag_integrations.commands.engine.stopping import EXIT_TERMINATED, Stopping
 from fitrag_integrations.core import jsonl
 
 REASONS = 5  # shown, the most frequent first
 
 
-class RowsPlan(Protocol):
+class Plan(Protocol):
+    """Say what a plan that writes rows has."""
+
+    @property
+    def how(self) -> RunOptions:
+        """Say how to go over the rows."""
+
+
+class RowsPlan(Plan, Protocol):
     """Say what a plan over rows has."""
 
     @property
     def files(self) -> Files:
         """Give what is read and written."""
 
-    @property
-    def how(self) -> RunOptions:
-        """Say how to go over the rows."""
-
     def verb(self) -> Verb[Any]:
         """Load what is needed."""
 
 
 def run_plan(name: str, plan: RowsPlan) -> None:
-    """Run a plan over its rows; its other options belong to the output from then on."""
-    run_verb(name, plan.verb, plan.files, plan.how, settings_of(plan))
+    """Load what a plan needs, run it over its rows and tell how it went.
 
-
-def run_verb(
-    name: str,
-    load: Callable[[], Verb[Any]],
-    files: Files,
-    options: RunOptions,
-    settings: Mapping[str, Any] | None = None,
-) -> None:
-    """Load what the verb needs, run it over the rows and tell how it went.
-
-    Exits 0 even where rows became error rows, 1 in that case with `strict`, and 1 where every row
-    did. Raises `InputError`, before anything loads, where the output is being written by another
-    run or was made with other `settings`.
+    Exits as `leave` says. Raises `InputError`, before anything loads, where the output is being
+    written by another run or was made with other options: they belong to it from then on.
     """
-    source, target = files.source, files.target
+    source, target = plan.files.source, plan.files.target
     check_names(source, target)
-    stopping = Stopping()
-    with stopping.heard(), _settled(name, target, options, settings):
-        verb = load()
-        shown = sys.stderr.isatty() and not options.quiet
+    with going(name, plan, target) as stopping:
+        verb = plan.verb()
+        shown = sys.stderr.isatty() and not plan.how.quiet
         total = jsonl.count_lines(source) if shown else None
+        rows = read_rows(jsonl.read_lines(source))
         with progress_bar(name, total, shown=shown) as advance:
-            done = run_batch(verb, source, target, advance=advance, stopping=stopping)
-    _tell(name, done, options)
+            done = run_batch(verb, rows, target, advance=advance, stopping=stopping)
+    _tell(name, done, plan.how)
+    leave(done, plan.how)
+
+
+@contextmanager
+def going(name: str, plan: Plan, target: str) -> Iterator[Stopping]:
+    """Have the output to ourselves, with the plan's options beside it, and hear when to stop."""
+    stopping = Stopping()
+    with stopping.heard(), ExitStack() as held:
+        if target != jsonl.STREAM:
+            known = held.enter_context(settled(Path(target), name, plan, anew=plan.how.overwrite))
+            if not known and not plan.how.quiet:
+                said = f"{target} does not tell its settings: taken to be made with these"
+                typer.echo(f"fitrag {name}: {said}", err=True)
+        yield stopping
+
+
+def leave(done: Done, options: RunOptions) -> None:
+    """Exit 143 where the run was asked to stop, 1 where every row failed, or one with `strict`."""
     if done.stopped:
         raise typer.Exit(EXIT_TERMINATED)
     if done.summary.errors and (options.strict or done.summary.errors == done.summary.rows):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _settled(
-    name: str, target: str, options: RunOptions, settings: Mapping[str, Any] | None
-) -> Iterator[None]:
-    if target == jsonl.STREAM:
-        yield
-        return
-    with settled(Path(target), name, settings or {}, anew=options.overwrite) as known:
-        if not known and not options.quiet:
-            said = f"{target} does not tell its settings: taken to be made with these"
-            typer.echo(f"fitrag {name}: {said}", err=True)
-        yield
 
 
 def _tell(name: str, done: Done, options: RunOptions) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +20,36 @@ from fitrag_integrations.core.lock import lock
 from fitrag_integrations.errors import InputError
 
 SUFFIX = ".settings"
-OF_THE_RUN = {"source", "target", "out", "device", "batch_tokens"} | {
-    "overwrite",
-    "strict",
-    "quiet",
-    "json",
-}
+OF_THE_RUN = {"source", "target", "rows", "out", "limit", "device", "batch_tokens"}
+OF_THE_RUN |= {"overwrite", "strict", "quiet", "json", "retry_failed"}
+OF_THE_RUN |= {"url", "api", "concurrency", "retries", "timeout"}
+OF_THE_RUN |= {"price_read", "price_written", "max_cost", "max_failures"}
 """Options that say how a run goes and change no row."""
-HASHED_WHOLE = 1 << 20  # bytes; of a larger file only the size counts
+HASHED_WHOLE = 1 << 20  # bytes; of a larger file in a folder only the size counts
 Settings = dict[str, Any]
 
 
-def settings_of(plan: Any) -> Settings:
+def settings_of(plan: object) -> Settings:
     """Give the options of a plan that rows depend on, without those left at their defaults."""
-    found: Settings = {}
+    return {name: _plain(value) for name, value, default in _options(plan) if value != default}
+
+
+def _options(plan: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield those options, each with its value and its default."""
     for field in fields(plan):
         value = getattr(plan, field.name)
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if is_dataclass(value):
-            found |= settings_of(value)
-        elif field.name not in OF_THE_RUN and value != default:
-            found[field.name] = _plain(value)
-    return found
+            yield from _options(value)
+        elif field.name not in OF_THE_RUN:
+            yield field.name, value, default
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, str | Path) and (Path(value).is_dir() or str(value).endswith(".toml")):
-        return f"{value} ({_fingerprint(Path(value))})"
+    if isinstance(value, str | Path):
+        is_read = str(value).endswith(".toml") or (isinstance(value, Path) and value.is_file())
+        if is_read or Path(value).is_dir():
+            return f"{value} ({_fingerprint(Path(value))})"
     return json.loads(json.dumps(value, default=str))
 
 
@@ -56,19 +60,21 @@ def _fingerprint(path: Path) -> str:
     for each in files:
         size = each.stat().st_size if each.exists() else 0
         digest.update(f"{each.relative_to(path)}\0{size}\0".encode())
-        if 0 < size <= HASHED_WHOLE:
-            digest.update(each.read_bytes())
+        if size and (size <= HASHED_WHOLE or each == path):
+            with each.open("rb") as file:
+                for block in iter(partial(file.read, HASHED_WHOLE), b""):
+                    digest.update(block)
     return digest.hexdigest()[:12]
 
 
 @contextmanager
-def settled(output: Path, verb: str, settings: Mapping[str, Any], *, anew: bool) -> Iterator[bool]:
-    """Have `output` to ourselves, made by `verb` with `settings`; with `anew` it begins empty.
+def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[bool]:
+    """Have `output` to ourselves, made by `verb` with a plan; with `anew` it begins empty.
 
     Gives whether it was known how rows that are in it were made. Raises `InputError` where another
     run is writing it, and naming the first option that differs from those of its rows.
     """
-    beside = output.with_name(output.name + SUFFIX)
+    settings, beside = {"verb": verb, **settings_of(plan)}, output.with_name(output.name + SUFFIX)
     try:
         beside.parent.mkdir(parents=True, exist_ok=True)
         file = beside.open("a+b")
@@ -83,10 +89,10 @@ def settled(output: Path, verb: str, settings: Mapping[str, Any], *, anew: bool)
         file.seek(0)
         begun = _read(file.read())
         if there and begun is not None:
-            _check(begun, {"verb": verb, **settings}, output)
+            _check(begun, settings, {name: usual for name, _, usual in _options(plan)}, output)
         else:
             file.truncate(0)
-            file.write(json.dumps({"verb": verb, **settings}).encode("ascii") + b"\n")
+            file.write(json.dumps(settings).encode("ascii") + b"\n")
             file.flush()
         try:
             yield begun is not None or not there
@@ -96,7 +102,7 @@ def settled(output: Path, verb: str, settings: Mapping[str, Any], *, anew: bool)
             raise
 
 
-def _read(data: bytes) -> dict[str, Any] | None:
+def _read(data: bytes) -> Settings | None:
     """Read settings; None for none, or for those of a run stopped as it wrote them."""
     try:
         found = json.loads(data)
@@ -105,16 +111,14 @@ def _read(data: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _check(begun: Mapping[str, Any], given: Mapping[str, Any], output: Path) -> None:
+def _check(begun: Settings, given: Settings, usual: Settings, output: Path) -> None:
     for name in [*given, *(name for name in begun if name not in given)]:
         if begun.get(name) != given.get(name):
+            default = usual.get(name)
+            wanted = begun.get(name, "its default" if default is None else default)
             allowed = (
-                f"{_shown(begun, name)}, with which {output} was begun: "
+                f"{wanted}, with which {output} was begun: "
                 "give that, choose another output, or give --overwrite"
             )
             option = name if name == "verb" else f"--{name.replace('_', '-')}"
-            raise InputError.of(option, given=_shown(given, name), allowed=allowed)
-
-
-def _shown(settings: Mapping[str, Any], name: str) -> Any:
-    return settings.get(name, "its default")
+            raise InputError.of(option, given=given.get(name, "its default"), allowed=allowed)

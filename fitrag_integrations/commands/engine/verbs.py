@@ -125,7 +125,7 @@ def _annotation(hint: Any, name: str, default: Any) -> Any:
         shown["show_default"] = said.default
     if isinstance(said, Argument):
         return Annotated[hint, typer.Argument(**shown)]
-    names = [] if said.name is None else [said.name]
+    names = (said.name or "").split()
     if default is False and not names:  # there is nothing to say no to
         names = [f"--{name.replace('_', '-')}"]
     return Annotated[hint, typer.Option(*names, **shown)]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict, Unpack
 
 from fitrag_integrations import models
-from fitrag_integrations.core.option import Option
+from fitrag_integrations.commands.engine.options import Files, Hardware, RunOptions
+from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.remote.base import RemoteOptions
 from fitrag_integrations.models.remote.generator import RemoteGenerator
+from fitrag_integrations.training.labels.llm_calls import RemoteAnswers
 
 if TYPE_CHECKING:
     from fitrag_integrations.models import LocalGenerator
@@ -26,6 +30,13 @@ LLM: TypeAlias = Annotated[
 ]
 
 
+class Lengths(TypedDict, total=False):
+    """Name how long a model may write, in tokens."""
+
+    max_new_tokens: int
+    draft_tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """Say which server is asked, if any."""
@@ -34,28 +45,67 @@ class Server:
         str | None, Option("OpenAI-compatible server of the --llm; its key from OPENAI_API_KEY.")
     ] = None
     api: Annotated[str, Option("The server's endpoint: chat or completions.")] = "chat"
-    concurrency: Annotated[int, Option("Requests open at once.", min=1)] = 8
+    concurrency: Annotated[int, Option("Prompts asked at once.", min=1)] = 8
 
     def __post_init__(self) -> None:
         if self.api not in ("chat", "completions"):
             raise InputError.of("--api", given=self.api, allowed="chat or completions")
 
-    def generator(self, name: str, **more: Any) -> RemoteGenerator | None:
+    def generator(self, name: str, **lengths: Unpack[Lengths]) -> RemoteGenerator | None:
         """Make the client of a served model; None where there is no server."""
         if self.url is None:
             return None
-        return RemoteGenerator(
-            self.url,
-            name,
-            api="completions" if self.api == "completions" else "chat",
-            api_key=os.environ.get("OPENAI_API_KEY"),
-            concurrency=self.concurrency,
-            **more,
-        )
+        return RemoteGenerator(self.url, name, **lengths, **self._options())
+
+    def answers(self, name: str, longest: int, retries: int, timeout: float) -> RemoteAnswers:
+        """Make the client that tells besides the text what was paid and what was refused."""
+        options: RemoteOptions = {
+            **self._options(),
+            "max_retries": retries,
+            "timeout": timeout,
+        }
+        return RemoteAnswers(self.url or "", name, max_new_tokens=longest, **options)
+
+    def _options(self) -> RemoteOptions:
+        return {
+            "api": "completions" if self.api == "completions" else "chat",
+            "api_key": os.environ.get("OPENAI_API_KEY"),
+            "concurrency": self.concurrency,
+        }
 
 
-def load_llm(name: str, **how: Any) -> LocalGenerator:
+@dataclass(frozen=True)
+class RowsPlan:
+    """Say which rows a language model is asked about, and where they go."""
+
+    source: Annotated[str, Argument("Rows of question and answers: .jsonl, .jsonl.gz, or -.")]
+    out: RowsOut
+    llm: LLM = EMBEDDED
+    server: Server = Server()
+    hardware: Hardware = Hardware()
+    how: RunOptions = RunOptions()
+
+    @property
+    def files(self) -> Files:
+        """Give what is read and written."""
+        return Files(self.source, self.out)
+
+
+def load_llm(
+    name: str,
+    hardware: Hardware,
+    *,
+    max_new_tokens: int | None = None,
+    stop: tuple[str, ...] | None = None,
+) -> LocalGenerator:
     """Load the model that answers; `embedded` is the small one that ships with the package."""
-    if name == EMBEDDED:
-        return models.LocalGenerator.embedded(**how)
-    return models.LocalGenerator.from_pretrained(name, **how)
+    kind = models.LocalGenerator
+    load = kind.embedded if name == EMBEDDED else partial(kind.from_pretrained, name)
+    made: LocalGenerator = load(
+        device=hardware.device,
+        dtype=hardware.dtype,
+        batch_tokens=hardware.batch_tokens,
+        max_new_tokens=max_new_tokens,
+        stop=stop,
+    )
+    return made

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 from fitrag_integrations.commands.engine.batch import Verb
-from fitrag_integrations.commands.engine.options import Files, Hardware, RunOptions
-from fitrag_integrations.commands.engine.progress import run_verb
+from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import question_of
-from fitrag_integrations.commands.label.asked import (
-    EMBEDDED,
-    LLM,
-    SERVED_TOKENS,
-    RowsOut,
-    Server,
-    load_llm,
-)
+from fitrag_integrations.commands.label.asked import SERVED_TOKENS, RowsPlan, load_llm
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.flow import Flow
@@ -25,11 +17,12 @@ from fitrag_integrations.methods.slimplm.steps import UNREAD, Rewriter, heuristi
 from fitrag_integrations.ports import Ports
 
 ADDS = ("draft", "questions", "claims", "grammar", "repairs", "llm")
+Fields: TypeAlias = dict[str, object]
 MOST_DRAFT = 4000  # characters
 
 
 @dataclass(frozen=True)
-class LabelClaims:
+class LabelClaims(RowsPlan):
     """Take heuristic answers apart into claims and queries (SlimPLM, section 3.3).
 
     Reads question and draft, the heuristic answer; where a row has none the model writes it. Adds
@@ -39,36 +32,29 @@ class LabelClaims:
     """
 
     source: Annotated[str, Argument("Rows of question and draft: .jsonl, .jsonl.gz, or -.")]
-    out: RowsOut
-    llm: LLM = EMBEDDED
     prompt: Annotated[str, Option("instruct, paper or released.")] = "instruct"
     max_new_tokens: Annotated[int, Option("Longest rewriting.", min=1)] = 512
-    server: Server = Server()
-    hardware: Hardware = Hardware()
-    how: RunOptions = RunOptions()
 
     def run(self) -> None:
         """Take them apart."""
-        prompt = Rewriter(prompt=self.prompt).prompt  # tells of a wrong name before any loading
-        files = Files(self.source, self.out)
-        run_verb("label claims", lambda: self._verb(prompt), files, self.how)
+        Rewriter(prompt=self.prompt)  # tells of a wrong name before any loading
+        run_plan("label claims", self)
 
-    def _verb(self, prompt: Any) -> Verb[dict[str, Any]]:
-        served = self.server.generator(
-            self.llm, max_new_tokens=self.max_new_tokens, draft_tokens=SERVED_TOKENS
-        )
+    def verb(self) -> Verb[Fields]:
+        """Load who takes them apart."""
+        longest = self.max_new_tokens
+        served = self.server.generator(self.llm, max_new_tokens=longest, draft_tokens=SERVED_TOKENS)
         if served is not None:
-            return claims_verb(served, prompt, name=self.llm)
-        how = {**asdict(self.hardware), "max_new_tokens": self.max_new_tokens}
-        model = load_llm(self.llm, stop=("\n\n",), **how)
-        return claims_verb(model, prompt, name=model.name)
+            return claims_verb(served, self.prompt, name=self.llm)
+        model = load_llm(self.llm, self.hardware, max_new_tokens=longest, stop=("\n\n",))
+        return claims_verb(model, self.prompt, name=model.name)
 
 
-def claims_verb(model: Any, prompt: Any = "instruct", *, name: str) -> Verb[dict[str, Any]]:
+def claims_verb(model: object, prompt: str = "instruct", *, name: str) -> Verb[Fields]:
     """Have a model take each answer apart; it writes the answers that are missing."""
     rewriter = Rewriter(model, prompt=prompt)
 
-    def flow(row: Mapping[str, Any]) -> Flow[dict[str, Any]]:
+    def flow(row: Mapping[str, object]) -> Flow[Fields]:
         question, draft = question_of(row), row.get("draft")
         if not isinstance(draft, str) or not draft.strip():
             heuristic = yield from heuristic_answer(question, model, most=MOST_DRAFT, strict=True)

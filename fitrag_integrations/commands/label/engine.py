@@ -1,237 +1,259 @@
-"""Label rows lot by lot: find passages, have them read, write the rows, in the input's order.
+"""What the verbs share that ask about passages: `fitrag label bilabel` and `label eligibility`.
 
-A row is written when all its passages are settled, and the answers before that into the journal.
+Rows become questions with passages, whoever reads them is asked, and the rows go out as those of
+any verb. Every answer is in a journal beside the output before its row is, so none is asked twice.
 """
 
 from __future__ import annotations
 
-import hashlib
+import json
+import random
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
-from fitrag_integrations.commands.engine.resume import resume
-from fitrag_integrations.commands.engine.rows import (
-    Row,
-    error_row,
-    passages_of,
-    question_of,
-    read_rows,
-)
+import typer
+
+from fitrag_integrations.commands.engine.batch import Advance, Verb, check_names, run_batch
+from fitrag_integrations.commands.engine.options import EncoderHardware, RunOptions
+from fitrag_integrations.commands.engine.progress import going, leave, progress_bar
+from fitrag_integrations.commands.engine.rows import Row, passages_of, question_of, read_rows
+from fitrag_integrations.commands.engine.stopping import Terminated
+from fitrag_integrations.commands.label.asked import RowsOut
+from fitrag_integrations.commands.label.options import Asking, Budget, Candidates, load_asker
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import check_answers
-from fitrag_integrations.training.asking_llm import Asker
-from fitrag_integrations.training.collecting import (
-    Failed,
-    LabelCounts,
-    Question,
-    Told,
-    count_labels,
-    passage_labels,
-)
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.asking_llm import Asker, Outcome
+from fitrag_integrations.training.collecting import Failed, Question, Told
 from fitrag_integrations.training.labels.budget import Account
 from fitrag_integrations.training.labels.journal import AnswerJournal
 from fitrag_integrations.types import Passage
 
-ADDS = ("passages", "llm")
 FOR_READERS = ("passage", "negatives", "answer_start")  # of a reading row; not written out
 TOLD_EVERY = 10.0  # seconds
-Found: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[Passage]]]
-Outcomes: TypeAlias = list[Told | Failed | None]
+Fields: TypeAlias = dict[str, object]
 
 
 @dataclass(frozen=True)
-class Rows:
+class AskingPlan:
+    """Label what rows ask about: the options, and the run over them.
+
+    A verb says its `name`, who is asked (`asker`), what it does with a row (`verb`), and how it
+    counts an output (`counted`).
+    """
+
+    name: ClassVar[str]
+    rows: Annotated[list[Path], Argument("Rows of question and answers: .jsonl or .jsonl.gz.")]
+    out: RowsOut
+    candidates: Candidates = Candidates()
+    depth: Annotated[int, Option("Passages a question.", min=1)] = 50
+    asking: Asking = Asking()
+    patterns: Annotated[bool, Option("Answers are regular expressions (CuratedTREC).")] = False
+    limit: Annotated[int, Option("Questions to label, 0 all.", min=0)] = 0
+    budget: Budget = Budget()
+    retry_failed: Annotated[bool, Option("Ask again what an earlier run got no answer to.")] = False
+    seed: Annotated[int | None, Option("Shuffle the questions.", default="their order")] = None
+    hardware: EncoderHardware = EncoderHardware()
+    how: RunOptions = RunOptions()
+
+    def asker(self) -> Asker:
+        """Load who is asked."""
+        return load_asker(self.asking, self.hardware)
+
+    def questions(self) -> Questions:
+        """Say how rows become questions."""
+        find = self.candidates.port(self.hardware, self.depth)
+        return Questions(find, self.depth, self.patterns)
+
+    def verb(self, asked: Asked) -> Verb[Fields]:
+        """Say what is asked about a row and written of it."""
+        raise NotImplementedError
+
+    def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
+        """Count the rows of an output, as text and as plain values."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Label all rows, or those the budget allows, and tell how it went."""
+        if self.out == jsonl.STREAM:
+            allowed = "a file, which a stopped run can go on in"
+            raise InputError.of("--out", given=self.out, allowed=allowed)
+        for path in self.rows:
+            check_names(str(path), self.out)
+        given, target = self._given(), Path(self.out)
+        with going(self.name, self, self.out) as stopping, self._journal(target) as journal:
+            asker = self.asker()
+            if self.retry_failed and asker.keeps:  # the journal has the answers: the rest is asked
+                target.unlink(missing_ok=True)
+            limits = self.budget
+            account = Account(
+                approximate_tokens,
+                price_read=limits.price_read,
+                price_written=limits.price_written,
+                max_cost=limits.max_cost,
+                max_failures=limits.max_failures,
+                longest=self.asking.max_new_tokens,
+                tokens=journal.tokens,
+            )
+            verb, shown = self.verb(Asked(asker, journal, account)), not self.how.quiet
+            with progress_bar(self.name, len(given), shown=shown) as bar:
+                moved = _telling(self.name, len(given), account, bar) if shown else bar
+                done = run_batch(verb, iter(given), self.out, advance=moved, stopping=stopping)
+        self._tell(account, done.summary.errors)
+        if account.stopped and self.how.strict:
+            raise typer.Exit(1)
+        leave(replace(done, stopped=done.stopped and not account.stopped), self.how)
+
+    def _given(self) -> list[Row]:
+        """Read the rows to label, in their order or shuffled."""
+        lines = chain.from_iterable(jsonl.read_lines(str(path)) for path in self.rows)
+        given = list(read_rows(lines))
+        if self.seed is not None:
+            random.Random(self.seed).shuffle(given)
+        return given[: self.limit or None]
+
+    @contextmanager
+    def _journal(self, target: Path) -> Iterator[AnswerJournal]:
+        """Open the answers beside an output; raises `InputError` for an output that has none."""
+        path = target.with_name(f"{target.name}.asked")
+        if self.how.overwrite:
+            path.unlink(missing_ok=True)
+        has_rows = target.exists() and target.stat().st_size > 0
+        if has_rows and not path.exists():
+            allowed = f"an output with {path.name} beside it, another one, or --overwrite"
+            raise InputError.of("output", given=str(target), allowed=allowed)
+        kept = {"llm": self.asking.llm, "max-new-tokens": self.asking.max_new_tokens}
+        journal = AnswerJournal(path, kept, replan=not has_rows)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+    def _tell(self, account: Account, errors: int) -> None:
+        text, counts = self.counted(row.given for row in read_rows(jsonl.read_lines(self.out)))
+        if not self.how.quiet:
+            typer.echo(text, err=True)
+            typer.echo(f"{account}; {errors} error rows", err=True)
+        if self.how.json:
+            cost = {"asked": account.asked, "tokens": account.tokens, "cost": account.cost}
+            summary = {"output": self.out, **counts, **cost, "stopped": account.stopped or None}
+            typer.echo(json.dumps(summary))
+        if account.stopped:
+            typer.echo(f"fitrag {self.name}: stopped: {account.stopped}", err=True)
+
+
+@dataclass(frozen=True)
+class Questions:
     """Make questions of rows. `find` searches where a row brings no passages of its own.
 
     `depth` is the most passages a question gets. Answers are regular expressions with `patterns`.
     With `unanswered` a row may have none, if it has a `passage` that is known to hold it.
     """
 
-    find: Found | None
+    find: Port[str, Sequence[Passage]] | None
     depth: int = 50
     patterns: bool = False
     unanswered: bool = False
 
-    def questions(self, rows: Sequence[Row]) -> list[Question | Exception]:
-        """Give each row's question, or what is wrong with the row."""
-        begun = [self._begun(row) for row in rows]
-        open_ = [q.text for q in begun if isinstance(q, Question) and not q.passages]
-        found = iter(self.find(open_) if self.find is not None and open_ else ())
-        return [
-            _with_passages(q, next(found)) if isinstance(q, Question) and not q.passages else q
-            for q in begun
-        ]
+    def __call__(self, row: Mapping[str, object]) -> Flow[Question]:
+        """Give the flow that ends in a row's question; raises `InputError` for what is wrong."""
+        own = self.find is None or "passages" in row
+        passages: Sequence[Passage] = passages_of(row)[: self.depth] if own else ()
+        gold, answers = _gold(row), tuple[str, ...]()
+        if row.get("answers") or gold is None or not self.unanswered:
+            answers = check_answers(row.get("answers"), patterns=self.patterns)
+        text = question_of(row)
+        if self.find is not None and not passages:
+            (passages,) = yield from self.find.ask([text])
+        return Question(text, answers, tuple(passages), self.patterns, gold)
 
-    def _begun(self, row: Row) -> Question | Exception:
-        if row.problem is not None:
-            return row.problem
-        try:
-            own = self.find is None or "passages" in row.given
-            passages = tuple(passages_of(row.given)[: self.depth]) if own else ()
-            answers, gold = self._answers(row.given), _gold(row.given)
-            if self.patterns and answers:
-                check_answers(answers, patterns=True)
-            return Question(question_of(row.given), answers, passages, self.patterns, gold)
-        except InputError as error:
-            return error
-
-    def _answers(self, row: Mapping[str, Any]) -> tuple[str, ...]:
-        if self.unanswered and not row.get("answers") and _gold(row) is not None:
-            return ()
-        return check_answers(row.get("answers"), patterns=self.patterns)
+    def weight(self, row: Row) -> int:
+        """Count the pairs of a row."""
+        own = row.given.get("passages")
+        return min(self.depth, len(own)) if isinstance(own, list) else self.depth
 
 
-@dataclass
-class Labelling:
-    """Ask about the passages of rows and write what comes of it.
+class Asked:
+    """Ask about pairs, and keep each answer from the moment it is heard.
 
-    `at_once` pairs make a lot, as far as whole questions do. `tell` hears how it goes.
+    What is in the journal is not asked. Where the account says no, the run ends with the first row
+    that is left unfinished.
     """
 
-    adds: ClassVar[tuple[str, ...]] = ADDS
-    asker: Asker
-    journal: AnswerJournal
-    account: Account
-    at_once: int = 32
-    tell: Callable[[str], None] | None = None
-    _told: float = field(default_factory=time.monotonic)
-    _done: int = 0
+    def __init__(self, asker: Asker, journal: AnswerJournal, account: Account) -> None:
+        self.asker, self._journal, self._account = asker, journal, account
+        self._port: Port[tuple[str, Passage], Outcome | None] = Port.of("answer", self._answers)
 
-    def run(self, rows: Sequence[Row], target: Path, making: Rows) -> LabelCounts:
-        """Label all rows, or those the account allows; gives the counts of the whole output."""
-        self.write(rows, target, making)
-        return count_labels(row.given for row in read_rows(jsonl.read_lines(str(target))))
-
-    def write(self, rows: Sequence[Row], target: Path, making: Rows) -> None:
-        """Label all rows, or those the account allows, after those that are already there."""
-        kept = [Row(_kept(row.given), row.problem) for row in rows]
-        if target.exists():
-            done, _ = resume(target, iter(kept), self.adds)
-            self._done = done.rows
-        with jsonl.appending(str(target)) as write:
-            for lot in _lots(rows, self._done, making.depth, self.at_once):
-                if self.account.stopped:
-                    break
-                questions = making.questions(rows[lot])
-                whole = list(self._labelled(rows[lot], kept[lot], questions))
-                write(b"".join(map(jsonl.dump, whole)))
-                self.journal.sync()
-                self._done += len(whole)
-                self._tell(len(rows))
-
-    def _labelled(
-        self, rows: Sequence[Row], kept: Sequence[Row], questions: Sequence[Question | Exception]
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the rows to write, up to the first that had to be left unfinished."""
-        sound = [q for q in questions if isinstance(q, Question)]
-        answered = iter(self._answered(sound))
-        for row, plain, question in zip(rows, kept, questions, strict=True):
-            if isinstance(question, Exception):
-                yield error_row(plain, question)
-                continue
-            outcomes = next(answered)
-            if question.answers and not is_settled(outcomes, self.account):
-                return
-            try:
-                yield self._row(row, plain, question, outcomes)
-            except InputError as error:  # a pattern that never comes to an end
-                yield error_row(plain, error)
-
-    def _row(self, row: Row, plain: Row, question: Question, outcomes: Outcomes) -> dict[str, Any]:
-        labels = passage_labels(question, outcomes)
-        own = row.given.get("passages")
-        given: Iterable[Mapping[str, Any]] = (
-            own[: len(labels)] if isinstance(own, list) else map(_plain_passage, question.passages)
-        )
-        passages = [{**one, **told} for one, told in zip(given, labels, strict=True)]
-        return {**plain.given, "passages": passages, "llm": self.asker.name}
-
-    def _answered(self, questions: Sequence[Question]) -> list[Outcomes]:
-        """Give the outcomes of each question's passages; what is in the journal is not asked."""
-        outcomes: list[Outcomes] = [[None] * len(q.passages) for q in questions]
-        places: dict[str, list[tuple[int, int]]] = {}
-        pairs: dict[str, tuple[str, Passage]] = {}
-        for i, question in enumerate(questions):
-            for j, passage in enumerate(question.passages if question.answers else ()):
-                prompt = self.asker.prompt(question.text, passage)
-                outcomes[i][j] = known = self.journal.get(prompt)
-                if known is None:  # the same prompt twice in a lot is asked once
-                    places.setdefault(prompt, []).append((i, j))
-                    pairs[prompt] = question.text, passage
-        prompts = list(pairs)
-
-        def heard(at: int, outcome: Told | Failed) -> None:
-            outcome = self._heard(prompts[at], outcome)
-            for i, j in places[prompts[at]]:
-                outcomes[i][j] = outcome
-
-        may = self.account.may if self.asker.keeps else _always
-        self.asker.ask([pairs[prompt] for prompt in prompts], heard, may)
+    def about(self, question: Question) -> Flow[list[Outcome | None]]:
+        """Ask about each passage of a question; nobody is asked where there are no answers."""
+        if not question.answers:
+            return [None] * len(question.passages)
+        pairs = [(question.text, passage) for passage in question.passages]
+        outcomes = yield from self._port.ask(pairs)
+        self.check(outcomes)
         return outcomes
 
-    def _heard(self, prompt: str, outcome: Told | Failed) -> Told | Failed:
+    def check(self, outcomes: Sequence[Outcome | None]) -> None:
+        """End the run before a row that is not settled; what failed as it ended is asked anew."""
+        failed = any(isinstance(outcome, Failed) for outcome in outcomes)
+        if None in outcomes or (failed and self._account.stopped):
+            raise Terminated
+
+    def _answers(self, pairs: Sequence[tuple[str, Passage]]) -> list[Outcome | None]:
+        prompts = [self.asker.prompt(*pair) for pair in pairs]
+        outcomes: dict[str, Outcome | None] = {one: self._journal.get(one) for one in prompts}
+        # the same prompt twice in a lot is asked once
+        new = {p: pair for p, pair in zip(prompts, pairs, strict=True) if outcomes[p] is None}
+        places = list(new)
+
+        def heard(at: int, outcome: Outcome) -> None:
+            outcomes[places[at]] = self._heard(places[at], outcome)
+
+        may = self._account.may if self.asker.keeps else _always
+        self.asker.ask(list(new.values()), heard, may)
+        self._journal.sync()
+        return [outcomes[prompt] for prompt in prompts]
+
+    def _heard(self, prompt: str, outcome: Outcome) -> Outcome:
         if not self.asker.keeps:
-            self.account.asked += 1
+            self._account.asked += 1
             return outcome
-        outcome = self.account.heard(prompt, outcome)
+        outcome = self._account.heard(prompt, outcome)
         if isinstance(outcome, Told):
-            self.journal.add(prompt, outcome)
+            self._journal.add(prompt, outcome)
         elif outcome.tokens != (0, 0):
-            self.journal.pay(outcome.tokens)
+            self._journal.pay(outcome.tokens)
         return outcome
 
-    def _tell(self, total: int) -> None:
-        now = time.monotonic()
-        if self.tell is not None and now - self._told >= TOLD_EVERY:
-            self._told = now
-            self.tell(f"{self._done}/{total} questions, {self.account}")
+
+def _telling(name: str, total: int, account: Account, bar: Advance) -> Advance:
+    """Move the bar, or where nobody sees it say every ten seconds how far the run is."""
+    done, told = 0, time.monotonic()
+
+    def moved(count: int) -> None:
+        nonlocal done, told
+        bar(count)
+        done += count
+        if not sys.stderr.isatty() and time.monotonic() - told >= TOLD_EVERY:
+            told = time.monotonic()
+            typer.echo(f"fitrag {name}: {done}/{total} questions, {account}", err=True)
+
+    return moved
 
 
-def plan_file(path: Path) -> str:
-    """Name a file by its name and what is in it."""
-    with path.open("rb") as file:
-        return f"{path.name} (sha256 {hashlib.file_digest(file, 'sha256').hexdigest()[:16]})"
-
-
-def _lots(rows: Sequence[Row], start: int, depth: int, at_once: int) -> Iterator[slice]:
-    """Cut rows into lots of at least `at_once` pairs, the last one maybe smaller."""
-    pairs = 0
-    for end, row in enumerate(rows[start:], start + 1):
-        own = row.given.get("passages")
-        pairs += min(depth, len(own)) if isinstance(own, list) else depth
-        if pairs >= at_once or end == len(rows):
-            yield slice(start, end)
-            start, pairs = end, 0
-
-
-def is_settled(outcomes: Outcomes, account: Account) -> bool:
-    """Say whether a row can be written; one that failed as the run was given up is asked anew."""
-    if None in outcomes:
-        return False
-    return not (account.stopped and any(isinstance(outcome, Failed) for outcome in outcomes))
-
-
-def _with_passages(question: Question, found: Sequence[Passage]) -> Question:
-    return Question(question.text, question.answers, tuple(found), question.patterns, question.gold)
-
-
-def _gold(row: Mapping[str, Any]) -> str | None:
+def _gold(row: Mapping[str, object]) -> str | None:
     passage = row.get("passage")
     text = passage.get("text") if isinstance(passage, dict) else None
     return text if isinstance(text, str) else None
-
-
-def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in FOR_READERS}
-
-
-def _plain_passage(passage: Passage) -> dict[str, Any]:
-    named = {"id": passage.id} if passage.id else {}
-    return {**named, "title": passage.title, "text": passage.text}
 
 
 def _always(prompt: str) -> bool:

@@ -7,38 +7,29 @@ as they are read, so that a stopped run continues where its output ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
 
 import typer
 
 from fitrag_integrations.commands.engine.batch import Verb
-from fitrag_integrations.commands.engine.options import Files, Hardware, RunOptions
-from fitrag_integrations.commands.engine.progress import run_verb
+from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import question_of
-from fitrag_integrations.commands.label.asked import (
-    EMBEDDED,
-    LLM,
-    SERVED_TOKENS,
-    RowsOut,
-    Server,
-    load_llm,
-)
-from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.commands.label.asked import SERVED_TOKENS, RowsPlan, load_llm
+from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.models.remote.client import finish
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.training.labels import teachers
+from fitrag_integrations.training.labels.teachers import Gold, wordings
 from fitrag_integrations.types import Draft
 
-Questions: TypeAlias = Annotated[
-    str, Argument("Rows of question and answers: .jsonl, .jsonl.gz, or -.")
-]
 Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.", min=1)]
 NewTokens: TypeAlias = Annotated[int | None, Option("Longest answer.", min=1)]
-Teach: TypeAlias = Callable[[str, str, Sequence[Any]], Flow[dict[str, Any]]]
+Fields: TypeAlias = dict[str, object]
+Teach: TypeAlias = Callable[[str, str, Gold], Flow[Fields]]
 Cut: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[str]]
 BY_MATCH = (
     "labelled by match: a language model that reads the answers teaches better "
@@ -47,7 +38,7 @@ BY_MATCH = (
 
 
 @dataclass(frozen=True)
-class LabelIK:
+class LabelIK(RowsPlan):
     """Label questions by whether the model answers them without retrieval (IK, section 3.1).
 
     Reads question and answers; adds draft (the answer's first tokens), answer, known and llm. The
@@ -55,76 +46,65 @@ class LabelIK:
     that says Yes or No: the --judge where one is given, on the same server as the --llm.
     """
 
-    source: Questions
-    out: RowsOut
-    llm: LLM = EMBEDDED
     draft_tokens: Tokens = 32
     teacher: Annotated[str, Option("match, recall or judge; judge where --judge is given.")] = (
         "match"
     )
     judge: Annotated[str | None, Option("Model of the judge.", default="the --llm")] = None
     max_new_tokens: NewTokens = None
-    server: Server = Server()
-    hardware: Hardware = Hardware()
-    how: RunOptions = RunOptions()
 
     def run(self) -> None:
         """Label them."""
         if self.teacher not in teachers.TEACHERS:
             allowed = ", ".join(teachers.TEACHERS)
             raise InputError.of("--teacher", given=self.teacher, allowed=allowed)
-        teacher = "judge" if self.judge else self.teacher
-        if teacher == "match" and not self.how.quiet:
+        if self._teacher == "match" and not self.how.quiet:
             typer.echo(f"fitrag label ik: {BY_MATCH}", err=True)
-        run_verb("label ik", lambda: self._verb(teacher), Files(self.source, self.out), self.how)
+        run_plan("label ik", self)
 
-    def _verb(self, teacher: str) -> Verb[dict[str, Any]]:
-        judge: Any = None
-        if teacher == "judge":
+    @property
+    def _teacher(self) -> str:
+        return "judge" if self.judge else self.teacher
+
+    def verb(self) -> Verb[Fields]:
+        """Load who answers, and who judges the answers."""
+        judge: Judging | None = None
+        if self._teacher == "judge":
             name = self.judge or self.llm
-            judge = self.server.generator(name) or load_llm(name, **asdict(self.hardware))
-        taught = teach(teacher, judge)
-        count = self.draft_tokens
-        model = answering(self.llm, self.server, self.hardware, self.max_new_tokens, count)
-        return known_verb(model, taught, draft_tokens=count)
+            judge = self.server.generator(name) or load_llm(name, self.hardware)
+        model = answering(self, self.max_new_tokens, self.draft_tokens)
+        return known_verb(model, teach(self._teacher, judge), draft_tokens=self.draft_tokens)
 
 
 @dataclass(frozen=True)
-class LabelNecessity:
+class LabelNecessity(RowsPlan):
     """Label questions by the share of gold answers in a proxy's answer (SlimPLM, equation 2).
 
     Reads question and answers, each a text or a list of its wordings; adds draft, answer, ratio,
     known (the ratio exceeds theta) and llm.
     """
 
-    source: Questions
-    out: RowsOut
-    llm: LLM = EMBEDDED
     theta: Annotated[float, Option("Share to exceed.", min=0, max=1)] = 0.5
     draft_tokens: Tokens = 64
     max_new_tokens: NewTokens = None
-    server: Server = Server()
-    hardware: Hardware = Hardware()
-    how: RunOptions = RunOptions()
 
     def run(self) -> None:
         """Label them."""
-        files = Files(self.source, self.out)
-        run_verb("label necessity", self._verb, files, self.how)
+        run_plan("label necessity", self)
 
-    def _verb(self) -> Verb[dict[str, Any]]:
-        count = self.draft_tokens
-        model = answering(self.llm, self.server, self.hardware, self.max_new_tokens, count)
-        ratio = by_ratio(self.theta)
+    def verb(self) -> Verb[Fields]:
+        """Load who answers."""
+        count, ratio = self.draft_tokens, by_ratio(self.theta)
+        model = answering(self, self.max_new_tokens, count)
         return known_verb(model, ratio, draft_tokens=count, adds=("ratio",), nested=True)
 
 
 class Judging(Protocol):
     """A language model that tells how likely it says Yes."""
 
-    def p_yes(self, prompts: Sequence[str], /) -> Sequence[Any]: ...
+    def p_yes(self, prompts: Sequence[str], /) -> Sequence[float]: ...
 
-    async def ap_yes(self, prompts: Sequence[str], /) -> Sequence[Any]: ...
+    async def ap_yes(self, prompts: Sequence[str], /) -> Sequence[float]: ...
 
 
 class Answering(Protocol):
@@ -133,9 +113,9 @@ class Answering(Protocol):
     @property
     def name(self) -> str: ...
 
-    def answer(self, questions: Sequence[str], /) -> Sequence[Any]: ...
+    def answer(self, questions: Sequence[str], /) -> Sequence[str]: ...
 
-    async def aanswer(self, questions: Sequence[str], /) -> Sequence[Any]: ...
+    async def aanswer(self, questions: Sequence[str], /) -> Sequence[str]: ...
 
     def first_tokens(self, texts: Sequence[str], count: int, /) -> list[str]: ...
 
@@ -146,16 +126,16 @@ class ServedAnswers:
     def __init__(self, answers: RemoteGenerator, drafts: RemoteGenerator, name: str) -> None:
         self._answers, self._drafts, self.name = answers, drafts, name
 
-    async def aanswer(self, questions: Sequence[str]) -> list[Any]:
+    async def aanswer(self, questions: Sequence[str]) -> list[str]:
         """Answer each question; one that fails has its error in its place."""
         written = await self._answers.adraft(questions)
         return [one.text if isinstance(one, Draft) else one for one in written]
 
-    def answer(self, questions: Sequence[str]) -> list[Any]:
+    def answer(self, questions: Sequence[str]) -> list[str]:
         """Do what `aanswer` does, and wait for it."""
         return finish(lambda: self.aanswer(questions))
 
-    def drafts(self, questions: Sequence[str]) -> list[Any]:
+    def drafts(self, questions: Sequence[str]) -> list[str]:
         """Write the first tokens of an answer to each question."""
         written = self._drafts.draft(questions)
         return [one.text if isinstance(one, Draft) else one for one in written]
@@ -165,16 +145,13 @@ class ServedAnswers:
         raise TypeError("a served model drafts by question")
 
 
-def answering(
-    llm: str, server: Server, hardware: Hardware, max_new_tokens: int | None, draft_tokens: int
-) -> Answering:
+def answering(plan: RowsPlan, max_new_tokens: int | None, draft_tokens: int) -> Answering:
     """Load whose knowledge is asked: a served model where there is a server, else a local one."""
-    if server.url is None:
-        return load_llm(llm, max_new_tokens=max_new_tokens, **asdict(hardware))
-    answers = server.generator(llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
-    drafts = server.generator(llm, draft_tokens=draft_tokens)
-    assert answers is not None and drafts is not None
-    return ServedAnswers(answers, drafts, llm)
+    answers = plan.server.generator(plan.llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
+    drafts = plan.server.generator(plan.llm, draft_tokens=draft_tokens)
+    if answers is None or drafts is None:
+        return load_llm(plan.llm, plan.hardware, max_new_tokens=max_new_tokens)
+    return ServedAnswers(answers, drafts, plan.llm)
 
 
 def known_verb(
@@ -184,13 +161,13 @@ def known_verb(
     draft_tokens: int,
     adds: tuple[str, ...] = (),
     nested: bool = False,
-) -> Verb[dict[str, Any]]:
+) -> Verb[Fields]:
     """Answer closed-book, cut the draft, and have the answer judged."""
     answering: Port[str, str] = Port.of("answer", model.answer, model.aanswer)
     cut: Cut = _Cut(model, draft_tokens)
     cutting: Port[tuple[str, str], str] = Port.of("cut", cut)
 
-    def flow(row: Mapping[str, Any]) -> Flow[dict[str, Any]]:
+    def flow(row: Mapping[str, object]) -> Flow[Fields]:
         question, gold = question_of(row), teachers.gold_answers(row, nested=nested)
         (answer,) = yield from answering.ask([question])
         (draft,) = yield from cutting.ask([(question, answer)])
@@ -223,7 +200,7 @@ def teach(teacher: str, judge: Judging | None = None) -> Teach:
 def by_ratio(theta: float) -> Teach:
     """Make SlimPLM's label: strictly more than a share of the gold answers."""
 
-    def taught(question: str, answer: str, gold: Sequence[Any]) -> Flow[dict[str, Any]]:
+    def taught(question: str, answer: str, gold: Gold) -> Flow[Fields]:
         yield from ()
         ratio = teachers.matching_ratio(answer, gold)
         return {"ratio": ratio, "known": ratio > theta}
@@ -231,20 +208,18 @@ def by_ratio(theta: float) -> Teach:
     return taught
 
 
-def _by_match(question: str, answer: str, gold: Sequence[Any]) -> Flow[dict[str, Any]]:
+def _by_match(question: str, answer: str, gold: Gold) -> Flow[Fields]:
     yield from ()
-    return {"known": teachers.match(answer, gold)}
+    return {"known": teachers.match(answer, wordings(gold))}
 
 
-def _by_recall(question: str, answer: str, gold: Sequence[Any]) -> Flow[dict[str, Any]]:
+def _by_recall(question: str, answer: str, gold: Gold) -> Flow[Fields]:
     yield from ()
-    return {"known": teachers.recall(answer, gold) > 0.5}
+    return {"known": teachers.recall(answer, wordings(gold)) > 0.5}
 
 
-def _by_judge(
-    port: Port[str, float], question: str, answer: str, gold: Sequence[Any]
-) -> Flow[dict[str, Any]]:
+def _by_judge(port: Port[str, float], question: str, answer: str, gold: Gold) -> Flow[Fields]:
     if not answer:  # nothing to judge
         return {"known": False}
-    (right,) = yield from port.ask([teachers.judge_prompt(question, answer, gold)])
+    (right,) = yield from port.ask([teachers.judge_prompt(question, answer, wordings(gold))])
     return {"known": right > 0.5}

@@ -22,9 +22,10 @@ from fitrag_integrations.training.collecting import Told
 class AnswerJournal:
     """Know the answers of earlier runs by prompt, add to them, and refuse another plan.
 
-    Raises `InputError` naming the first option that differs from the plan the file was begun with,
-    and where another process is writing to it. With `replan` a file that holds nothing but a plan
-    takes the new one. `tokens` counts what all runs paid: (read, written).
+    The plan is what an answer depends on beside its prompt. Raises `InputError` naming the first
+    option that differs from the plan the file was begun with, and where another process is writing
+    to it. With `replan` a file that holds nothing but a plan takes the new one. `tokens` counts
+    what all runs paid: (read, written).
     """
 
     def __init__(self, path: Path, plan: Mapping[str, Any], *, replan: bool = False) -> None:
@@ -103,7 +104,7 @@ class AnswerJournal:
 
 
 def _check_plan(begun: Mapping[str, Any], plan: Mapping[str, Any], path: Path) -> None:
-    for name in [*plan, *(name for name in begun if name not in plan)]:
+    for name in plan:
         if begun.get(name) != plan.get(name):
             allowed = (
                 f"{begun.get(name)!r}, with which {path.with_suffix('')} was begun: "

@@ -8,12 +8,13 @@ answers that stand in the answer (equation 2).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer, tokens
 
+Gold: TypeAlias = Sequence[str | Sequence[str]]  # each in one wording, or in several
 TEACHERS = ("match", "recall", "judge")
 JUDGE_PROMPT = (
     "Question: {question}\nRight answers: {gold}\nAnswer given: {answer}\n"
@@ -33,13 +34,18 @@ def recall(answer: str, gold: Sequence[str]) -> float:
     return max(((given & one).total() / one.total() for one in counted if one), default=0.0)
 
 
-def matching_ratio(answer: str, gold: Sequence[str | Sequence[str]]) -> float:
+def matching_ratio(answer: str, gold: Gold) -> float:
     """Give the share of gold answers in the answer, in [0, 1] (SlimPLM, equation 2).
 
     A gold answer is a text, or the texts that mean the same.
     """
-    groups = [[one] if isinstance(one, str) else list(one) for one in gold]
-    return sum(contains_answer(answer, group) for group in groups) / len(groups) if groups else 0.0
+    found = [contains_answer(answer, wordings([one])) for one in gold]
+    return sum(found) / len(found) if found else 0.0
+
+
+def wordings(gold: Gold) -> list[str]:
+    """Give every wording of all gold answers."""
+    return [text for one in gold for text in ([one] if isinstance(one, str) else one)]
 
 
 def judge_prompt(question: str, answer: str, gold: Sequence[str]) -> str:
@@ -47,17 +53,16 @@ def judge_prompt(question: str, answer: str, gold: Sequence[str]) -> str:
     return JUDGE_PROMPT.format(question=question, answer=answer, gold="; ".join(gold))
 
 
-def gold_answers(row: Any, *, nested: bool = False) -> list[Any]:
+def gold_answers(row: Mapping[str, object], *, nested: bool = False) -> Gold:
     """Take the gold answers of a row; with `nested`, each may be a list of its wordings."""
     allowed = "a list of at least one text" + (", or lists of texts" if nested else "")
     given = row.get("answers")
-    fine = isinstance(given, list) and given and all(_fine(one, nested) for one in given)
-    if not fine:
-        raise InputError.of("answers", given=given, allowed=allowed)
-    return list(given)
+    if isinstance(given, list) and given and all(_fine(one, nested) for one in given):
+        return given
+    raise InputError.of("answers", given=given, allowed=allowed)
 
 
-def _fine(one: Any, nested: bool) -> bool:
+def _fine(one: object, nested: bool) -> bool:
     if isinstance(one, list) and nested:
         return bool(one) and all(_fine(each, False) for each in one)
     return isinstance(one, str) and bool(one.strip())

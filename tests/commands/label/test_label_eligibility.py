@@ -7,7 +7,7 @@ from command_fakes import FirstWord
 
 from fitrag_integrations import BiLabelScore
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.label import eligibility as label_eligibility
+from fitrag_integrations.commands.label import engine
 from fitrag_integrations.models import EligibilityDetector
 from fitrag_integrations.training.asking_llm import AskLLM
 
@@ -60,10 +60,10 @@ def read(path):
 def model(monkeypatch):
     made = Model()
 
-    def load(name, url, api, prompt, longest, how, asking):
-        return AskLLM(made, name=name, prompt=prompt, retries=0)
+    def load(asking, hardware):
+        return AskLLM(made, name=asking.llm, retries=0)
 
-    monkeypatch.setattr(label_eligibility, "load_asker", load)
+    monkeypatch.setattr(engine, "load_asker", load)
     return made
 
 

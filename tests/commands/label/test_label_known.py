@@ -140,6 +140,18 @@ def test_label_ik_resumes_and_marks_bad_rows(base, tmp_path):
     assert read(out) == whole
 
 
+def test_other_options_than_the_outputs_are_refused(base, tmp_path):
+    source = write(tmp_path / "q.jsonl", [{"question": "what sea?", "answers": ["Black Sea"]}])
+    how = ("--llm", base, "--device", "cpu", "--max-new-tokens", 4)
+    for verb in ("ik", "necessity"):
+        out = tmp_path / f"{verb}.jsonl"
+        assert run("label", verb, source, "--out", out, *how).exit_code == 0
+        before = out.read_bytes()
+        refused = run("label", verb, source, "--out", out, *how, "--draft-tokens", 3)
+        assert "--draft-tokens: given 3" in str(refused.exception) and out.read_bytes() == before
+        assert run("label", verb, source, "--out", out, *how, "--concurrency", 2).exit_code == 0
+
+
 def test_label_ik_by_a_judge(base, tmp_path):
     source = write(tmp_path / "q.jsonl", [{"question": "what sea?", "answers": ["Black Sea"]}])
     how = ("--llm", base, "--device", "cpu", "--teacher", "judge", "--max-new-tokens", 4)

@@ -1,0 +1,115 @@
+"""Who is asked about passages, where those come from, and when to give up: groups of options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.options import EncoderHardware
+from fitrag_integrations.commands.label.asked import EMBEDDED, Server, load_llm
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Port
+from fitrag_integrations.ports import port_of
+from fitrag_integrations.training.asking_llm import PROMPT, Asker, AskLLM, AskReader
+from fitrag_integrations.training.rows import passage_row, read_jsonl
+from fitrag_integrations.types import Passage
+
+
+def _check_file(field: str, path: Path | None) -> None:
+    if path is not None and not path.is_file():
+        raise InputError.of(field, given=str(path), allowed="a file that is there")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Say where passages are found for rows that bring none."""
+
+    pool: Annotated[
+        Path | None, Option("Passages (title, text) in which BM25 finds candidates.")
+    ] = None
+    index: Annotated[Path | None, Option("Folder of `fitrag index` to find candidates in.")] = None
+
+    def __post_init__(self) -> None:
+        _check_file("--pool", self.pool)
+        if self.pool is not None and self.index is not None:
+            allowed = "one of --pool and --index"
+            raise InputError.of("--index", given=str(self.index), allowed=allowed)
+
+    def port(self, hardware: EncoderHardware, depth: int) -> Port[str, Sequence[Passage]] | None:
+        """Give the search; None where each row brings its own passages."""
+        if self.index is not None:
+            retriever = models.load_retriever(self.index, hardware.of(None), k=depth)
+            return port_of("retrieve", retriever, "retrieve")
+        if self.pool is None:
+            return None
+        passages = [passage_row(row) for row in read_jsonl(self.pool)]
+        return port_of("retrieve", models.searching_words(passages, k=depth), "retrieve")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Say who reads the passages, and how they are asked."""
+
+    llm: Annotated[
+        str,
+        Option(
+            "Who reads the passages: embedded, a reader's or causal model's folder or hub name, "
+            "a LangChain PROVIDER:MODEL, or with --url the server's name for the model."
+        ),
+    ] = EMBEDDED
+    server: Server = Server()
+    prompt: Annotated[
+        Path | None, Option("File with another prompt, with {question} and {passage} in it.")
+    ] = None
+    retries: Annotated[int, Option("Further tries of a failed prompt.", min=0)] = 4
+    timeout: Annotated[float, Option("Seconds for a try.", min=0.001)] = 60.0
+    max_new_tokens: Annotated[int, Option("Longest answer, in tokens.", min=1)] = 64
+
+    def __post_init__(self) -> None:
+        _check_file("--prompt", self.prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Say when to give up."""
+
+    price_read: Annotated[float, Option("Per million prompt tokens.", min=0)] = 0.0
+    price_written: Annotated[float, Option("Per million answer tokens.", min=0)] = 0.0
+    max_cost: Annotated[
+        float | None, Option("Stop before all runs cost more; needs prices.", min=0)
+    ] = None
+    max_failures: Annotated[int, Option("Stop after so many in a row; 0 never.", min=0)] = 100
+
+    def __post_init__(self) -> None:
+        if self.max_cost is not None and not self.price_read + self.price_written:
+            allowed = "a cost with --price-read and --price-written"
+            raise InputError.of("--max-cost", given=self.max_cost, allowed=allowed)
+
+
+def load_asker(asking: Asking, hardware: EncoderHardware) -> Asker:
+    """Load who is asked, by what the name names."""
+    name, server, longest = asking.llm, asking.server, asking.max_new_tokens
+    prompt = PROMPT if asking.prompt is None else asking.prompt.read_text(encoding="utf-8")
+    is_reader = name == EMBEDDED or models.model_kind(Path(name)) == "reader"
+    if server.url is None and is_reader:
+        return AskReader(models.load_reader(hardware.of(None if name == EMBEDDED else name)), name)
+    llm: object
+    named = None
+    if server.url is not None:
+        llm = server.answers(name, longest, asking.retries, asking.timeout)
+    elif ":" in name and not Path(name).exists():
+        llm, named = models.load_chat_model(name), name
+    else:
+        llm = load_llm(name, hardware, max_new_tokens=longest)
+    return AskLLM(
+        llm,
+        name=named,
+        prompt=prompt,
+        concurrency=server.concurrency,
+        retries=asking.retries,
+        timeout=asking.timeout,
+    )
