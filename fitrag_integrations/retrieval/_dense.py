@@ -56,7 +56,7 @@ class Dense:
         marks = [torch.ones_like(row) for row in rows]
         mask = pad_sequence(marks, batch_first=True).to(self._engine.device)
         ids = ids.to(mask.device)
-        vectors = self._trunk.pool(self._engine.forward(ids, mask, torch.zeros_like(ids)), mask)
+        vectors = self._trunk.pool(self._engine.compute(ids, mask, torch.zeros_like(ids)), mask)
         if self.recipe.normalize:
             vectors = torch.nn.functional.normalize(vectors)
         return list(vectors.cpu().numpy())

@@ -25,7 +25,7 @@ class Engine(SharedEngine):
     def __init__(self, trunk: Trunk, tokenizer: PairTokenizer, options: Options) -> None:
         super().__init__(trunk, options, name=type(trunk.encoder).__name__)
         self.trunk = trunk
-        self.states = states_of(self.forward)
+        self.states = states_of(self.compute)
         self.tokenizer = tokenizer
 
     def run(self, pairs: Sequence[Pair], forward: Forward[T]) -> Steps[list[list[T]]]:

@@ -95,10 +95,10 @@ class SharedEngine:
         self.backend = checked_backend(options.backend)
         exact = self.backend != "torch"  # a graph is exported in float32, whatever runs it
         self._module = place(module, self.device, torch.float32 if exact else self.dtype).eval()
-        self.forward: Callable[..., Tensor] = self._module
+        self.compute: Callable[..., Tensor] = self._module
         if self.backend != "torch":
             made = compiled(self._module, self.backend, self.dtype, what=name)
-            self.forward = made or place(module, self.device, self.dtype)
+            self.compute = made or place(module, self.device, self.dtype)
         on_gpu, small = self.device.type == "cuda", max(1, self.room.tokens // USUAL_TOKENS)
         self.worker = Worker(name, bound=on_gpu, small=small)
         self._users = 0
