@@ -29,6 +29,8 @@ def check_number(
     field: str, value: Any, *, low: float = -math.inf, high: float = math.inf
 ) -> float:
     """Require a finite number in [low, high]."""
+    if type(value) is float and low <= value <= high and math.isfinite(value):
+        return value  # as nearly all are: what is allowed is written where it is not kept to
     allowed = f"a finite number from {low:g} to {high:g}"
     if isinstance(value, bool | str | bytes):
         raise InputError.of(field, given=value, allowed=allowed)

@@ -20,7 +20,7 @@ from fitrag_integrations.core.record import Record
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans
 from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
-from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     read_tensors,
@@ -101,25 +101,22 @@ class ExtractiveReader(PairModel):
         found = yield from self._engine.run(pairs, self._spans)
         return [_answer(pair[1], chunks) for pair, chunks in zip(pairs, found, strict=True)]
 
-    def _spans(self, states: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[_Found]:
+    def _spans(self, states: Tensor, mask: Tensor, batch: Batch) -> list[_Found]:
         span, select = self._head(states, self._engine.trunk.pool(states, mask))
-        allowed = torch.zeros(mask.shape, dtype=torch.bool)
-        for row, chunk in enumerate(chunks):
-            inside = [place is not None for place in chunk.offsets]
-            allowed[row, : len(chunk)] = torch.tensor(inside)
+        allowed = torch.from_numpy(batch.placed)
         best, first, last = best_spans(span.float(), allowed.to(span.device))
         told = torch.stack([select.float(), best, first.float(), last.float()], dim=1).tolist()
         return [
             _found(chunk, select, span, int(first), int(last))
-            for chunk, (select, span, first, last) in zip(chunks, told, strict=True)
+            for chunk, (select, span, first, last) in zip(batch.pairs, told, strict=True)
         ]
 
 
 def _found(chunk: EncodedPair, select: float, span: float, first: int, last: int) -> _Found:
-    start, end = chunk.offsets[first], chunk.offsets[last]
-    if start is None or end is None:  # the tokenizer knows no character of this text
+    start, end = int(chunk.tokens[3, first]), int(chunk.tokens[4, min(last, len(chunk) - 1)])
+    if start < 0 or end < 0:  # the tokenizer knows no character of this text
         return _Found(select, -math.inf, 0, 0)
-    return _Found(select, span, start[0], end[1])
+    return _Found(select, span, start, end)
 
 
 def _answer(passage: Passage, chunks: Sequence[_Found]) -> Answer:

@@ -128,7 +128,7 @@ def encoded(question, passage):
     """Make an encoded pair of token ids, framed by 0s as separators."""
     ids = [0, *question, 0, *passage, 0]
     segments = [0, *[1] * len(question), 0, *[2] * len(passage), 0]
-    return EncodedPair(ids, [0] * len(ids), segments, [None] * len(ids))
+    return EncodedPair.of(ids, [0] * len(ids), segments, [None] * len(ids))
 
 
 def write_t5_classifier(folder, *, labels=1, seed=0):

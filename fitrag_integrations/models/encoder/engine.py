@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from fitrag_integrations.models.encoder.encoders import load_encoder
-from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, PairTokenizer
-from fitrag_integrations.models.encoder.trunk import Trunk, collate, states_of
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
+from fitrag_integrations.models.encoder.trunk import Trunk, mask_of, states_of
 from fitrag_integrations.models.runtime.engine import Options, Pool, SharedEngine
 from fitrag_integrations.models.runtime.worker import Steps
 
 T = TypeVar("T")
-Forward = Callable[[Tensor, Tensor, list[EncodedPair]], Sequence[T]]
+Forward = Callable[[Tensor, Tensor, Batch], Sequence[T]]
 
 
 class Engine(SharedEngine):
@@ -31,8 +31,8 @@ class Engine(SharedEngine):
     def run(self, pairs: Sequence[Pair], forward: Forward[T]) -> Steps[list[list[T]]]:
         """Encode pairs and give, per pair, the result of each of its chunks. On the worker only.
 
-        `forward(states, mask, chunks)` gets token states, float32, shape (batch, tokens, width),
-        and the mask, and gives one result per chunk.
+        `forward(states, mask, batch)` gets token states, float32, shape (batch, tokens, width),
+        and the mask, and gives one result per chunk of the batch.
         """
         chunks = self.tokenizer.encode(pairs)
         flat = [chunk for group in chunks for chunk in group]
@@ -43,10 +43,12 @@ class Engine(SharedEngine):
     def run_chunks(self, chunks: Sequence[EncodedPair], forward: Forward[T]) -> Steps[list[T]]:
         """Do what `run` does for chunks that are encoded already."""
 
-        def one_batch(batch: list[EncodedPair]) -> Sequence[T]:
-            pad = self.tokenizer.pad_id
-            ids, mask, types = collate(batch, pad_id=pad, device=self.device)
-            return forward(self.states(ids, types, mask.sum(1)), mask, batch)
+        def one_batch(some: list[EncodedPair]) -> Sequence[T]:
+            batch = Batch.of(some, pad_id=self.tokenizer.pad_id)
+            ids, types = torch.from_numpy(batch.tokens[:2]).to(self.device, torch.long)
+            lengths = torch.from_numpy(batch.lengths).to(self.device)
+            states = self.states(ids, types, lengths)
+            return forward(states, mask_of(lengths, ids.shape[1]), batch)
 
         return (yield from self.batched(chunks, one_batch, length=len))
 

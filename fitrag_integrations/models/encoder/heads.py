@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class ReaderHead(nn.Module):
@@ -88,12 +89,19 @@ def best_spans(
     logit + end logit), first and last token of each row, shape (batch,). A row that allows no
     token scores -inf.
     """
-    start = span_logits[..., 0].masked_fill(~allowed, -torch.inf)
-    end = span_logits[..., 1].masked_fill(~allowed, -torch.inf)
-    scores = start.unsqueeze(2) + end.unsqueeze(1)
-    tokens = scores.shape[1]
-    band = torch.ones(tokens, tokens, dtype=torch.bool, device=scores.device).triu()
-    band &= ~torch.ones_like(band).triu(max_tokens)
-    flat = scores.masked_fill(~band, -torch.inf).flatten(1)
-    best, place = flat.max(1)
-    return best, place // tokens, place % tokens
+    scores, ends = _scores(span_logits, allowed, max_tokens)
+    best, first = scores.max(1)
+    places = first.unsqueeze(1) + torch.arange(max_tokens, device=ends.device)
+    return best, first, first + ends.gather(1, places).argmax(1)
+
+
+def best_scores(span_logits: Tensor, allowed: Tensor, *, max_tokens: int = 24) -> Tensor:
+    """Give the scores of `best_spans` alone."""
+    return _scores(span_logits, allowed, max_tokens)[0].amax(1)
+
+
+def _scores(span_logits: Tensor, allowed: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Give the best score of a span from each token on, and the ends', padded for spans."""
+    start, end = span_logits.masked_fill(~allowed.unsqueeze(2), -torch.inf).unbind(2)
+    ends = F.pad(end, (0, most - 1), value=-torch.inf)
+    return start + F.max_pool1d(ends.unsqueeze(1), most, stride=1).squeeze(1), ends

@@ -6,37 +6,148 @@ that asks among small talk, what `text.asked` finds is the question.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.types import Passage
 
 Pair = tuple[str, Passage]
+Place: TypeAlias = tuple[int, int] | None
+Tokens: TypeAlias = NDArray[np.int32]
 QUESTION_TOKENS = 128  # of a question; a longer one loses its middle
 HEAD_TOKENS = 48  # of these, at its head: what is asked stands at the end more often
 OVERLAP_TOKENS = 64
+KEPT_TOKENS = (
+    500_000  # of the passages met last, about 13 MB with their texts; as many of questions
+)
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
+_BLANK = np.array([chr(code).isspace() for code in range(0x3002)])  # there are none beyond
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedPair:
+    """Hold one model input as an array, (5, tokens): ids, types, segments, starts, ends.
+
+    A segment is 0 for a separator, 1 for a token of the question, 2 for one of the passage or its
+    title; types are what the model is given. `offsets[i]` is the (start, end) of token i in the
+    passage's text, or None (-1 in the array) for tokens of the question, the title and separators.
+    """
+
+    tokens: Tokens
+
+    @classmethod
+    def of(
+        cls,
+        ids: Sequence[int],
+        types: Sequence[int],
+        segments: Sequence[int],
+        offsets: Sequence[Place],
+    ) -> "EncodedPair":
+        """Make one of lists of the same length."""
+        starts, ends = zip(
+            *((-1, -1) if place is None else place for place in offsets), strict=True
+        )
+        return cls(np.array([ids, types, segments, starts, ends], dtype=np.int32))
+
+    @property
+    def ids(self) -> list[int]:
+        """Give the token ids."""
+        found: list[int] = self.tokens[0].tolist()
+        return found
+
+    @property
+    def types(self) -> list[int]:
+        """Give what the model is told of each token."""
+        found: list[int] = self.tokens[1].tolist()
+        return found
+
+    @property
+    def segments(self) -> list[int]:
+        """Give each token's segment."""
+        found: list[int] = self.tokens[2].tolist()
+        return found
+
+    @property
+    def offsets(self) -> list[Place]:
+        """Give each token's place."""
+        places = zip(*self.tokens[3:].tolist(), strict=True)
+        return [None if start < 0 else (start, end) for start, end in places]
+
+    def __len__(self) -> int:
+        return self.tokens.shape[1]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EncodedPair) and np.array_equal(self.tokens, other.tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedPair:
-    """Hold one model input.
+class Batch:
+    """Hold model inputs padded to the longest. Shapes: (5, batch, tokens) and (batch,)."""
 
-    All lists are of the same length. `segments[i]` is 0 for a separator, 1 for a token of the
-    question, 2 for one of the passage or its title; `types` is what the model is given.
-    `offsets[i]` is the (start, end) of token i in the passage's text, or None for tokens of the
-    question, the title and the separators.
-    """
+    pairs: Sequence[EncodedPair]
+    tokens: Tokens
+    lengths: NDArray[np.int64]
 
-    ids: list[int]
-    types: list[int]
-    segments: list[int]
-    offsets: list[tuple[int, int] | None]
+    @classmethod
+    def of(cls, pairs: Sequence[EncodedPair], *, pad_id: int = 0) -> "Batch":
+        """Pad; what is added has the id `pad_id`, the segment of a separator and no place."""
+        lengths = np.array([len(pair) for pair in pairs], dtype=np.int64)
+        tokens = np.empty((5, len(pairs), lengths.max(initial=0)), dtype=np.int32)
+        tokens[:] = np.array([pad_id, 0, 0, -1, -1], dtype=np.int32)[:, None, None]
+        for row, pair in enumerate(pairs):
+            tokens[:, row, : len(pair)] = pair.tokens
+        return cls(pairs, tokens, lengths)
 
-    def __len__(self) -> int:
-        return len(self.ids)
+    @property
+    def placed(self) -> NDArray[np.bool_]:
+        """Say which tokens are the passage's text. Shape: (batch, tokens)."""
+        return np.greater_equal(self.tokens[3], 0)
+
+    def side(self, segment: int, *, fill: int) -> Tokens:
+        """Give the ids of one segment, moved to the left. Shape: (batch, most of them)."""
+        return moved_left(self.tokens[0], self.tokens[2] == segment, fill=fill)
+
+
+def moved_left(ids: Tokens, chosen: NDArray[np.bool_], *, fill: int) -> Tokens:
+    """Move the chosen ids of each row to its left; after them comes `fill`, at least once."""
+    rows, places = np.divmod(np.flatnonzero(chosen), chosen.shape[1])
+    counts = np.bincount(rows, minlength=len(ids))
+    ranks = np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)
+    found = np.full((len(ids), counts.max(initial=0) + 1), fill, dtype=np.int32)
+    found[rows, ranks] = ids[rows, places]
+    return found
+
+
+class _Recent:
+    """Keep the tokens of what was met last, `KEPT_TOKENS` at most."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, ...], Tokens] = {}
+        self._left = KEPT_TOKENS
+
+    def of(
+        self,
+        keys: Sequence[tuple[str, ...]],
+        make: Callable[[list[tuple[str, ...]]], list[Tokens]],
+    ) -> list[Tokens]:
+        """Give the tokens of each key; `make` gives those of the keys that are not known."""
+        kept, new = self._kept, dict.fromkeys(key for key in keys if key not in self._kept)
+        found = {key: kept[key] for key in keys if key in kept}
+        found |= zip(new, make(list(new)), strict=True) if new else ()
+        for key in dict.fromkeys(keys):
+            if kept.pop(key, None) is None:
+                self._left -= found[key].shape[1]
+            kept[key] = found[key]
+        while self._left < 0:
+            oldest = next(iter(kept))
+            self._left += kept.pop(oldest).shape[1]
+        return [found[key] for key in keys]
 
 
 class PairTokenizer:
@@ -44,14 +155,22 @@ class PairTokenizer:
 
     def __init__(self, tokenizer: Any, *, max_length: int = 384) -> None:
         self._tokenizer = tokenizer
+        self._fast = tokenizer.backend_tokenizer
+        self._fast.no_truncation()  # some checkpoints ask for it
+        self._fast.no_padding()
         self.max_length = max_length
         self.pad_id: int = tokenizer.pad_token_id or 0
+        self._questions, self._passages = _Recent(), _Recent()
+        self._frame: list[Tokens] | None = None
 
     def encode(self, pairs: Sequence[Pair]) -> list[list[EncodedPair]]:
         """Encode each pair as one or more chunks, in text order."""
-        found = self._encode([(self._question(q), _title(p), whole(p.text)) for q, p in pairs])
+        if not pairs:
+            return []
+        found = self._encode(pairs)
         return [
-            [one] if len(one) <= self.max_length else _chunks(one, self.max_length) for one in found
+            [EncodedPair(one)] if one.shape[1] <= self.max_length else _chunks(one, self.max_length)
+            for one in found
         ]
 
     @property
@@ -62,55 +181,75 @@ class PairTokenizer:
     def vocabularies(self, texts: Sequence[str]) -> Iterator[set[int]]:
         """Give the set of token ids of each text."""
         for at in range(0, len(texts), 256):
-            encoded = self._tokenizer(
-                list(texts[at : at + 256]), add_special_tokens=False, verbose=False
-            )
-            yield from map(set, encoded["input_ids"])
+            yield from (set(one.ids) for one in self._read(texts[at : at + 256]))
 
     def encode_cut(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
         """Encode each pair as its first chunk only (training, where rows are cropped before)."""
         return [chunks[0] for chunks in self.encode(pairs)]
 
-    def _encode(self, parts: Sequence[tuple[str, str, str]]) -> list[EncodedPair]:
-        if not parts:
-            return []
-        encoded = self._tokenizer(
-            [question for question, _, _ in parts],
-            [title + text for _, title, text in parts],
-            add_special_tokens=True,
-            truncation=False,
-            return_offsets_mapping=True,
-            return_attention_mask=False,
-            return_token_type_ids=True,
-            verbose=False,
-        )
-        types = encoded.get("token_type_ids")
+    def _encode(self, pairs: Sequence[Pair]) -> list[Tokens]:
+        """Put questions and passages, each tokenized once, between the marks the model expects."""
+        asked = self._questions.of([(question,) for question, _ in pairs], self._read_questions)
+        told = self._passages.of([(p.title, p.text) for _, p in pairs], self._read_passages)
+        _, _, after = self._marks()
         return [
-            EncodedPair(
-                ids=encoded["input_ids"][i],
-                types=types[i] if types else [0] * len(encoded["input_ids"][i]),
-                segments=[0 if s is None else s + 1 for s in encoded.sequence_ids(i)],
-                offsets=_offsets(encoded, i, title, text),
-            )
-            for i, (_, title, text) in enumerate(parts)
+            np.concatenate([question, passage, after], axis=1)
+            for question, passage in zip(asked, told, strict=True)
         ]
+
+    def _read(self, texts: Sequence[str]) -> list[Any]:
+        found: list[Any] = self._fast.encode_batch(list(texts), add_special_tokens=False)
+        return found
+
+    def _read_questions(self, keys: list[tuple[str, ...]]) -> list[Tokens]:
+        """Tokenize questions, with the marks that stand before and after them."""
+        before, between, _ = self._marks()
+        asked = self._read([self._question(question) for (question,) in keys])
+        kind = self._kinds[0]
+        return [
+            np.concatenate([before, rows_of(one.ids, kind, 1), between], axis=1) for one in asked
+        ]
+
+    def _read_passages(self, keys: list[tuple[str, ...]]) -> list[Tokens]:
+        """Tokenize passages, with their titles and the tokens' places."""
+        texts = [(title_of(title), whole(text)) for title, text in keys]
+        read = self._read([title + text for title, text in texts])
+        kind = self._kinds[1]
+        return [
+            rows_of(one.ids, kind, 2, places_of(one.offsets, len(title), text))
+            for one, (title, text) in zip(read, texts, strict=True)
+        ]
+
+    def _marks(self) -> list[Tokens]:
+        """Give the tokens before a question, between it and a passage, and after that one."""
+        if self._frame is None:
+            pair = self._fast.encode("a", "a")
+            sides: list[int | None] = pair.sequence_ids
+            if not {0, 1} <= set(sides):
+                raise ModelLoadError("the tokenizer has no token for a letter, not even 'unknown'")
+            ids, types = np.array(pair.ids), np.array(pair.type_ids)
+            first, second = (len(sides) - sides[::-1].index(side) for side in (0, 1))
+            cuts = [(0, sides.index(0)), (first, sides.index(1)), (second, len(sides))]
+            self._kinds = [pair.type_ids[sides.index(side)] for side in (0, 1)]
+            self._frame = [rows_of(ids[a:b], types[a:b], 0) for a, b in cuts]
+        return self._frame
 
     def _question(self, question: str) -> str:
         """Take what asks; of what is still too long, the head and the tail."""
         question = asked_of(whole(question))
         if len(question) <= QUESTION_TOKENS:
             return question
-        offsets = self._tokenizer(
-            question, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )["offset_mapping"]
+        (encoded,) = self._read([question])
+        offsets = encoded.offsets
         if len(offsets) <= QUESTION_TOKENS:
             return question
         head, tail = offsets[HEAD_TOKENS - 1][1], offsets[HEAD_TOKENS - QUESTION_TOKENS][0]
         return f"{question[:head]} {question[tail:]}"
 
 
-def _title(passage: Passage) -> str:
-    return whole(f"{passage.title}. ") if passage.title else ""
+def title_of(title: str) -> str:
+    """Write a title as it stands before its passage."""
+    return whole(f"{title}. ") if title else ""
 
 
 def whole(text: str) -> str:
@@ -118,33 +257,49 @@ def whole(text: str) -> str:
     return _SURROGATES.sub("\ufffd", text)
 
 
-def _offsets(encoded: Any, i: int, title: str, text: str) -> list[tuple[int, int] | None]:
-    spans = zip(encoded["offset_mapping"][i], encoded.sequence_ids(i), strict=True)
-    move = len(title)
-    return [_place(text, start - move, end - move) if s == 1 else None for (start, end), s in spans]
+def places_of(offsets: Sequence[tuple[int, int]], move: int, text: str) -> NDArray[np.int64]:
+    """Move tokens' places to where the text begins, and give -1, -1 to those outside it.
+
+    The blanks that byte-level tokens begin with are left out. Shape: (tokens, 2).
+    """
+    found = np.maximum(np.array(offsets, dtype=np.int64).reshape(-1, 2) - move, 0)
+    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+    size = len(text)
+    filled = np.where(_BLANK[np.minimum(codes, len(_BLANK) - 1)], size, np.arange(size))
+    onward = np.append(np.minimum.accumulate(filled[::-1])[::-1], size)  # the next that is no blank
+    found[:, 0] = onward[np.minimum(found[:, 0], size)]
+    found[found[:, 0] >= np.minimum(found[:, 1], size)] = -1
+    return found
 
 
-def _place(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """Leave out the title, and the blanks that byte-level tokens begin with."""
-    start = max(start, 0)
-    piece = text[start : max(end, 0)]
-    start += len(piece) - len(piece.lstrip())
-    return (start, end) if start < end else None
+def rows_of(
+    ids: Sequence[int],
+    types: int | Sequence[int],
+    segment: int,
+    places: NDArray[np.int64] | None = None,
+) -> Tokens:
+    """Write tokens of one segment as `EncodedPair` has them."""
+    found = np.full((5, len(ids)), -1, dtype=np.int32)
+    found[0], found[1], found[2] = ids, types, segment
+    if places is not None:
+        found[3:] = places.T
+    return found
 
 
-def _chunks(whole: EncodedPair, length: int) -> list[EncodedPair]:
+def _chunks(tokens: Tokens, length: int) -> list[EncodedPair]:
     """Cut the passage's tokens; each chunk has what stands before and after them.
 
     Only a title too long to leave room for two overlaps is cut short.
     """
-    inside = [i for i, span in enumerate(whole.offsets) if span is not None]
-    if not inside:  # only a title, and a long one
-        return [_take(whole, [*range(length - 1), len(whole) - 1])]
-    after = range(inside[-1] + 1, len(whole))
+    count, inside = tokens.shape[1], np.flatnonzero(tokens[3] >= 0)
+    if not len(inside):  # only a title, and a long one
+        return [EncodedPair(tokens[:, [*range(length - 1), count - 1]])]
+    after = np.arange(inside[-1] + 1, count)
     least = min(2 * OVERLAP_TOKENS, length // 2)  # of the passage, whatever else there is
-    before = range(max(0, min(inside[0], length - len(after) - least)))
+    before = np.arange(max(0, min(inside[0], length - len(after) - least)))
     room = max(2, length - len(before) - len(after))
-    return [_take(whole, [*before, *inside[a:b], *after]) for a, b in _cuts(len(inside), room)]
+    places = (np.concatenate([before, inside[a:b], after]) for a, b in _cuts(len(inside), room))
+    return [EncodedPair(tokens[:, chosen]) for chosen in places]
 
 
 def _cuts(count: int, room: int) -> Iterator[tuple[int, int]]:
@@ -153,12 +308,3 @@ def _cuts(count: int, room: int) -> Iterator[tuple[int, int]]:
         yield at, at + room
         at += room - overlap
     yield at, count
-
-
-def _take(whole: EncodedPair, places: Sequence[int]) -> EncodedPair:
-    return EncodedPair(
-        [whole.ids[i] for i in places],
-        [whole.types[i] for i in places],
-        [whole.segments[i] for i in places],
-        [whole.offsets[i] for i in places],
-    )

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.runtime.loading import Checkpoint
 
 _T5_LIKE = {"t5", "mt5", "umt5"}
@@ -58,8 +58,7 @@ def states_of(forward: Callable[..., Tensor]) -> States:
     """Run a trunk's forward, whatever computes it, with the mask it takes."""
 
     def states(ids: Tensor, types: Tensor, lengths: Tensor) -> Tensor:
-        places = torch.arange(ids.shape[1], device=ids.device)
-        found: Tensor = forward(ids, (places < lengths.unsqueeze(1)).long(), types)
+        found: Tensor = forward(ids, mask_of(lengths, ids.shape[1]), types)
         return found
 
     return states
@@ -82,12 +81,11 @@ def collate(
     pairs: Sequence[EncodedPair], *, pad_id: int, device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Pad encoded pairs to the longest. Gives ids, mask, types. Shape each: (batch, tokens)."""
-    width = max(map(len, pairs))
-    ids = torch.full((len(pairs), width), pad_id)
-    mask = torch.zeros((len(pairs), width), dtype=torch.long)
-    types = torch.zeros((len(pairs), width), dtype=torch.long)
-    for row, pair in enumerate(pairs):
-        ids[row, : len(pair)] = torch.tensor(pair.ids)
-        mask[row, : len(pair)] = 1
-        types[row, : len(pair)] = torch.tensor(pair.types)
-    return ids.to(device), mask.to(device), types.to(device)
+    batch = Batch.of(pairs, pad_id=pad_id)
+    ids, types = torch.from_numpy(batch.tokens[:2]).to(device, torch.long)
+    return ids, mask_of(torch.from_numpy(batch.lengths).to(device), ids.shape[1]), types
+
+
+def mask_of(lengths: Tensor, width: int) -> Tensor:
+    """Give 1 for the tokens of each pair and 0 after them. Shape: (batch, width)."""
+    return (torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)).long()

@@ -12,16 +12,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.engine import Engine
-from fitrag_integrations.models.encoder.heads import best_spans
+from fitrag_integrations.models.encoder.heads import best_scores
 from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
-from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair
+from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.clues import COUNT, Clues
+from fitrag_integrations.models.evidence.lexical import Rarity
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     positive,
@@ -104,25 +107,30 @@ class HeadGrader(PairModel):
     def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> HeadGrader:
         entry = manifest["head"]
         tensors = read_tensors(folder, entry)
-        rarity = rarity_of(tensors, engine, folder / entry["file"]) or []
+        rarity = rarity_of(tensors, engine, folder / entry["file"])
         named = {name.removeprefix("head."): tensor for name, tensor in tensors.items()}
         width, hidden = engine.trunk.width, check_whole("hidden", entry["hidden"], low=1)
         head = load_head(lambda: EvaluatorHead(width, hidden=hidden), folder / entry["file"], named)
-        return cls(engine, head, clues=Clues.of(engine.tokenizer, rarity), manifest=manifest)
+        return cls(
+            engine,
+            head,
+            clues=Clues.of(engine.tokenizer, rarity if rarity is not None else ()),
+            manifest=manifest,
+        )
 
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
         found = yield from self._engine.run(pairs, self._logits)
         return [grade(max(logits) / self._temperature) for logits in found]
 
-    def _logits(self, states: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[float]:
+    def _logits(self, states: Tensor, mask: Tensor, batch: Batch) -> list[float]:
         pooled = self._engine.trunk.pool(states, mask)
-        best = span_scores(self._head.span(states), chunks)
-        clues = self._clues.features(chunks).to(states.device)
+        best = span_scores(self._head.span(states), batch)
+        clues = self._clues.features(batch.pairs).to(states.device)
         logits: list[float] = self._head(pooled, clues, best).tolist()
         return logits
 
 
-def rarity_of(tensors: dict[str, Tensor], engine: Engine, path: Path) -> list[float] | None:
+def rarity_of(tensors: dict[str, Tensor], engine: Engine, path: Path) -> Rarity | None:
     """Take the rarity of each token out of a head's tensors; None where it has none."""
     rarity = tensors.pop("rarity", None)
     if rarity is None:
@@ -130,21 +138,17 @@ def rarity_of(tensors: dict[str, Tensor], engine: Engine, path: Path) -> list[fl
     if rarity.dim() != 1 or len(rarity) < engine.tokenizer.vocabulary:
         allowed = f"one of {engine.tokenizer.vocabulary} tokens"
         raise ModelLoadError(f"{path}: rarity: given {list(rarity.shape)}, allowed {allowed}")
-    found: list[float] = rarity.float().tolist()
+    found: NDArray[np.float64] = rarity.double().numpy()
     return found
 
 
-def span_scores(logits: Tensor, chunks: Sequence[EncodedPair]) -> Tensor:
+def span_scores(logits: Tensor, batch: Batch) -> Tensor:
     """Give the best span's start and end score, summed; a chunk without text has the lowest.
 
     Shapes: (batch, tokens, 2); gives (batch,).
     """
-    allowed = torch.zeros(logits.shape[:2], dtype=torch.bool)
-    for row, chunk in enumerate(chunks):
-        inside = [place is not None for place in chunk.offsets]
-        allowed[row, : len(chunk)] = torch.tensor(inside)
-    best, _, _ = best_spans(logits, allowed.to(logits.device))
-    return best.clamp(min=-FURTHEST)
+    allowed = torch.from_numpy(batch.placed).to(logits.device)
+    return best_scores(logits, allowed).clamp(min=-FURTHEST)
 
 
 def grade(logit: float) -> float:
@@ -152,8 +156,8 @@ def grade(logit: float) -> float:
     return math.tanh(logit / 2)
 
 
-def write_head(folder: Path, head: EvaluatorHead, rarity: Sequence[float]) -> dict[str, str]:
+def write_head(folder: Path, head: EvaluatorHead, rarity: Rarity) -> dict[str, str]:
     """Save a head and the rarity of tokens; gives the entry that names the file."""
     tensors = {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
-    tensors["rarity"] = torch.tensor(rarity, dtype=torch.float16)
+    tensors["rarity"] = torch.as_tensor(rarity, dtype=torch.float16)
     return write_tensors(folder, "head.safetensors", tensors)

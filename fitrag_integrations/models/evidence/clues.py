@@ -11,13 +11,24 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.encoder.pairs import (
+    Batch,
+    EncodedPair,
+    PairTokenizer,
+    Tokens,
+    moved_left,
+)
 from fitrag_integrations.models.evidence import lexical
+from fitrag_integrations.models.evidence.lexical import Rarity
 
 COUNT = lexical.COUNT + 4
+BLOCK = 128  # pairs measured at once
 
 
 @dataclass(frozen=True)
@@ -26,52 +37,61 @@ class Clues:
     tokens at which the part of a title that tells namesakes apart begins.
     """
 
-    rarity: Sequence[float]
+    rarity: Rarity
     brackets: Collection[int]
 
     @classmethod
-    def of(cls, tokenizer: PairTokenizer, rarity: Sequence[float]) -> Clues:
+    def of(cls, tokenizer: PairTokenizer, rarity: Rarity) -> Clues:
         """Look the brackets up in a tokenizer."""
         return cls(rarity, next(tokenizer.vocabularies(["("])))
 
     def features(self, pairs: Sequence[EncodedPair]) -> Tensor:
         """Give all clues. Shape: (pairs, 9)."""
-        words = lexical.lexical_features(pairs, self.rarity)
-        titles = [self._title(pair) for pair in pairs]
-        both = [[*one, *other] for one, other in zip(words, titles, strict=True)]
-        return torch.tensor(both).reshape(len(pairs), COUNT)
+        blocks = [
+            self._features(Batch.of(pairs[i : i + BLOCK])) for i in range(0, len(pairs), BLOCK)
+        ]
+        return torch.from_numpy(np.concatenate([np.zeros((0, COUNT)), *blocks])).float()
 
-    def _title(self, pair: EncodedPair) -> list[float]:
+    def _features(self, batch: Batch) -> NDArray[np.float64]:
+        words = lexical.lexical_features(batch, self.rarity)
+        return np.concatenate([words, self._titles(batch)], axis=1)
+
+    def _titles(self, batch: Batch) -> NDArray[np.float64]:
         """Say whether there is a title, whether the question holds it word for word, the share of
         it that stands in the question and the share of the question it covers, weighed by rarity.
         """
-        title, question = self._name(pair), [*_side(pair, 1)]
-        if not title:
-            return [0.0, 0.0, 0.0, 0.0]
-        shared = self._weight(set(title) & set(question))
-        parts = (self._weight(set(title)), self._weight(set(question)))
-        return [1.0, float(_holds(question, title)), *(shared / max(part, 1e-6) for part in parts)]
+        weights = np.asarray(self.rarity, dtype=np.float64)
+        title, question = self._names(batch), batch.side(1, fill=-2)
+        own = np.where(lexical.distinct(title), weights[title], 0.0)
+        asked = np.where(lexical.distinct(question), weights[question], 0.0).sum(1)
+        shared = (own * (title[:, :, None] == question[:, None, :]).any(2)).sum(1)
+        there = title[:, 0] >= 0
+        parts = [
+            np.ones(len(title)),
+            _hold(question, title),
+            shared / np.maximum(own.sum(1), 1e-6),
+            shared / np.maximum(asked, 1e-6),
+        ]
+        return np.stack(parts, axis=1) * there[:, None]
 
-    def _name(self, pair: EncodedPair) -> list[int]:
-        """Take the title up to its bracket, without the full stop that ends it."""
-        tokens = zip(pair.ids, pair.segments, pair.offsets, strict=True)
-        title: list[int] = []
-        for token, segment, place in tokens:
-            if segment == 2 and place is not None:
-                break
-            if segment == 2:
-                title.append(token)
-        cut = next((i for i, token in enumerate(title) if i and token in self.brackets), -1)
-        return title[:cut]
-
-    def _weight(self, tokens: set[int]) -> float:
-        return sum(self.rarity[token] for token in tokens)
+    def _names(self, batch: Batch) -> Tokens:
+        """Take titles up to their bracket, without the full stop that ends them; -1 fills up."""
+        placed = batch.placed
+        first = np.where(placed.any(1), placed.argmax(1), placed.shape[1])
+        before = (batch.tokens[2] == 2) & (np.arange(placed.shape[1]) < first[:, None])
+        title = moved_left(batch.tokens[0], before, fill=-1)
+        opens = np.isin(title, list(self.brackets))
+        opens[:, 0] = False
+        sizes = np.where(opens.any(1), opens.argmax(1), (title >= 0).sum(1) - 1)
+        named: Tokens = np.where(np.arange(title.shape[1]) < sizes[:, None], title, -1)
+        return named
 
 
-def _side(pair: EncodedPair, segment: int) -> list[int]:
-    return [token for token, s in zip(pair.ids, pair.segments, strict=True) if s == segment]
-
-
-def _holds(tokens: Sequence[int], part: Sequence[int]) -> bool:
-    width = len(part)
-    return any(tokens[i : i + width] == part for i in range(len(tokens) - width + 1))
+def _hold(questions: Tokens, titles: Tokens) -> NDArray[np.bool_]:
+    """Say which questions hold their title, token by token and in its order."""
+    width = titles.shape[1]
+    padded = np.pad(questions, ((0, 0), (0, width)), constant_values=-2)
+    stretches = sliding_window_view(padded, width, axis=1)
+    same = (stretches == titles[:, None, :]) | (titles < 0)[:, None, :]
+    found: NDArray[np.bool_] = same.all(2).any(1)
+    return found

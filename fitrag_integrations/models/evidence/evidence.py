@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.evidence import clues, late, lexical
 from fitrag_integrations.models.evidence.clues import Clues
 from fitrag_integrations.models.evidence.late import LateInteraction
+from fitrag_integrations.models.evidence.lexical import Rarity
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Evidence:
     With `clues` the lexical numbers come with those about the title.
     """
 
-    rarity: Sequence[float] | None = None
+    rarity: Rarity | None = None
     interaction: LateInteraction | None = None
     clues: Clues | None = None
 
@@ -38,7 +39,8 @@ class Evidence:
         if self.clues is not None:
             parts.append(self.clues.features(pairs))
         elif self.rarity is not None:
-            parts.append(torch.tensor(lexical.lexical_features(pairs, self.rarity)))
+            words = lexical.lexical_features(Batch.of(pairs), self.rarity)
+            parts.append(torch.from_numpy(words).float())
         if self.interaction is not None:
             parts.append(torch.tensor(self.interaction.features(pairs)))
         return torch.cat(parts, dim=1) if parts else torch.zeros(len(pairs), 0)

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from fitrag_integrations.models.encoder.pairs import EncodedPair
 from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.evidence.lexical import Rarity
 from fitrag_integrations.models.runtime.worker import Budget, finished, in_batches
 
 COUNT = 3
@@ -25,11 +26,9 @@ Ids = tuple[int, ...]
 class LateInteraction:
     """Compare question and passage in the space of a frozen encoder. Not thread-safe."""
 
-    def __init__(
-        self, trunk: Trunk, rarity: Sequence[float], *, pad_id: int, budget: int = 1024
-    ) -> None:
+    def __init__(self, trunk: Trunk, rarity: Rarity, *, pad_id: int, budget: int = 1024) -> None:
         self.trunk = trunk.eval()
-        self._rarity = torch.tensor(rarity)
+        self._rarity = torch.as_tensor(rarity, dtype=torch.float32)
         self._pad_id, self._budget = pad_id, Budget(budget)
 
     @torch.inference_mode()

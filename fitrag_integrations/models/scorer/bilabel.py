@@ -16,11 +16,12 @@ from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
-from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
 from fitrag_integrations.models.evaluator.head import FURTHEST, rarity_of, span_scores
 from fitrag_integrations.models.evidence.clues import Clues
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.evidence.late import LateInteraction
+from fitrag_integrations.models.evidence.lexical import Rarity
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
@@ -133,7 +134,11 @@ class BiLabelScorer(PairModel):
         tensors = read_tensors(folder, entry)
         numbers = rarity_of(tensors, engine, folder / entry["file"])
         interaction = _interaction(engine, manifest["base"], numbers) if entry.get("late") else None
-        clues = Clues.of(engine.tokenizer, numbers or []) if entry.get("clues") else None
+        clues = (
+            Clues.of(engine.tokenizer, numbers if numbers is not None else ())
+            if entry.get("clues")
+            else None
+        )
         evidence = Evidence(numbers, interaction, clues)
         spans = bool(entry.get("spans"))
         sizes = {
@@ -166,11 +171,11 @@ class BiLabelScorer(PairModel):
         logits: Tensor = self._head(torch.stack(vectors), features)
         return logits
 
-    def _vectors(self, states: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[Tensor]:
+    def _vectors(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Tensor]:
         pooled = self._engine.trunk.pool(states, mask)
         if self._head.span is None:
             return list(pooled.cpu())
-        best = span_scores(self._head.span(states), chunks).clamp(max=FURTHEST)
+        best = span_scores(self._head.span(states), batch).clamp(max=FURTHEST)
         return list(torch.cat([pooled, best.unsqueeze(-1)], dim=1).cpu())
 
     def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
@@ -225,7 +230,7 @@ class ReadyReranker(BiLabelScorer):
         found = yield from self._engine.run(pairs, self._outputs)
         return [self._one_label(max(outputs)) for outputs in found]
 
-    def _outputs(self, outputs: Tensor, mask: Tensor, chunks: list[EncodedPair]) -> list[float]:
+    def _outputs(self, outputs: Tensor, mask: Tensor, batch: Batch) -> list[float]:
         numbers: list[float] = outputs.float().tolist()
         if not all(map(math.isfinite, numbers)):  # float16 overflows in T5
             raise ModelLoadError(f"{self.name!r} gave no number in {self._engine.dtype}")
@@ -247,20 +252,23 @@ class ReadyReranker(BiLabelScorer):
         return [f"scale={self.scale!r}", "llm_prefer=None", *super()._details()]
 
 
-def write_head(folder: Path, head: BiLabelHead, rarity: Sequence[float] | None) -> dict[str, str]:
+def write_head(folder: Path, head: BiLabelHead, rarity: Rarity | None) -> dict[str, str]:
     """Save a head, and the rarity of tokens where it uses it; gives the entry that names them."""
     tensors = {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
     if rarity is not None:
-        tensors["rarity"] = torch.tensor(rarity, dtype=torch.float16)
+        tensors["rarity"] = torch.as_tensor(rarity, dtype=torch.float16)
     return write_tensors(folder, "head.safetensors", tensors)
 
 
-def _interaction(engine: Engine, base: str, rarity: Sequence[float] | None) -> LateInteraction:
+def _interaction(engine: Engine, base: str, rarity: Rarity | None) -> LateInteraction:
     """Load the untouched base beside the tuned encoder."""
     trunk, _ = load_base(base)
     placed = place(trunk, engine.device, engine.dtype)
     return LateInteraction(
-        placed, rarity or [], pad_id=engine.tokenizer.pad_id, budget=engine.budget
+        placed,
+        () if rarity is None else rarity,
+        pad_id=engine.tokenizer.pad_id,
+        budget=engine.budget,
     )
 
 

@@ -16,7 +16,15 @@ from torch import Tensor, nn
 
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.engine import Engine
-from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer, _place
+from fitrag_integrations.models.encoder.pairs import (
+    Pair,
+    PairTokenizer,
+    Tokens,
+    places_of,
+    rows_of,
+    title_of,
+    whole,
+)
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.loading import Checkpoint, Kind
 from fitrag_integrations.models.runtime.placing import float32_head
@@ -100,20 +108,17 @@ class OneOutput(nn.Module):
 class QueryDocument(PairTokenizer):
     """Write pairs as monoT5 reads them: `Query: ... Document: title. text Relevant:`."""
 
-    def _encode(self, parts: Sequence[tuple[str, str, str]]) -> list[EncodedPair]:
-        return [self._written(*part) for part in parts]
+    def _encode(self, pairs: Sequence[Pair]) -> list[Tokens]:
+        return [
+            self._written(self._question(q), title_of(p.title), whole(p.text)) for q, p in pairs
+        ]
 
-    def _written(self, question: str, title: str, text: str) -> EncodedPair:
+    def _written(self, question: str, title: str, text: str) -> Tokens:
         before = f"Query: {question} Document: {title}"
-        encoded = self._tokenizer(
-            f"{before}{text} Relevant:", return_offsets_mapping=True, verbose=False
-        )
-        move, size = len(before), len(text)
-        spans = [(start - move, end - move) for start, end in encoded["offset_mapping"]]
-        offsets = [_place(text, *span) if span[0] < size else None for span in spans]
-        ids = encoded["input_ids"]
-        segments = [1 if place is None else 2 for place in offsets]
-        return EncodedPair(ids, [0] * len(ids), segments, offsets)
+        encoded = self._fast.encode(f"{before}{text} Relevant:")
+        found = rows_of(encoded.ids, 0, 1, places_of(encoded.offsets, len(before), text))
+        found[2, found[3] >= 0] = 2
+        return found
 
 
 def _writes(config: Any) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.pair_model import checked_pairs
-from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.encoder.pairs import Batch
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
 from fitrag_integrations.models.scorer.spans import Range, SpanEvidence, span_evidence, token_ranges
@@ -46,7 +46,9 @@ class SpanReader:
         self._scorer, self._answers = scorer, answers
         rarity = scorer._evidence.rarity
         device = scorer._engine.device
-        self._rarity = None if rarity is None else torch.tensor(rarity, device=device)
+        self._rarity = (
+            None if rarity is None else torch.as_tensor(rarity, dtype=torch.float32, device=device)
+        )
 
     @torch.inference_mode()
     def read(self, items: Sequence[Item]) -> Steps[Reading]:
@@ -77,12 +79,12 @@ class SpanReader:
         )
 
     def _measured(
-        self, wanted: Ranges, states: Tensor, mask: Tensor, chunks: list[EncodedPair]
+        self, wanted: Ranges, states: Tensor, mask: Tensor, batch: Batch
     ) -> list[tuple[Tensor, SpanEvidence]]:
-        vectors = self._scorer._vectors(states, mask, chunks)
+        vectors = self._scorer._vectors(states, mask, batch)
         answers = self._answers(states)
         found = []
-        for row, chunk in enumerate(chunks):
+        for row, chunk in enumerate(batch.pairs):
             inner, marked = states[row, : len(chunk)], answers[row, : len(chunk)]
             evidence = span_evidence(inner, marked, chunk, wanted[id(chunk)], self._rarity)
             found.append(torch.cat([evidence.means, evidence.numbers], dim=1))

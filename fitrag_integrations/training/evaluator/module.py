@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, grade, span_scores
 from fitrag_integrations.models.evidence.clues import Clues
@@ -69,7 +69,7 @@ class EvaluatorModule(nn.Module):
             states = self.trunk(ids, mask, types)
             with full_precision(device):
                 scores = self.head.span(states)
-                best = span_scores(scores, batch)
+                best = span_scores(scores, Batch.of(batch))
                 found = self.graded(self.trunk.pool(states, mask), batch, best)
             logits |= dict(zip(chosen, found, strict=True))
             spans |= {i: scores[row, : len(encoded[i])] for row, i in enumerate(chosen)}

@@ -18,7 +18,7 @@ def pair(question, title, text=(3, 4)):
     segments = [0, *[1] * len(question), 0, *[2] * (len(named) + len(text)), 0]
     offsets = [None] * (len(question) + 2 + len(named))
     offsets += [(i, i + 1) for i in range(len(text))]
-    return EncodedPair(ids, [0] * len(ids), segments, [*offsets, None])
+    return EncodedPair.of(ids, [0] * len(ids), segments, [*offsets, None])
 
 
 def title_clues(*given, **more):

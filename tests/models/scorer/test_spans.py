@@ -11,7 +11,7 @@ from fitrag_integrations.models.encoder.pairs import EncodedPair
 from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, span_evidence, token_ranges
 
 # question tokens 1 2; passage tokens 3 1 4, one character each
-CHUNK = EncodedPair(
+CHUNK = EncodedPair.of(
     [0, 1, 2, 0, 3, 1, 4, 0],
     [0] * 8,
     [0, 1, 1, 0, 2, 2, 2, 0],
@@ -78,7 +78,7 @@ def test_no_spans_give_no_rows():
 
 
 def test_a_chunk_without_question_or_text_has_finite_numbers():
-    chunk = EncodedPair([0, 0], [0, 0], [0, 0], [None, None])
+    chunk = EncodedPair.of([0, 0], [0, 0], [0, 0], [None, None])
     evidence = span_evidence(torch.ones(2, 2), torch.ones(2, 2), chunk, [(0, 0)], RARITY)
     assert evidence.numbers.isfinite().all()
 
