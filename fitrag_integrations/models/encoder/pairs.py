@@ -80,7 +80,7 @@ class EncodedPair:
         return [None if start < 0 else (start, end) for start, end in places]
 
     def __len__(self) -> int:
-        return self.tokens.shape[1]
+        return len(self.tokens[0])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EncodedPair) and np.array_equal(self.tokens, other.tokens)
@@ -107,7 +107,8 @@ class Batch:
     @property
     def placed(self) -> NDArray[np.bool_]:
         """Say which tokens are the passage's text. Shape: (batch, tokens)."""
-        return np.greater_equal(self.tokens[3], 0)
+        found: NDArray[np.bool_] = self.tokens[3] >= 0
+        return found
 
     def side(self, segment: int, *, fill: int) -> Tokens:
         """Give the ids of one segment, moved to the left. Shape: (batch, most of them)."""
@@ -227,11 +228,10 @@ class PairTokenizer:
             sides: list[int | None] = pair.sequence_ids
             if not {0, 1} <= set(sides):
                 raise ModelLoadError("the tokenizer has no token for a letter, not even 'unknown'")
-            ids, types = np.array(pair.ids), np.array(pair.type_ids)
             first, second = (len(sides) - sides[::-1].index(side) for side in (0, 1))
             cuts = [(0, sides.index(0)), (first, sides.index(1)), (second, len(sides))]
             self._kinds = [pair.type_ids[sides.index(side)] for side in (0, 1)]
-            self._frame = [rows_of(ids[a:b], types[a:b], 0) for a, b in cuts]
+            self._frame = [rows_of(pair.ids[a:b], pair.type_ids[a:b], 0) for a, b in cuts]
         return self._frame
 
     def _question(self, question: str) -> str:

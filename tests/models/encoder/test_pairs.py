@@ -171,3 +171,28 @@ def test_vocabularies_are_sets_of_ids(pairs, tokens_of):
     the, king = tokens_of.convert_tokens_to_ids(["the", "king"])
     assert found == [{the, king}, set(), {the}] * 100
     assert pairs.vocabulary == len(tokens_of)
+
+
+def test_pairs_are_what_the_tokenizer_makes_of_them_however_often(base):
+    """Questions and passages are tokenized apart, and kept: that changes no token."""
+    pairs, fast = tokenizer_of(base), load_base(base)[1]
+    asked = [("who wrote", Passage("1", "the  king", "rome")), ("what river", Passage("2", "the "))]
+    expected = fast(
+        [question for question, _ in asked],
+        [f"{p.title}. {p.text}" if p.title else p.text for _, p in asked],
+        return_token_type_ids=True,
+    )
+    for _ in range(2):
+        found = [one for (one,) in pairs.encode([*asked, *asked])]
+        assert [one.ids for one in found] == expected["input_ids"] * 2
+        assert [one.types for one in found] == expected["token_type_ids"] * 2
+
+
+def test_what_is_kept_of_passages_is_bounded(bert, monkeypatch):
+    monkeypatch.setattr("fitrag_integrations.models.encoder.pairs.KEPT_TOKENS", 9)
+    pairs = tokenizer_of(bert)
+    asked = [("who", Passage(str(n), "the king of rome " * n)) for n in range(1, 5)]
+    assert [one.ids for (one,) in pairs.encode(asked)] == [
+        tokenizer_of(bert).encode([pair])[0][0].ids for pair in asked
+    ]
+    assert sum(kept.shape[1] for kept in pairs._passages._kept.values()) <= 9
