@@ -33,6 +33,6 @@ def test_a_date_to_come_is_waited_for():
 
 
 def test_a_hostile_header_takes_no_time():
-    started = time.process_time()
+    started = time.thread_time()
     assert retry_after("Sun, " + " (" * 200_000) is None
-    assert time.process_time() - started < 1.0
+    assert time.thread_time() - started < 1.0

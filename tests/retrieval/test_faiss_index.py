@@ -170,11 +170,11 @@ def test_sixteen_threads_over_minilm(minilm):
 
 async def test_async_search_is_the_same_and_does_not_block(index, words):
     encode = words.encode
-    words.encode = lambda texts: (time.sleep(0.2), encode(texts))[1]
+    words.encode = lambda texts: (time.sleep(1.5), encode(texts))[1]
     began = time.perf_counter()
     pending = asyncio.create_task(index.asearch(["king rome", "music"], k=2))
     await asyncio.sleep(0.01)
-    assert time.perf_counter() - began < 0.15
+    assert time.perf_counter() - began < 1.0
     assert await pending == index.search(["king rome", "music"], k=2)
 
 

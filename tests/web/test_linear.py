@@ -87,9 +87,9 @@ def test_repeated_input_costs_no_more_than_its_length(read):
     for unit in UNITS:
         for size in SIZES:
             text = unit * (size // len(unit))
-            started = time.process_time()
+            started = time.thread_time()
             read(text)
-            spent = time.process_time() - started
+            spent = time.thread_time() - started
             assert spent < PATIENCE, f"{unit!r} at {size} took {spent:.1f} s"
 
 
@@ -97,9 +97,9 @@ def test_repeated_input_costs_no_more_than_its_length(read):
 def test_robots_of_many_agents_and_rules_cost_no_more_than_their_length(agents):
     lines = [f"User-agent: a{i}" for i in range(10_000)] if agents else ["User-agent: *"]
     text = "\n".join([*lines, *(f"Disallow: /{i}" for i in range(10_000))])
-    started = time.process_time()
+    started = time.thread_time()
     assert RobotsRules.parse(text).allows("/words")
-    assert time.process_time() - started < PATIENCE
+    assert time.thread_time() - started < PATIENCE
 
 
 WORDS = "lorem ipsum dolor sit amet "
@@ -120,9 +120,9 @@ def test_a_page_of_one_repeated_tag_is_taken_apart_in_time(unit, tags):
     body = (unit + WORDS) * (36_000 // tags)
     html = f"<html><body><article><p>{body}</p></article></body></html>".encode()
     extract(b"<p>words</p>", "text/html")  # so that no import is counted
-    started = time.process_time()
+    started = time.thread_time()
     extract(html, "text/html")
-    assert time.process_time() - started < 8.0
+    assert time.thread_time() - started < 8.0
 
 
 def test_hidden_elements_go_and_the_words_behind_them_stay():

@@ -242,7 +242,7 @@ def test_crag_inside_itrg_reads_strips_and_is_asked_in_every_round():
         {"method": "slimplm", "judge": Gate(), "proxy": World().generate},
         {"method": "iknow", "gate": Gate()},
     ],
-    ids=str,
+    ids=lambda inner: inner if isinstance(inner, str) else inner["method"],
 )
 def test_any_gate_goes_before_any_method(inner):
     world = World()

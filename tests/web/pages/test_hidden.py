@@ -181,6 +181,6 @@ STRESS = [
 
 @pytest.mark.parametrize("inside", STRESS, ids=range(len(STRESS)))
 def test_a_hostile_style_costs_no_more_than_its_length(inside):
-    started = time.process_time()
+    started = time.thread_time()
     text_of(inside)
-    assert time.process_time() - started < 12.0
+    assert time.thread_time() - started < 12.0
