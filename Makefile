@@ -15,7 +15,7 @@ export TOKENIZERS_PARALLELISM := false
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo docs dist notebooks test test-browser test-notebooks browser gpu lint types \
+.PHONY: help install demo docs dist sbom notebooks test test-browser test-notebooks browser gpu lint types \
 	check format embedded closed-book embedded-gate embedded-evaluator embedded-scorer \
 	embedded-eligibility embedded-onepass clean
 
@@ -31,6 +31,7 @@ help:
 	@echo "make check   lint, types and test"
 	@echo "make docs    build the documentation into site/, strictly"
 	@echo "make dist    build the wheel and the source archive into dist/, and check them"
+	@echo "make sbom    list what the environment holds, as CycloneDX, into release/"
 	@echo "make format  rewrite the sources in the project's format"
 	@echo "make clean   remove the environment and all caches"
 
@@ -97,6 +98,14 @@ dist:
 	rm -rf dist
 	$(TOOLS)/bin/python -m build
 	$(TOOLS)/bin/python -m twine check --strict dist/*
+
+# What a release is made of: the pinned packages of the environment, as CycloneDX.
+sbom: $(STAMP)
+	test -x $(TOOLS)/bin/python || "$(PYTHON)" -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet cyclonedx-bom
+	mkdir -p release
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--output-file release/sbom.cdx.json $(BIN)/python
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -30,6 +30,7 @@ ALLOWED = {
     "evaluation": METHODS,
     "langchain": METHODS,
     "llama_index": METHODS,
+    "testing": VALUES,
     "training": METHODS | {"models", "evaluation", "embedded"},
 }
 ABOVE = {"cli", "commands"}  # they may import anything, and nothing but the cli imports them

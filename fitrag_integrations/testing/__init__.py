@@ -1,0 +1,31 @@
+"""Checks of the contracts of ``ports``, for whoever writes a backend, a drop-in or a method.
+
+Each function takes a factory that makes a fresh object and gives its checks, one callable each:
+
+    @pytest.mark.parametrize("check", scorer_checks(MyScorer), ids=str)
+    def test_my_scorer(check):
+        check()
+
+No test framework is needed to call them. A broken promise raises ``ContractError``, an
+``AssertionError`` that says what was asked, what came and what is promised.
+"""
+
+from __future__ import annotations
+
+from fitrag_integrations.testing.batches import Check, ContractError
+from fitrag_integrations.testing.compressors import compressor_checks
+from fitrag_integrations.testing.gates import gate_checks
+from fitrag_integrations.testing.methods import method_checks
+from fitrag_integrations.testing.pairs import evaluator_checks, scorer_checks
+from fitrag_integrations.testing.retrievers import retriever_checks
+
+__all__ = [
+    "Check",
+    "ContractError",
+    "compressor_checks",
+    "evaluator_checks",
+    "gate_checks",
+    "method_checks",
+    "retriever_checks",
+    "scorer_checks",
+]

@@ -1,0 +1,50 @@
+"""The contract of ``Gate``: how likely a question is known without retrieval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+
+from fitrag_integrations.ports import Gate
+from fitrag_integrations.testing.batches import Batched, Check, promise
+from fitrag_integrations.testing.samples import ODD_QUESTIONS, QUESTIONS
+
+Asked = tuple[str, str]  # a question, and the model's first words on it
+DRAFTS = ("The Danube.", "I do not know.", "")
+ITEMS: Sequence[Asked] = [(question, draft) for question in QUESTIONS for draft in DRAFTS]
+
+
+def gate_checks(make: Callable[[], Gate], *, tolerance: float = 1e-3) -> list[Check]:
+    """Give the checks of ``ports.Gate``: p in [0, 1], and the threshold too."""
+    batched = Batched[Asked, float](
+        make, lambda it: _plain(getattr(it, "p_known", None)),
+        lambda it: _awaited(getattr(it, "ap_known", None)),
+        ITEMS, [(question, "") for question in ODD_QUESTIONS], lambda p: [p], _wrong, tolerance,
+    )  # fmt: skip
+    return [*batched.checks(), Check("has_a_threshold_in_range", lambda: _threshold(make()))]
+
+
+def _plain(
+    call: Callable[[Sequence[str], Sequence[str]], Sequence[float]] | None,
+) -> Callable[[Sequence[Asked]], Sequence[float]] | None:
+    if call is None:
+        return None
+    return lambda items: call([q for q, _ in items], [draft for _, draft in items])
+
+
+def _awaited(
+    call: Callable[[Sequence[str], Sequence[str]], Awaitable[Sequence[float]]] | None,
+) -> Callable[[Sequence[Asked]], Awaitable[Sequence[float]]] | None:
+    if call is None:
+        return None
+    return lambda items: call([q for q, _ in items], [draft for _, draft in items])
+
+
+def _wrong(p: float) -> str | None:
+    return None if math.isfinite(p) and 0 <= p <= 1 else "not in [0, 1]"
+
+
+def _threshold(gate: Gate) -> None:
+    threshold = getattr(gate, "threshold", None)
+    if threshold is not None:
+        promise(_wrong(threshold) is None, f"its threshold is {threshold}, and p lies in [0, 1]")

@@ -1,0 +1,56 @@
+"""The contract of ``Retriever``: lists of passages for queries, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fitrag_integrations.ports import Retriever
+from fitrag_integrations.testing.batches import Batched, Check, promise
+from fitrag_integrations.testing.samples import ODD_QUESTIONS, QUESTIONS
+from fitrag_integrations.types import Passage
+
+
+def retriever_checks(
+    make: Callable[[], Retriever], queries: Sequence[str] = QUESTIONS
+) -> list[Check]:
+    """Give the checks of ``ports.Retriever``; ``queries`` are some that find something.
+
+    A query finds the same passages alone and in a batch, no passage twice, and nobody's changes to
+    what was found are seen by who asks next.
+    """
+    numbers: dict[str, float] = {}
+
+    def numbered(found: Sequence[Passage]) -> Sequence[float]:
+        return [numbers.setdefault(passage.id, float(len(numbers))) for passage in found]
+
+    batched = Batched[str, Sequence[Passage]](
+        make, lambda it: getattr(it, "retrieve", None), lambda it: getattr(it, "aretrieve", None),
+        queries, ODD_QUESTIONS, numbered, _wrong, 0.0,
+    )  # fmt: skip
+    return [
+        *batched.checks(),
+        Check("finds_something", lambda: _finds(make(), queries)),
+        Check("hands_out_what_nobody_else_changes", lambda: _apart(make(), queries)),
+    ]
+
+
+def _wrong(found: Sequence[Passage]) -> str | None:
+    if not all(isinstance(passage, Passage) for passage in found):
+        return "not a list of Passage"
+    ids = [passage.id for passage in found]
+    return None if len(set(ids)) == len(ids) else "two passages of one id"
+
+
+def _finds(retriever: Retriever, queries: Sequence[str]) -> None:
+    found = retriever.retrieve(queries)
+    promise(any(len(each) for each in found), f"nothing was found for {list(queries)}")
+
+
+def _apart(retriever: Retriever, queries: Sequence[str]) -> None:
+    found = retriever.retrieve(queries)
+    before = [list(each) for each in found]
+    for each in found:
+        if isinstance(each, list):
+            each.clear()
+    again = [list(each) for each in retriever.retrieve(queries)]
+    promise(again == before, "a caller who empties its list empties that of the next one")

@@ -1,0 +1,52 @@
+"""The matrix of what the package supports: pythons, oldest and newest dependencies, each extra.
+
+``nox`` runs what the machine has the interpreters for; ``nox -s "tests(oldest)"`` one of them. Each
+session runs the tests that need only what it installs; the full suite is ``make test``.
+"""
+
+import nox
+
+nox.options.error_on_missing_interpreters = False
+nox.options.reuse_venv = "yes"
+
+# What pyproject.toml allows at the least; "newest" is whatever the index gives today.
+OLDEST = ["langchain-core==1.4.0", "llama-index-core==0.14.0", "transformers==5.0.0"]
+EXTRAS = ["langchain", "llama-index", "faiss", "web", "remote", "serve", "evaluate", "train"]
+CORE = ["tests/core", "tests/text", "tests/values", "tests/flow", "tests/methods", "tests/testing"]
+FRAMEWORKS = ["tests/adapters"]
+
+
+def install(session, *, extras, pins=()):
+    """Install the package with extras, the CPU build of torch, and what runs the tests."""
+    session.install("pytest", "pytest-asyncio", "pytest-socket", "hypothesis")
+    session.install(f".[{','.join(extras)}]" if extras else ".", *pins)
+
+
+def run(session, folders):
+    """Run folders of tests against the installed package."""
+    session.run("pytest", "-q", "-p", "no:cacheprovider", *folders, *session.posargs)
+
+
+@nox.session(python=["3.11", "3.12", "3.13"])
+def core(session):
+    """Without any extra but the encoder's file: types, flows, methods, contracts."""
+    install(session, extras=["offline"])
+    run(session, CORE)
+
+
+@nox.session(python="3.11")
+@nox.parametrize("versions", ["oldest", "pinned", "newest"])
+def frameworks(session, versions):
+    """Both adapters against the oldest, the pinned and the newest frameworks."""
+    pins = {"oldest": OLDEST, "pinned": ["-c", "constraints.txt"], "newest": ["--upgrade"]}
+    extras = ["agents", "evaluate", "faiss", "langchain", "llama-index", "offline", "remote", "web"]
+    install(session, extras=extras, pins=[*pins[versions], "langchain-tests"])
+    run(session, FRAMEWORKS)
+
+
+@nox.session(python="3.11")
+@nox.parametrize("extra", EXTRAS)
+def imports(session, extra):
+    """One extra at a time: everything imports, and what is missing is named by its extra."""
+    install(session, extras=[extra])
+    run(session, ["tests/test_imports.py", "tests/test_public_names.py"])
