@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -80,9 +81,13 @@ def representatives(excerpts: Sequence[Excerpt], per_passage: int | None = 1) ->
 
 
 def _apart(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
-    """Pass over what overlaps an earlier one."""
+    """Pass over what overlaps an earlier one; all are of one passage."""
     kept: list[Excerpt] = []
+    taken: list[tuple[int, int]] = []  # their places in order: neighbours alone can overlap
     for one in excerpts:
-        if all(one.end <= other.start or other.end <= one.start for other in kept):
+        at = bisect(taken, (one.start, one.end))
+        before, after = taken[at - 1 : at], taken[at : at + 1]
+        if all(end <= one.start for _, end in before) and all(s >= one.end for s, _ in after):
+            taken.insert(at, (one.start, one.end))
             kept.append(one)
     return kept

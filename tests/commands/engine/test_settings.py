@@ -129,7 +129,7 @@ def test_two_runs_do_not_write_one_output(tmp_path, rows, scorer, fitrag):
     try:
         for how in ([], ["--overwrite"]):
             code, _, err = fitrag("score", given, out, *how)
-            assert code == 2 and str(out) in err and "no other run is writing" in err
+            assert code == 2 and out.name in err and "no other run is writing" in err
     finally:
         first.kill()
         first.communicate()

@@ -1,6 +1,7 @@
 """Which windows speak for a passage, and what of them a reducer keeps."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.flow import run, run_many
 from fitrag_integrations.methods import defaults as _defaults
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
-from fitrag_integrations.methods.fitrag.selection import representatives
+from fitrag_integrations.methods.fitrag.selection import _apart, representatives
 
 TEXT = "The Danube is long. Gold lies in it. Nobody fishes. Gold is dear. The sea is near."
 LONG = Passage("1", TEXT)
@@ -148,3 +149,32 @@ def test_the_embedded_detector_is_for_its_own_scores_and_windows(monkeypatch):
 def test_wrong_arguments_are_told(options, message):
     with pytest.raises(InputError, match=message):
         TokenReducer(**options)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), max_size=20))
+def test_those_kept_are_the_ones_that_overlap_no_better_one(places):
+    passage = Passage("p", "x" * 40)
+    found = [Excerpt(passage, at, at + long) for at, long in places]
+    kept = []
+    for one in found:
+        if all(one.end <= other.start or other.end <= one.start for other in kept):
+            kept.append(one)
+    assert _apart(found) == kept
+
+
+def test_ten_thousand_windows_of_one_passage_are_compared_with_their_neighbours_alone():
+    passage = Passage("p", "x" * 40_000)
+    compared = 0
+
+    class Counted(int):
+        def __le__(self, other):
+            nonlocal compared
+            compared += 1
+            return int.__le__(self, other)
+
+    windows = [
+        SimpleNamespace(passage=passage, start=Counted(at), end=Counted(at + 4))
+        for at in range(0, 40_000, 4)
+    ]
+    assert len(_apart(windows)) == 10_000
+    assert compared < 10 * 10_000
