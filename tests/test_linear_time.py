@@ -183,7 +183,7 @@ def test_four_times_the_text_takes_no_more_patience(name, unit):
 
 
 def _read(reader, text, patience):
-    """Read within the patience of this thread's own time, or at a second try: a first call imports."""
+    """Read within the patience of this thread, or at a second try: a first call imports."""
     for _ in range(2):
         started = time.thread_time()
         with suppress(FitRagError):  # a named refusal is an answer
