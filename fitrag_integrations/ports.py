@@ -8,20 +8,21 @@ generation belong to the caller and come in ``Ports``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.text.sentences import SentenceSplitter as SentenceSplitter
 from fitrag_integrations.text.tokens import TokenCounter as TokenCounter
 from fitrag_integrations.types import BiLabelScore, Context, Draft, Passage, RetrievalDecision
+from fitrag_integrations.values.score import Label, labels_of
 
 Pair: TypeAlias = tuple[str, Passage]  # a question, and a passage to judge against it
-Q = TypeVar("Q")
-A = TypeVar("A")
+Call: TypeAlias = Callable[..., Any]
 
 
 @runtime_checkable
@@ -50,10 +51,13 @@ class Gate(Protocol):
     """Tell how likely each question is known without retrieval, in [0, 1].
 
     A draft is the model's own first words on the question, empty where there are none. A gate may
-    carry ``threshold``, above which a question counts as known.
+    carry ``threshold``, above which a question counts as known. An exception in the place of a
+    number fails that question alone.
     """
 
-    def p_known(self, questions: Sequence[str], drafts: Sequence[str], /) -> Sequence[float]: ...
+    def p_known(
+        self, questions: Sequence[str], drafts: Sequence[str], /
+    ) -> Sequence[float | Exception]: ...
 
 
 @runtime_checkable
@@ -151,7 +155,9 @@ class Ports:
     search: Port[str, Sequence[Passage]]
     generate: Port[str, str]
 
-    def __init__(self, retrieve: Any = None, search: Any = None, generate: Any = None) -> None:
+    def __init__(
+        self, retrieve: object = None, search: object = None, generate: object = None
+    ) -> None:
         given = {"retrieve": retrieve, "search": search, "generate": generate}
         for name, backend in given.items():
             port = Missing(name, None) if backend is None else port_of(name, backend, name)
@@ -164,12 +170,14 @@ class Missing(Port[Any, Any]):
     def __bool__(self) -> bool:
         return False
 
-    def ask(self, items: Sequence[Any]) -> Flow[list[Any]]:
+    def ask(self, items: Sequence[object]) -> Flow[list[Any]]:
         """Raise ``PortError`` naming what to give."""
         raise PortError(f"this method needs a {self.name} port: give Ports({self.name}=...)")
 
 
-def port_of(name: str, backend: Any, method: str, *, argument: str | None = None) -> Port[Any, Any]:
+def port_of(
+    name: str, backend: object, method: str, *, argument: str | None = None
+) -> Port[Any, Any]:
     """Build a port from an object with ``method``, from a callable, or pass a port through.
 
     The async twin is ``"a" + method``; an object may have either or both. Ports of one object are
@@ -179,52 +187,81 @@ def port_of(name: str, backend: Any, method: str, *, argument: str | None = None
     if isinstance(backend, Port):
         return backend
     if not isinstance(backend, type):  # a class would be called to make an instance
-        found, twin = (_call(backend, verb) for verb in (method, f"a{method}"))
-        if found is not None or twin is not None:
-            return Port.of(name, found, twin, owner=backend)
+        if any(calls := _calls(backend, method)):
+            return Port.of(name, *calls, owner=backend)
         if callable(backend):
-            is_async = iscoroutinefunction(getattr(backend, "__call__", None))  # noqa: B004
+            is_async = iscoroutinefunction(backend.__call__)  # noqa: B004
             return Port.of(name, None, backend) if is_async else Port.of(name, backend)
     allowed = f"an object with a {method!r} method, a callable, or a Port"
     raise InputError.of(argument or name, given=backend, allowed=allowed)
 
 
-def _call(backend: Any, verb: str) -> Any:
-    found = getattr(backend, verb, None)
-    return found if callable(found) else None
+def pair_port(
+    name: str, backend: object, method: str, *, argument: str | None = None, allowed: str = ""
+) -> Port[tuple[str, str], Any]:
+    """Build the port of a method that takes two lists, of questions and of texts, as pairs."""
+    calls = (None, None) if isinstance(backend, type) else _calls(backend, method)
+    if not any(calls):
+        allowed = allowed or f"an object with a {method!r} method"
+        raise InputError.of(argument or name, given=backend, allowed=allowed)
+    call, twin = (None if call is None else _Unzipped(call) for call in calls)
+    return Port.of(name, call, twin, owner=backend)
 
 
 def gate_port(gate: Gate) -> Port[tuple[str, str], float]:
     """Build the port of a gate, whose items are (question, draft) pairs."""
-    if isinstance(gate, type) or not callable(getattr(gate, "p_known", None)):
-        raise InputError.of("gate", given=gate, allowed="an object with a 'p_known' method")
-    has_twin = callable(getattr(gate, "ap_known", None))
-    return Port.of("gate", _Unzipped(gate.p_known), _awaiting(gate) if has_twin else None)
-
-
-def pair_port(name: str, backend: Any, method: str) -> Port[tuple[str, str], Any]:
-    """Build the port of a method that takes two lists, of questions and of texts, as pairs."""
-    found, twin = getattr(backend, method, None), getattr(backend, f"a{method}", None)
-    if isinstance(backend, type) or not callable(found):
-        raise InputError.of(name, given=backend, allowed=f"an object with a {method!r} method")
-    return Port.of(name, _Unzipped(found), _Unzipped(twin) if callable(twin) else None)
+    return pair_port("gate", gate, "p_known")
 
 
 def rescore_port(drafter: Drafter) -> Port[tuple[str, str], Draft]:
     """Build the port that measures written drafts, whose items are (question, draft) pairs."""
-    twin = getattr(drafter, "arescore", None)
-    return Port.of("rescore", _Unzipped(drafter.rescore), _Unzipped(twin) if twin else None)
+    return pair_port("rescore", drafter, "rescore", argument="drafter")
+
+
+def scorer_as_evaluator(scorer: object, label: Label = "has_answer") -> Port[Pair, float]:
+    """Build the port of a scorer seen as an evaluator: one label of it, as a grade."""
+    call, twin = _calls(scorer, "score")
+    grading = None if call is None else _Grading(call, label)
+    agrading = None if twin is None else _AsyncGrading(twin, label)
+    return Port.of("evaluate", grading, agrading, owner=scorer)
+
+
+def model_name(model: object) -> str:
+    """Name the model that an object is, or that a port asks; blank where it does not say."""
+    return trait(model.owner if isinstance(model, Port) else model, "name", str) or ""
+
+
+def _calls(backend: object, verb: str) -> tuple[Call | None, Call | None]:
+    found = [getattr(backend, name, None) for name in (verb, f"a{verb}")]
+    call, twin = (one if callable(one) else None for one in found)
+    return call, twin
 
 
 @dataclass(frozen=True)
 class _Unzipped:
     """Hand pairs to a call that takes two lists; equal, and hashed, by that call."""
 
-    call: Callable[[Sequence[str], Sequence[str]], Any]
+    call: Call
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Any:
-        return self.call([question for question, _ in pairs], [draft for _, draft in pairs])
+        return self.call([question for question, _ in pairs], [text for _, text in pairs])
 
 
-def _awaiting(gate: Any) -> Callable[[Sequence[tuple[str, str]]], Awaitable[Sequence[float]]]:
-    return _Unzipped(gate.ap_known)
+@dataclass(frozen=True)
+class _Grading:
+    """Turn the scores of a call into grades; equal, and hashed, by call and label."""
+
+    call: Call
+    label: Label
+
+    def __call__(self, pairs: Sequence[Pair]) -> list[float]:
+        return self.grades(self.call(pairs))
+
+    def grades(self, scores: object) -> list[float]:
+        return [label.grade(self.label) for label in labels_of(scores)]
+
+
+@dataclass(frozen=True)
+class _AsyncGrading(_Grading):
+    async def __call__(self, pairs: Sequence[Pair]) -> list[float]:  # type: ignore[override]
+        return self.grades(await self.call(pairs))

@@ -18,13 +18,12 @@ from fitrag_integrations.evaluation.answers import contains_answer, exact_match,
 from fitrag_integrations.evaluation.judging import chosen
 from fitrag_integrations.evaluation.report.words import clipped, visible
 from fitrag_integrations.methods.baselines._reflections import _MARKS
-from fitrag_integrations.methods.baselines._writing import final_answer, reasoned
 from fitrag_integrations.methods.baselines.self_ask import read_step
 from fitrag_integrations.methods.citing import cite, highlight
 from fitrag_integrations.methods.crag.keywords import extract_keywords, key_phrases, parse_keywords
 from fitrag_integrations.methods.crag.strips import paragraphs
-from fitrag_integrations.methods.itrg.writer import read_answer, read_document
 from fitrag_integrations.methods.slimplm.claims import parse_claims
+from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
 from fitrag_integrations.retrieval.documents import _title
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.cleaning import clean_text

@@ -1,7 +1,7 @@
 """Checks of single values: each returns plain Python or raises ``InputError``.
 
 NumPy and torch scalars pass and come out as ``int`` or ``float``: both frameworks refuse anything
-else when they store a state or a node.
+else when they store a state or a node. ``Checked`` reads them off the types of a dataclass.
 """
 
 from __future__ import annotations
@@ -9,15 +9,30 @@ from __future__ import annotations
 import difflib
 import math
 import operator
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from functools import cache, partial
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from fitrag_integrations.errors import InputError
 
 T = TypeVar("T")
+Check: TypeAlias = Callable[[str, Any], object]
 
 
-def check_text(field: str, value: Any, *, blank: bool = True) -> str:
+def check_text(field: str, value: object, *, blank: bool = True) -> str:
     """Require a string; with ``blank=False``, one with a visible character."""
     if not isinstance(value, str) or not (blank or value.strip()):
         allowed = "a string" if blank else "a string that is not blank"
@@ -30,53 +45,139 @@ def check_number(
 ) -> float:
     """Require a finite number in [low, high]."""
     if type(value) is float and low <= value <= high and math.isfinite(value):
-        return value  # as nearly all are: what is allowed is written where it is not kept to
-    allowed = f"a finite number from {low:g} to {high:g}"
-    if isinstance(value, bool | str | bytes):
-        raise InputError.of(field, given=value, allowed=allowed)
+        return value  # as nearly all are
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, bool | str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError.of(field, given=value, allowed=allowed) from None
+        number = math.nan
     if not (math.isfinite(number) and low <= number <= high):
+        allowed = f"a finite number from {low:g} to {high:g}"
         raise InputError.of(field, given=value, allowed=allowed)
     return number
 
 
 def check_whole(field: str, value: Any, *, low: int, high: int | None = None) -> int:
     """Require an integer of at least ``low`` and, where given, at most ``high``."""
-    allowed = f"an integer from {low}" + (" up" if high is None else f" to {high}")
     try:
-        number = operator.index(value)
+        number = low - 1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        raise InputError.of(field, given=value, allowed=allowed) from None
-    if isinstance(value, bool) or number < low or (high is not None and number > high):
+        number = low - 1
+    if number < low or (high is not None and number > high):
+        allowed = f"an integer from {low}" + (" up" if high is None else f" to {high}")
         raise InputError.of(field, given=value, allowed=allowed)
     return number
 
 
-def check_is(field: str, value: Any, kind: type[T]) -> T:
+def check_is(field: str, value: object, kind: type[T]) -> T:
     """Require an instance of ``kind``."""
     if not isinstance(value, kind):
         raise InputError.of(field, given=value, allowed=f"a {kind.__name__}")
     return value
 
 
-def check_many(field: str, values: Any, kind: type[T]) -> tuple[T, ...]:
+def check_one(field: str, value: object, allowed: Iterable[object]) -> object:
+    """Require one of the values ``allowed``."""
+    if value not in (names := tuple(allowed)):
+        raise InputError.of(field, given=value, allowed=" or ".join(map(repr, names)))
+    return value
+
+
+def check_many(field: str, values: object, kind: type[T]) -> tuple[T, ...]:
     """Require an iterable of ``kind`` that is not itself a string."""
-    allowed = f"a sequence of {kind.__name__}"
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise InputError.of(field, given=values, allowed=allowed)
+        raise InputError.of(field, given=values, allowed=f"a sequence of {kind.__name__}")
     return tuple(check_is(f"{field}[{i}]", value, kind) for i, value in enumerate(values))
 
 
-def check_callable(field: str, value: Any) -> None:
+def check_callable(field: str, value: object) -> object:
     """Require something to call, or None."""
     if value is not None and (isinstance(value, type) or not callable(value)):
         raise InputError.of(field, given=value, allowed="a callable")
+    return value
 
 
 def meant(given: str, names: Iterable[str]) -> str:
     """Ask after the name that is most like what was given: `; did you mean x?`, or nothing."""
     like = difflib.get_close_matches(given, list(names), n=1)
     return f"; did you mean {like[0]}?" if like else ""
+
+
+def can(model: object, verb: str) -> bool:
+    """Tell whether an object, not a class, has a method."""
+    return not isinstance(model, type) and callable(getattr(model, verb, None))
+
+
+def trait(model: object, name: str, kind: type[T]) -> T | None:
+    """Give what an object says of itself under a name; None where it is not of that ``kind``."""
+    found = getattr(model, name, None)
+    return found if isinstance(found, kind) else None
+
+
+Text: TypeAlias = Annotated[str, check_text]
+Count: TypeAlias = Annotated[int, partial(check_whole, low=1)]
+Size: TypeAlias = Annotated[int, partial(check_whole, low=0)]
+Number: TypeAlias = Annotated[float, check_number]
+Share: TypeAlias = Annotated[float, partial(check_number, low=0.0, high=1.0)]
+"""A number in [0, 1]: a probability, a weight, a threshold on one of these."""
+
+
+class Checked:
+    """Check the fields of a dataclass at its construction, by what their types say.
+
+    A field of type ``Annotated[T, check]`` becomes what ``check(name, value)`` gives; one of a
+    ``Literal`` has to be one of its values, a ``bool`` to be one. None passes where the type has
+    it, and so do the values of a ``Literal`` beside another type.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than where it is used."""
+        for name, check in _checks_of(cast(Any, type(self))):
+            object.__setattr__(self, name, check(self._named(name), getattr(self, name)))
+
+    @classmethod
+    def _named(cls, field: str) -> str:
+        """Name a field as the error does."""
+        return field
+
+
+@cache
+def _checks_of(kind: Any) -> tuple[tuple[str, Check], ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    found = ((spec.name, _check_of(hints[spec.name])) for spec in fields(kind) if spec.init)
+    return tuple((name, check) for name, check in found if check is not None)
+
+
+def _check_of(hint: object) -> Check | None:
+    """Give the check that a type asks for; None for a type that asks for none."""
+    if hint is bool:
+        return partial(check_is, kind=bool)
+    if get_origin(hint) is Annotated:
+        return next(filter(callable, get_args(hint)[1:]), None)
+    if get_origin(hint) not in (Union, types.UnionType, Literal):
+        return None
+    free = tuple(_values(hint))
+    checks = [] if get_origin(hint) is Literal else list(filter(None, map(_check_of, _typed(hint))))
+    if checks:
+        return lambda field, value: value if _is_one(value, free) else checks[0](field, value)
+    is_closed = get_origin(hint) is Literal or not list(_typed(hint))
+    return partial(check_one, allowed=free) if is_closed else None
+
+
+def _is_one(value: object, free: tuple[object, ...]) -> bool:
+    return any(value is one or (isinstance(value, str) and value == one) for one in free)
+
+
+def _values(hint: object) -> Iterator[object]:
+    """Yield the single values a type has: those of its literals, and None."""
+    for part in get_args(hint) if get_origin(hint) is not Literal else (hint,):
+        if part is type(None):
+            yield None
+        elif get_origin(part) is Literal:
+            yield from get_args(part)
+
+
+def _typed(hint: object) -> Iterator[object]:
+    """Yield the parts of a union that are no single values."""
+    return (p for p in get_args(hint) if p is not type(None) and get_origin(p) is not Literal)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, fields
 from enum import Enum
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from fitrag_integrations.core.show import Shown
 from fitrag_integrations.errors import InputError
@@ -21,6 +21,11 @@ class Record(Shown):
 
     __slots__ = ()
     _nested: ClassVar[Mapping[str, type[Record]]] = {}  # fields that hold one record, or several
+
+    @classmethod
+    def _named(cls, field: str) -> str:
+        """Name a field in the errors of `Checked`, for records that are that too."""
+        return f"{cls.__name__}.{field}"
 
     def to_dict(self) -> dict[str, Any]:
         """Give every field as plain Python; what no JSON can hold becomes its ``repr``."""
@@ -40,6 +45,18 @@ class Record(Shown):
             elif spec.default is MISSING and spec.default_factory is MISSING:
                 raise InputError.of(f"{cls.__name__}.{spec.name}", given=None, allowed="a value")
         return cls(**values)
+
+
+R = TypeVar("R", bound=Record)
+
+
+def remade(record: R, **changes: object) -> R:
+    """Copy a record with changes that were made here, and so need no look at all of its fields."""
+    made = object.__new__(type(record))
+    for spec in fields(record):  # type: ignore[arg-type]
+        value = changes[spec.name] if spec.name in changes else getattr(record, spec.name)
+        object.__setattr__(made, spec.name, value)
+    return made
 
 
 def check_mapping(field: str, value: Any) -> dict[str, Any]:

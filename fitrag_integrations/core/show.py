@@ -81,6 +81,11 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def error_line(error: BaseException) -> str:
+    """Name an error in one short line."""
+    return f"{type(error).__name__}: {shortened(str(error))}"
+
+
 def lines_html(lines: Iterable[str]) -> Html:
     """Show lines of a telling, a row each."""
     return table((), [(line,) for line in lines])

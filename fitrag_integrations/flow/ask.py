@@ -77,3 +77,13 @@ class Ask:
 
 
 Flow: TypeAlias = Generator[Ask, Any, R]
+
+
+def attempt(flow: Flow[R], *, strict: bool = False) -> Flow[tuple[R | None, Exception | None]]:
+    """Run a flow inside another; where it fails, give its error, or raise it where ``strict``."""
+    try:
+        return (yield from flow), None
+    except Exception as error:
+        if strict:
+            raise
+        return None, error

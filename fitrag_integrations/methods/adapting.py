@@ -9,7 +9,7 @@ from typing import Any, cast
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
-from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.methods.ik.decider import Decider, check_fitted
 from fitrag_integrations.methods.prompts import template_named
 from fitrag_integrations.ports import Method, Pair
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_or_none
@@ -17,7 +17,6 @@ from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Template
 from fitrag_integrations.values.passage import origin_of
 from fitrag_integrations.values.score import labels_of
 from fitrag_integrations.values.search_results import first_text, made_id, pages_of
-from fitrag_integrations.values.thresholds import FittedThreshold
 
 __all__ = [
     "Named",
@@ -165,10 +164,5 @@ def check_judged(decider: Decider, answers: str | None, kind: str | None = None)
     """
     gate = EMBEDDED_GATE if decider.gate is None else decider.gate
     answers = kind if answers is None and decider.gate is None else answers
-    if answers is None or decider.threshold is not None:
-        return
-    fitted = getattr(gate, "fitted", None)
-    if not isinstance(fitted, FittedThreshold):
-        return
-    allow = decider.allow_other_model or bool(getattr(gate, "allow_other_model", False))
-    fitted.check(answers, allow_other=allow)
+    if answers is not None and decider.threshold is None:
+        check_fitted(gate, answers, allow_other_model=decider.allow_other_model)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from fitrag_integrations.flow import Flow
@@ -17,7 +17,7 @@ from fitrag_integrations.types import Excerpt
 from fitrag_integrations.values.prompt import render_excerpts
 from fitrag_integrations.values.windows import fit
 
-Scored: TypeAlias = Callable[[str, Sequence[Excerpt]], Flow[list[Excerpt]]]
+Scored: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
 _CLAUSE = re.compile(r"[^,;:()–—\n]+[,;:()–—\n]*")
 
 
@@ -42,6 +42,7 @@ class Budget:
     limit: str = ""
     count: TokenCounter | None = None
     split: SentenceSplitter | None = None
+    _known: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def most(self) -> int | None:
@@ -50,24 +51,27 @@ class Budget:
 
     def cost(self, excerpts: Sequence[Excerpt]) -> int:
         """Count the tokens of excerpts as a prompt shows them."""
-        return counted(render_excerpts(excerpts), self.count or approximate_tokens)
+        return self._count(render_excerpts(excerpts))
+
+    def _count(self, text: str) -> int:
+        """Count a text once, however often it is asked about."""
+        if text not in self._known:
+            self._known[text] = counted(text, self.count or approximate_tokens)
+        return self._known[text]
 
     def fits(self, excerpts: Sequence[Excerpt]) -> bool:
         """Tell whether excerpts cost no more than either bound."""
         return self.most is None or self.cost(excerpts) <= self.most
 
-    def fitted(
-        self, question: str, excerpts: Sequence[Excerpt], ask: Scored | None = None
-    ) -> Flow[Fitted]:
+    def fitted(self, excerpts: Sequence[Excerpt], ask: Scored | None = None) -> Flow[Fitted]:
         """Keep the longest prefix that fits; the next, where it is too long alone, is narrowed.
 
         ``ask`` scores its sentences and clauses; without it the beginning is kept.
         """
-        counter = self.count or approximate_tokens
-        kept = fit(excerpts, max_tokens=self.most, count_tokens=counter)
+        kept = fit(excerpts, max_tokens=self.most, count_tokens=self._count)
         notes = []
         if len(kept) < len(excerpts) and not self.fits([following := excerpts[len(kept)]]):
-            part = yield from self._narrowed(question, following, kept, ask)
+            part = yield from self._narrowed(following, kept, ask)
             if part is not None:
                 kept.append(part)
                 which = "the best excerpt" if len(kept) == 1 else f"excerpt {len(kept)}"
@@ -82,7 +86,7 @@ class Budget:
         return Fitted(kept, tuple(notes))
 
     def _narrowed(
-        self, question: str, excerpt: Excerpt, before: Sequence[Excerpt], ask: Scored | None
+        self, excerpt: Excerpt, before: Sequence[Excerpt], ask: Scored | None
     ) -> Flow[Excerpt | None]:
         """Narrow an excerpt to whole sentences; the first of all, if need be, to clauses or words.
 
@@ -95,7 +99,7 @@ class Budget:
             ]
             if len(parts) > 1:
                 if ask is not None:
-                    parts = yield from ask(question, parts)
+                    parts = yield from ask(parts)
                 excerpt = self._without_ends(parts, before)
             if self.fits([*before, excerpt]):
                 return excerpt

@@ -94,7 +94,7 @@ class Setting:
 
 
 def settings_of(made: Callable[..., Any]) -> tuple[Setting, ...]:
-    """Read the options of a dataclass, in the order of its fields."""
+    """Read the options of a dataclass, in the order of its signature."""
     if not (isinstance(made, type) and is_dataclass(made)):
         raise InputError.of("method", given=made, allowed="a dataclass, such as FitRag")
     hints = get_type_hints(made)
@@ -106,7 +106,7 @@ def settings_of(made: Callable[..., Any]) -> tuple[Setting, ...]:
             Parameter.empty if spec.default is MISSING else spec.default,
             TOLD.get(spec.name, f"As in {made.__name__}."),
         )
-        for spec in fields(made)
+        for spec in sorted(fields(made), key=lambda spec: bool(spec.kw_only))
         if spec.init
     )
 

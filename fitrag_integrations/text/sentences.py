@@ -15,13 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import check_callable, check_text
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.boundaries import starts_of
 
-SentenceSplitter: TypeAlias = Callable[[str], list[tuple[int, int]]]  # [start, end) in the text
+Splitter: TypeAlias = Callable[[str], list[tuple[int, int]]]  # [start, end) in the text
+SentenceSplitter: TypeAlias = Annotated[Splitter, check_callable]
 MAX_WORDS = 80
 """A longer sentence (a table, a text without stops) is cut into pieces of so many words."""
 MAX_CHARACTERS = 800

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Annotated, Any, Protocol, TypeAlias, cast
 
 from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
@@ -34,8 +34,10 @@ class Encoder(Protocol):
     encode: Any
 
 
-CountTokens: TypeAlias = TokenCounter | Encoder | str | None
-"""What ``counter_for`` makes a counter of."""
+CountTokens: TypeAlias = Annotated[
+    TokenCounter | Encoder | str | None, lambda field, given: counter_or_none(given)
+]
+"""What ``counter_for`` makes a counter of; a field of a ``Checked`` keeps that counter."""
 
 
 def approximate_tokens(text: str) -> int:

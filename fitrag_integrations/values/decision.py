@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fitrag_integrations.core.checks import check_is, check_number, check_text
+from fitrag_integrations.core.checks import Checked, Number, Share, Text, check_number, check_text
 from fitrag_integrations.core.record import Record
 
 
 @dataclass(frozen=True, slots=True)
-class RetrievalDecision(Record):
+class RetrievalDecision(Record, Checked):
     """Say whether to retrieve, and on what grounds.
 
     ``p_known`` in [0, 1] is how likely the model knows the answer by itself, None where a gate
@@ -20,19 +20,9 @@ class RetrievalDecision(Record):
     """
 
     retrieve: bool
-    p_known: float | None = None
-    threshold: float | None = None
-    why: str = ""
-
-    def __post_init__(self) -> None:
-        check_is("RetrievalDecision.retrieve", self.retrieve, bool)
-        check_text("RetrievalDecision.why", self.why)
-        if self.p_known is not None:
-            known = check_number("RetrievalDecision.p_known", self.p_known, low=0.0, high=1.0)
-            object.__setattr__(self, "p_known", known)
-        if self.threshold is not None:
-            threshold = check_number("RetrievalDecision.threshold", self.threshold)
-            object.__setattr__(self, "threshold", threshold)
+    p_known: Share | None = None
+    threshold: Number | None = None
+    why: Text = ""
 
     def __str__(self) -> str:
         """Tell the verdict, its numbers and its reason in one line."""

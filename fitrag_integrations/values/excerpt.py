@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fitrag_integrations.core.checks import check_is, check_number, check_whole
 from fitrag_integrations.core.html import Html, block, card, folded, marked
-from fitrag_integrations.core.record import Record
+from fitrag_integrations.core.record import Record, remade
 from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.values.passage import Passage, named
 from fitrag_integrations.values.score import BiLabelScore
@@ -45,8 +45,13 @@ class Excerpt(Record):
         cls, passage: Passage, *, score: float = 0.0, labels: BiLabelScore | None = None
     ) -> Excerpt:
         """Cover a passage from its first to its last character."""
-        length = len(check_is("Excerpt.passage", passage, Passage).text)
-        return cls(passage, 0, length, score, labels)
+        return cls(
+            passage, 0, len(check_is("Excerpt.passage", passage, Passage).text), score, labels
+        )
+
+    def judged(self, score: float, labels: BiLabelScore | None = None) -> Excerpt:
+        """Give the same place with a score that was checked, and its labels."""
+        return remade(self, score=score, labels=labels)
 
     @property
     def text(self) -> str:
@@ -56,7 +61,8 @@ class Excerpt(Record):
     def as_passage(self) -> Passage:
         """Make the passage a scorer reads for this excerpt: its text, the title kept."""
         source = self.passage
-        return Passage(f"{source.id}#{self.start}-{self.end}", self.text, source.title)
+        name = f"{source.id}#{self.start}-{self.end}"
+        return remade(source, id=name, text=self.text, source="", metadata={})
 
     def to_dict(self) -> dict[str, Any]:
         """Give every field and, for the reader's sake, ``text``; ``from_dict`` slices it anew."""

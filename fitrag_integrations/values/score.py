@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from fitrag_integrations.core.checks import check_many, check_number
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
+
+Label: TypeAlias = Literal["has_answer", "llm_prefer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,16 @@ class BiLabelScore(Record):
                 raise InputError.of("score", given=self, allowed="a scorer that gives logits")
             first, second = self.has_answer_logit, self.llm_prefer_logit
         return 2.0 * (first if second is None else weight * second + (1.0 - weight) * first)
+
+    def grade(self, label: Label = "has_answer") -> float:
+        """Give one label as an evaluator's grade, from -1 to 1: ``2 * probability - 1``.
+
+        Raises ``InputError`` where the scorer gave no such label.
+        """
+        probability = self.has_answer if label == "has_answer" else self.llm_prefer
+        if probability is None:
+            raise InputError.of("label", given=label, allowed="a label the scorer gives")
+        return 2.0 * probability - 1.0
 
     def __str__(self) -> str:
         """Tell both labels, and their sum, in one line."""

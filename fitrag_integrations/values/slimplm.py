@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fitrag_integrations.core.checks import check_is, check_many, check_text
+from fitrag_integrations.core.checks import Checked, Text, check_many, check_text
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
 
@@ -20,21 +20,15 @@ GRAMMARS = ("paper", "released")
 
 
 @dataclass(frozen=True, slots=True)
-class Lead(Record):
+class Lead(Record, Checked):
     """Hold a claim, or a question within the question, and the query that follows it up.
 
     `search` is what the rewriter itself says about searching, None where it says nothing.
     """
 
-    text: str
-    query: str = ""
+    text: Text
+    query: Text = ""
     search: bool | None = None
-
-    def __post_init__(self) -> None:
-        check_text("Lead.text", self.text)
-        check_text("Lead.query", self.query)
-        if self.search is not None:
-            check_is("Lead.search", self.search, bool)
 
     @property
     def wanted(self) -> bool:

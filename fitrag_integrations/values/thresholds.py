@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
-from fitrag_integrations.core.checks import check_number, check_text, check_whole
+from fitrag_integrations.core.checks import Checked, Count, Number, Share, Size, Text, check_number
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.values.decision import Action
@@ -20,8 +21,16 @@ SENTENCES = 3
 """What "a few sentences" of a strip are here; the paper gives no number."""
 
 
+def check_grade(field: str, value: object) -> float:
+    """Require an evaluator's grade, or a threshold on one."""
+    return check_number(field, value, low=-1.0, high=1.0)
+
+
+Grade: TypeAlias = Annotated[float, check_grade]
+
+
 @dataclass(frozen=True, slots=True)
-class FittedThreshold(Record):
+class FittedThreshold(Record, Checked):
     """Hold a threshold with what it was fitted for.
 
     ``model`` names the language model whose knowledge was judged, or the scorer whose scores were
@@ -30,27 +39,14 @@ class FittedThreshold(Record):
     with the probability ``confidence``, all None where no interval was asked for.
     """
 
-    value: float
-    model: str = ""
-    target: str = ""
-    data: str = ""
-    rows: int = 0
-    low: float | None = None
-    high: float | None = None
-    confidence: float | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", check_number("FittedThreshold.value", self.value))
-        for name in ("model", "target", "data"):
-            check_text(f"FittedThreshold.{name}", getattr(self, name))
-        check_whole("FittedThreshold.rows", self.rows, low=0)
-        for name in ("low", "high"):
-            if getattr(self, name) is not None:
-                number = check_number(f"FittedThreshold.{name}", getattr(self, name))
-                object.__setattr__(self, name, number)
-        if self.confidence is not None:
-            sure = check_number("FittedThreshold.confidence", self.confidence, low=0.0, high=1.0)
-            object.__setattr__(self, "confidence", sure)
+    value: Number
+    model: Text = ""
+    target: Text = ""
+    data: Text = ""
+    rows: Size = 0
+    low: Number | None = None
+    high: Number | None = None
+    confidence: Share | None = None
 
     def check(self, model: str, *, allow_other: bool = False) -> None:
         """Raise ``ThresholdMismatchError`` where ``model`` is not the one this was fitted for.
@@ -68,7 +64,7 @@ class FittedThreshold(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ActionThresholds(Record):
+class ActionThresholds(Record, Checked):
     """Hold the two thresholds of the actions and that of the strips, on one evaluator's grades.
 
     All three are in [-1, 1], ``lower`` at most ``upper``. ``strip`` is what a knowledge strip has
@@ -76,18 +72,14 @@ class ActionThresholds(Record):
     evaluator they were fitted for, empty where nobody said.
     """
 
-    upper: float
-    lower: float
-    strip: float = PAPERS_STRIP
-    model: str = ""
-    sentences: int = SENTENCES
+    upper: Grade
+    lower: Grade
+    strip: Grade = PAPERS_STRIP
+    model: Text = ""
+    sentences: Count = SENTENCES
 
     def __post_init__(self) -> None:
-        for name in ("upper", "lower", "strip"):
-            number = check_grade(f"ActionThresholds.{name}", getattr(self, name))
-            object.__setattr__(self, name, number)
-        check_text("ActionThresholds.model", self.model)
-        check_whole("ActionThresholds.sentences", self.sentences, low=1)
+        Checked.__post_init__(self)
         if self.lower > self.upper:
             allowed = f"a number of at most upper={self.upper:g}"
             raise InputError.of("ActionThresholds.lower", given=self.lower, allowed=allowed)
@@ -118,8 +110,3 @@ class ActionThresholds(Record):
                 f"{repr(model) if model else 'an evaluator without a name'}: fit some with `fitrag "
                 "calibrate evaluator`, or pass allow_other_model=True to use them all the same"
             )
-
-
-def check_grade(field: str, value: object) -> float:
-    """Require an evaluator's grade, or a threshold on one."""
-    return check_number(field, value, low=-1.0, high=1.0)

@@ -122,11 +122,12 @@ class _Compressing:
 
     def _reduced(self, question: str, passages: list[Passage]) -> Flow[list[Excerpt]]:
         reducer, scoring = self.reducer.settled(score_port(self.scorer))
+        asked = scoring.about(question)
         if self.top_n is None:
-            reduction = yield from reducer.reduced(question, passages, scoring)
+            reduction = yield from reducer.reduced(passages, asked)
         else:
             given = with_text(passages)
-            wholes, windows_of = yield from scoring.passages(question, given, reducer.cut)
+            wholes, windows_of = yield from asked.passages(given, reducer.cut)
             windows = yield from windows_of(by_score(wholes)[: self.top_n])
-            reduction = yield from reducer.chosen(question, windows, scoring)
+            reduction = yield from reducer.chosen(windows, asked)
         return list(reduction.kept)

@@ -81,7 +81,9 @@ class QuestionAlone:
         found: float | None = getattr(self.gate, "threshold", None)
         return found
 
-    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> Sequence[float]:
+    def p_known(
+        self, questions: Sequence[str], drafts: Sequence[str]
+    ) -> Sequence[float | Exception]:
         """Pass the questions on."""
         return self.gate.p_known(questions, drafts)
 

@@ -15,7 +15,7 @@ from fitrag_integrations.commands.engine.searching import searched
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods.crag.actions import ActionThresholds
-from fitrag_integrations.methods.crag.grading import evaluate_port, grade, thresholds_of
+from fitrag_integrations.methods.crag.evaluator import evaluate_port, grade, thresholds_of
 from fitrag_integrations.ports import Evaluator
 from fitrag_integrations.types import Excerpt
 

@@ -12,12 +12,12 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.convert import to_passages
 from fitrag_integrations.langchain.base.fields import Settings, options
 from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
-from fitrag_integrations.methods.crag.judge import Judge
+from fitrag_integrations.methods.crag.evaluator import ActionJudge
 
 if TYPE_CHECKING:
-    JudgeOptions = Judge  # so that type checkers and editors know the fields
+    JudgeOptions = ActionJudge  # so that type checkers and editors know the fields
 else:
-    JudgeOptions = options(Judge)
+    JudgeOptions = options(ActionJudge)
 
 
 class JudgeFields(JudgeOptions, Settings):  # type: ignore[misc]
@@ -49,10 +49,10 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
         **options: Any,
     ) -> list[Flow[dict[str, Any]]]:
         """Give one flow per question; equal asks of one call join."""
-        judge = Judge(**self.settings())
+        judge = ActionJudge(**self.settings())
         return [self._flow(given, judge) for given in inputs]
 
-    def _flow(self, given: Any, judge: Judge) -> Flow[dict[str, Any]]:
+    def _flow(self, given: Any, judge: ActionJudge) -> Flow[dict[str, Any]]:
         if not isinstance(given, Mapping) or "documents" not in given:
             allowed = "a dict with 'question' and 'documents'"
             raise InputError.of("input", given=given, allowed=allowed)

@@ -25,7 +25,7 @@ from fitrag_integrations.llama_index.base.router import (
     engine_port,
 )
 from fitrag_integrations.methods.adapting import name_of
-from fitrag_integrations.methods.crag.judge import Judge, Judged
+from fitrag_integrations.methods.crag.evaluator import ActionJudge, Judged
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Action, Context, Excerpt, Passage
 
@@ -67,7 +67,7 @@ class CorrectiveRouterQueryEngine(Router):
             ),
             Action.INCORRECT: check_engine("incorrect", incorrect),
         }
-        self._judge = made_from(type(self), Judge, options)
+        self._judge = made_from(type(self), ActionJudge, options)
 
     def __repr__(self) -> str:
         engines = (f"{action}={name_of(engine)}" for action, engine in self._engines.items())
@@ -118,4 +118,4 @@ def _context(question: str, found: Sequence[Passage], judged: Judged) -> Context
     )
 
 
-signed(CorrectiveRouterQueryEngine, Judge)
+signed(CorrectiveRouterQueryEngine, ActionJudge)

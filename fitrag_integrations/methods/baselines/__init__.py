@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.baselines.cot import CoT
     from fitrag_integrations.methods.baselines.direct import Direct
     from fitrag_integrations.methods.baselines.flare import Flare
-    from fitrag_integrations.methods.baselines.gated import Gated, Targ
+    from fitrag_integrations.methods.baselines.gated import Gated
     from fitrag_integrations.methods.baselines.genread import GenRead
     from fitrag_integrations.methods.baselines.iter_retgen import IterRetgen
     from fitrag_integrations.methods.baselines.refeed import Refeed
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.baselines.self_eval import SelfEval
     from fitrag_integrations.methods.baselines.self_rag import SelfRag
     from fitrag_integrations.methods.baselines.skr_knn import SkrKnn
+    from fitrag_integrations.methods.baselines.targ import Targ
     from fitrag_integrations.methods.baselines.vanilla import Vanilla
     from fitrag_integrations.values.continuation import Continuation
 
@@ -41,7 +42,7 @@ _MODULE_OF = {
     "SelfEval": "self_eval",
     "SelfRag": "self_rag",
     "SkrKnn": "skr_knn",
-    "Targ": "gated",
+    "Targ": "targ",
     "Vanilla": "vanilla",
 }
 

@@ -9,9 +9,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from fitrag_integrations.core.checks import check_number, check_text
+from fitrag_integrations.core.checks import check_is, check_number, check_text
 from fitrag_integrations.core.record import Record, check_mapping
 from fitrag_integrations.flow import Port
 from fitrag_integrations.ports import port_of
@@ -80,7 +80,12 @@ class Reflector(Protocol):
         ...
 
 
-def reflect_port(model: Any) -> Port[Item, Reflection]:
+def check_reflection(answer: object) -> Reflection:
+    """Require a reflection."""
+    return check_is("reflection", answer, Reflection)
+
+
+def reflect_port(model: object) -> Port[Item, Reflection]:
     """Build the port of a reflector."""
     return port_of("reflect", model, "reflect", argument="model")
 

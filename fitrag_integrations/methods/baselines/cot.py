@@ -13,10 +13,10 @@ from dataclasses import KW_ONLY, dataclass, replace
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import STEPS
-from fitrag_integrations.methods.baselines._writing import Generating, check_template, reasoned
 from fitrag_integrations.methods.baselines.vanilla import NEVER
+from fitrag_integrations.methods.writing import Generating, Prompt, reasoned
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Context, Template
+from fitrag_integrations.types import Context
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,7 @@ class CoT(Generating):
     """
 
     _: KW_ONLY
-    template: Template = STEPS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_template("template", self.template)
+    template: Prompt = STEPS
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question, its answer in `draft`.

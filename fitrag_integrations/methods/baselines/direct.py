@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fitrag_integrations.core.checks import check_text, check_whole
+from fitrag_integrations.core.checks import Checked, Count, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt
@@ -15,18 +15,14 @@ from fitrag_integrations.values.windows import usable
 
 
 @dataclass(frozen=True)
-class Direct:
+class Direct(Checked):
     """Keep the first `k` passages whole, in the order of retrieval; None keeps all.
 
     The papers' plain retrieval (CRAG, section 5.2). Blank and repeated passages are left out before
     counting, with a note.
     """
 
-    k: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.k is not None:
-            check_whole("k", self.k, low=1)
+    k: Count | None = None
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question.

@@ -11,21 +11,21 @@ the prompt until the next; no worked examples. Left out: queries written by a la
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from functools import cached_property
 
-from fitrag_integrations.core.checks import check_number, check_text, check_whole
-from fitrag_integrations.flow import Flow
+from fitrag_integrations.core.checks import Count, Share, check_text
+from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.baselines._continuing import continue_port, measured
 from fitrag_integrations.methods.baselines._prompts import PLAIN, SENTENCES
-from fitrag_integrations.methods.baselines._writing import Generating
 from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
-from fitrag_integrations.methods.itrg.writer import told
+from fitrag_integrations.methods.writing import Generating
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.continuation import Continuation
 
 Tokens = list[tuple[str, float]]
+STOPPED = "the language model did not go on"
 
 
 @dataclass
@@ -63,20 +63,17 @@ class Flare(Generating):
     model writes nothing, the question itself is retrieved for.
     """
 
-    model: Any = None
+    model: object = None
     _: KW_ONLY
-    threshold: float = 0.8
-    mask: float = 0.4
-    rounds: int = 3
-    k: int = 2
+    threshold: Share = 0.8
+    mask: Share = 0.4
+    rounds: Count = 3
+    k: Count = 2
 
     def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
-        check_number("threshold", self.threshold, low=0.0, high=1.0)
-        check_number("mask", self.mask, low=0.0, high=1.0)
-        check_whole("rounds", self.rounds, low=1)
-        check_whole("k", self.k, low=1)
-        continue_port(self._model)
+        _ = self._port
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question, its answer in `draft`.
@@ -128,18 +125,14 @@ class Flare(Generating):
 
     def _written(self, prompt: str, work: _Work) -> Flow[Continuation]:
         """Have the answer continued; a call that fails gives nothing, and a note."""
-        try:
-            (written,) = yield from continue_port(self._model).ask([(prompt, work.answer)])
-        except Exception as error:
-            if self.on_error == "raise":
-                raise
-            work.notes.append(f"the language model did not go on ({told(error)})")
-            return Continuation("")
-        return measured(written)
+        item = (prompt, work.answer)
+        written, failed = yield from self.asked(self._port, [item], STOPPED, lambda one: one)
+        work.notes.extend(failed)
+        return Continuation("") if failed else measured(written[0])
 
-    @property
-    def _model(self) -> Any:
-        return EMBEDDED_MODEL if self.model is None else self.model
+    @cached_property
+    def _port(self) -> Port[tuple[str, str], Continuation]:
+        return continue_port(EMBEDDED_MODEL if self.model is None else self.model)
 
 
 def masked(tokens: Tokens, mask: float) -> str:

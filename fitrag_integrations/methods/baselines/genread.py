@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 
-from fitrag_integrations.core.checks import check_text, check_whole
+from fitrag_integrations.core.checks import Count, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import BACKGROUND, PLAIN, READ
-from fitrag_integrations.methods.baselines._writing import Generating
 from fitrag_integrations.methods.baselines.vanilla import NEVER
+from fitrag_integrations.methods.writing import Generating
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
 
@@ -28,11 +28,7 @@ class GenRead(Generating):
     """
 
     _: KW_ONLY
-    document_tokens: int = 256
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_whole("document_tokens", self.document_tokens, low=1)
+    document_tokens: Count = 256
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question, its answer in `draft`.

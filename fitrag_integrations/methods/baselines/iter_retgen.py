@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from fitrag_integrations.core.checks import check_is, check_text, check_whole
+from fitrag_integrations.core.checks import Count, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import READ_STEPS, STEPS
-from fitrag_integrations.methods.baselines._writing import Generating, reasoned
-from fitrag_integrations.methods.itrg.rounds import expanded_query, update
+from fitrag_integrations.methods.writing import Generating, expanded_query, reasoned, update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.windows import usable
 
 
 @dataclass(frozen=True)
@@ -32,15 +30,9 @@ class IterRetgen(Generating):
     """
 
     _: KW_ONLY
-    rounds: int = 3
-    k: int = 5
+    rounds: Count = 3
+    k: Count = 5
     accumulate: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_whole("rounds", self.rounds, low=1)
-        check_whole("k", self.k, low=1)
-        check_is("accumulate", self.accumulate, bool)
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question, its answer in `draft`.
@@ -57,7 +49,7 @@ class IterRetgen(Generating):
             query = expanded_query(question, written)
             if done and query == done[-1]["query"]:
                 break  # the last generation again: so would be all further ones
-            found, more = yield from self._found(query, ports, first=not done)
+            found, more = yield from self.look_up(query, ports, first=not done)
             notes.extend(more)
             if done and not found:
                 break
@@ -72,14 +64,6 @@ class IterRetgen(Generating):
                 break
             written = reply.text
         return self._context(question, passages, done, written, notes)
-
-    def _found(
-        self, query: str, ports: Ports, *, first: bool
-    ) -> Flow[tuple[list[Passage], tuple[str, ...]]]:
-        if not first:
-            return (yield from self.look_up(query, ports))
-        (found,) = yield from ports.retrieve.ask([query])
-        return usable(found)
 
     def _kept(self, before: Sequence[Passage], found: Sequence[Passage]) -> list[Passage]:
         best = found[: self.k]

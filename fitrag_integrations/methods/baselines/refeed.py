@@ -13,15 +13,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import zip_longest
-from typing import Any
 
-from fitrag_integrations.core.checks import check_text, check_whole
+from fitrag_integrations.core.checks import Count, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._continuing import continue_port, measured
 from fitrag_integrations.methods.baselines._prompts import PLAIN, READ, REFINE
-from fitrag_integrations.methods.baselines._writing import Generating, Reply
-from fitrag_integrations.methods.itrg.rounds import expanded_query
-from fitrag_integrations.methods.itrg.writer import told
+from fitrag_integrations.methods.writing import NO_ANSWER, Generating, Reply, expanded_query
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.windows import usable
@@ -38,14 +35,13 @@ class Refeed(Generating):
     """
 
     _: KW_ONLY
-    k: int = 10
-    samples: int = 1
-    model: Any = None
+    k: Count = 10
+    samples: Count = 1
+    model: object = None
 
     def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
-        check_whole("k", self.k, low=1)
-        check_whole("samples", self.samples, low=1)
         if self.model is not None:
             continue_port(self.model)
 
@@ -79,7 +75,7 @@ class Refeed(Generating):
         prompt = context.prompt(REFINE if before else READ)
         (after,), (surer,) = yield from self._written([prompt], ports)
         answer = after.text or before
-        details: dict[str, Any] = {"before": before, "after": after.text}
+        details: dict[str, object] = {"before": before, "after": after.text}
         if self.model is not None and before and after.text:
             details |= {"logprob_before": sure, "logprob_after": surer}
             answer = before if sure > surer else after.text
@@ -94,14 +90,11 @@ class Refeed(Generating):
         if self.model is None:
             replies = yield from self.write_all(prompts, ports, "answer")
             return replies, [-math.inf] * len(prompts)
-        try:
-            told_of = yield from continue_port(self.model).ask([(one, "") for one in prompts])
-        except Exception as error:
-            if self.on_error == "raise":
-                raise
-            failed = Reply("", (f"the language model wrote no answer ({told(error)})",))
-            return [failed] * len(prompts), [-math.inf] * len(prompts)
-        written = [measured(one) for one in told_of]
+        port, items = continue_port(self.model), [(prompt, "") for prompt in prompts]
+        made, failed = yield from self.asked(port, items, NO_ANSWER, lambda one: one)
+        if failed:
+            return [Reply("", failed)] * len(prompts), [-math.inf] * len(prompts)
+        written = [measured(one) for one in made]
         means = [math.fsum(one.logprobs) / max(1, len(one.logprobs)) for one in written]
         return [self.read(one.text, "answer") for one in written], means
 

@@ -11,18 +11,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from functools import cached_property, partial
+from typing import Annotated, TypeAlias
 
-from fitrag_integrations.core.checks import check_number, check_text, check_whole
-from fitrag_integrations.flow import Flow
+from fitrag_integrations.core.checks import Count, check_number, check_text
+from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.baselines._prompts import PLAIN, READ
-from fitrag_integrations.methods.baselines._writing import Generating, check_template
 from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
-from fitrag_integrations.methods.itrg.writer import told
+from fitrag_integrations.methods.writing import (
+    NO_ANSWER,
+    Generating,
+    Prompt,
+    Reply,
+    reply_text,
+)
 from fitrag_integrations.ports import Ports, port_of
-from fitrag_integrations.types import Context, Excerpt, Passage, Template
+from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.windows import usable
 
+Item: TypeAlias = tuple[tuple[str, ...], tuple[float, ...]]  # prompts, and their weights
 SCORE = "retrieval_score"
 UNSCORED = "not all passages have a retrieval score: all weigh the same"
 
@@ -37,18 +44,16 @@ class Replug(Generating):
     where a passage has none, all weigh the same, and a note says so. `template` renders a prompt.
     """
 
-    model: Any = None
+    model: object = None
     _: KW_ONLY
-    k: int = 10
-    temperature: float = 1.0
-    template: Template = READ
+    k: Count = 10
+    temperature: Annotated[float, partial(check_number, low=1e-6)] = 1.0
+    template: Prompt = READ
 
     def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
-        check_whole("k", self.k, low=1)
-        check_number("temperature", self.temperature, low=1e-6)
-        check_template("template", self.template)
-        port_of("ensemble", self._model, "ensemble", argument="model")
+        _ = self._port
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question, its answer in `draft`.
@@ -65,21 +70,9 @@ class Replug(Generating):
         context = Context(question, excerpts, notes=(*notes, *more), method="replug")
         prompts = [Context(question, (one,)).prompt(self.template) for one in excerpts]
         item = (tuple(prompts), weights) if prompts else ((context.prompt(PLAIN),), (1.0,))
-        text, failed = yield from self._written(item)
-        reply = self.read(text, "answer")
-        return self.answered(context, reply.text, failed or reply.notes)
-
-    def _written(
-        self, item: tuple[tuple[str, ...], tuple[float, ...]]
-    ) -> Flow[tuple[str, tuple[str, ...]]]:
-        port = port_of("ensemble", self._model, "ensemble", argument="model")
-        try:
-            (text,) = yield from port.ask([item])
-            return check_text("reply", text), ()
-        except Exception as error:
-            if self.on_error == "raise":
-                raise
-            return "", (f"the language model wrote no answer ({told(error)})",)
+        texts, failed = yield from self.asked(self._port, [item], NO_ANSWER, reply_text)
+        reply = Reply("", failed) if failed else self.read(texts[0], "answer")
+        return self.answered(context, reply.text, reply.notes)
 
     def _weights(self, passages: Sequence[Passage]) -> tuple[tuple[float, ...], tuple[str, ...]]:
         scores = [passage.metadata.get(SCORE) for passage in passages]
@@ -88,9 +81,10 @@ class Replug(Generating):
             return (1.0 / len(scores),) * len(scores), (UNSCORED,)
         return softmax([number / self.temperature for number in numbers]), ()
 
-    @property
-    def _model(self) -> Any:
-        return EMBEDDED_MODEL if self.model is None else self.model
+    @cached_property
+    def _port(self) -> Port[Item, str]:
+        model = EMBEDDED_MODEL if self.model is None else self.model
+        return port_of("ensemble", model, "ensemble", argument="model")
 
 
 def softmax(scores: Sequence[float]) -> tuple[float, ...]:

@@ -10,18 +10,14 @@ follow-up question is dropped.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
 
-from fitrag_integrations.core.checks import check_text, check_whole
+from fitrag_integrations.core.checks import Count, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import READ, READ_BRIEFLY, SELF_ASK
-from fitrag_integrations.methods.baselines._writing import Generating, final_answer
-from fitrag_integrations.methods.itrg.rounds import update
+from fitrag_integrations.methods.writing import Generating, final_answer, update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.windows import usable
 
 _FOLLOW_UP = re.compile(r"follow[ -]?up(?: question)?:[ \t]*(\S[^\n]*)", re.IGNORECASE)
 _INVENTED = re.compile(r"intermediate answer:", re.IGNORECASE)
@@ -59,13 +55,8 @@ class SelfAsk(Generating):
     """
 
     _: KW_ONLY
-    rounds: int = 3
-    k: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_whole("rounds", self.rounds, low=1)
-        check_whole("k", self.k, low=1)
+    rounds: Count = 3
+    k: Count = 3
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question, its answer in `draft`.
@@ -123,8 +114,7 @@ class SelfAsk(Generating):
         """Answer from what was found, or from what the question itself finds."""
         if not work.passages:
             work.notes.append(OTHER_FORM)
-            (found,) = yield from ports.retrieve.ask([question])
-            passages, notes = usable(found)
+            passages, notes = yield from self.look_up(question, ports, first=True)
             work.passages.extend(passages[: self.k])
             work.notes.extend(notes)
         prompt = Context(question, work.excerpts).prompt(READ)
@@ -149,5 +139,5 @@ def read_step(text: str) -> tuple[str, str]:
 
 def first_line(text: str) -> str:
     """Give the first line of a text; blank for a blank one."""
-    lines: Sequence[Any] = text.strip().splitlines()
-    return str(lines[0]).strip() if lines else ""
+    lines = text.strip().splitlines()
+    return lines[0].strip() if lines else ""

@@ -9,9 +9,9 @@ answer instead of several to compare with, and a model that gives no probabiliti
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Annotated
 
-from fitrag_integrations.core.checks import check_callable, check_is, check_number, check_text
+from fitrag_integrations.core.checks import Checked, Share, can, check_callable, check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines.direct import Direct
@@ -22,7 +22,7 @@ from fitrag_integrations.types import Context, RetrievalDecision
 
 
 @dataclass(frozen=True)
-class SelfEval:
+class SelfEval(Checked):
     """Ask a language model whether it knows the answer; if not, go on with another method.
 
     With `draft` it is shown an answer of its own first. `model` None is the caller's own, asked for
@@ -31,20 +31,16 @@ class SelfEval:
     retrieval, or raises with `on_error` "raise".
     """
 
-    model: Any = None
+    model: object = None
     _: KW_ONLY
     draft: bool = False
-    threshold: float = 0.5
-    method: Method | None = None
+    threshold: Share = 0.5
+    method: Annotated[Method, check_callable] | None = None
     on_error: OnError = "retrieve"
 
     def __post_init__(self) -> None:
         """Tell of a wrong argument here rather than in the middle of a flow."""
-        check_is("draft", self.draft, bool)
-        check_number("threshold", self.threshold, low=0.0, high=1.0)
-        check_callable("method", self.method)
-        if self.on_error not in ("retrieve", "raise"):
-            raise InputError.of("on_error", given=self.on_error, allowed="'retrieve' or 'raise'")
+        super().__post_init__()
         if self.model is not None:
             self._gate(self.model)
 
@@ -76,8 +72,8 @@ class SelfEval:
             return RetrievalDecision(True, None, self.threshold, why)
         return decide(known, self.threshold)
 
-    def _gate(self, model: Any) -> AskGate | PTrueGate:
-        kind = PTrueGate if callable(getattr(model, "p_yes", None)) else AskGate
+    def _gate(self, model: object) -> AskGate | PTrueGate:
+        kind = PTrueGate if can(model, "p_yes") else AskGate
         if not self.draft:
             return kind(model, draft_tokens=0)
         gate = kind(model, drafter=model if kind is AskGate else None)

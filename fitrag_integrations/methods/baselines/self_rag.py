@@ -12,22 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
 
-from fitrag_integrations.core.checks import check_is, check_number, check_text, check_whole
+from fitrag_integrations.core.checks import Count, Share, check_number, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.explain import shortened
 from fitrag_integrations.methods.baselines._reflections import (
     Item,
     Reflection,
+    check_reflection,
     reflect_port,
     relevance,
     retrieval_share,
     support,
     utility,
 )
-from fitrag_integrations.methods.baselines._writing import Generating
-from fitrag_integrations.methods.itrg.writer import told
+from fitrag_integrations.methods.writing import NO_ANSWER, Generating
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 from fitrag_integrations.values.windows import by_score, usable
@@ -43,17 +42,16 @@ class SelfRag(Generating):
     `weights`, those of relevance, support and utility, times these, plus its mean probability.
     """
 
-    model: Any
+    model: object
     _: KW_ONLY
-    threshold: float = 0.2
-    k: int = 5
+    threshold: Share = 0.2
+    k: Count = 5
     weights: tuple[float, float, float] = (1.0, 1.0, 0.5)
 
     def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         reflect_port(self.model)
-        check_number("threshold", self.threshold, low=0.0, high=1.0)
-        check_whole("k", self.k, low=1)
         given = tuple(check_number("weights", weight, low=0.0) for weight in self.weights)
         relevant, supported, useful = given  # a model scores its passages on these three
         object.__setattr__(self, "weights", (relevant, supported, useful))
@@ -86,20 +84,18 @@ class SelfRag(Generating):
         best = max(zip(scores, made, strict=True), key=_written, default=(0.0, first))[1]
         if not best.text:
             notes, best = (*notes, "no passage gave an answer: the one without them stands"), first
-        details = {"passages": [_told(e, r) for e, r in zip(excerpts, made, strict=True)]}
+        details = {
+            "passages": [_passage_details(e, r) for e, r in zip(excerpts, made, strict=True)]
+        }
         context = replace(context, excerpts=tuple(by_score(excerpts)), details=details)
         return self.answered(context, best.text, notes)
 
     def _reflected(self, items: Sequence[Item]) -> Flow[tuple[list[Reflection], tuple[str, ...]]]:
         """Have the items answered; a call that fails gives blank reflections and a note."""
-        try:
-            made = yield from reflect_port(self.model).ask(items)
-            whole = [check_is("reflection", one, Reflection) for one in made]
-        except Exception as error:
-            if self.on_error == "raise":
-                raise
-            note = f"the language model wrote no answer ({told(error)})"
-            return [Reflection()] * len(items), (note,)
+        port = reflect_port(self.model)
+        whole, failed = yield from self.asked(port, items, NO_ANSWER, check_reflection)
+        if failed:
+            return [Reflection()] * len(items), failed
         replies = [self.read(one.clean, "answer") for one in whole]
         notes = tuple(dict.fromkeys(note for reply in replies for note in reply.notes))
         pairs = zip(whole, replies, strict=True)
@@ -123,7 +119,7 @@ def _written(scored: tuple[float, Reflection]) -> tuple[bool, float]:
     return bool(scored[1].text), scored[0]
 
 
-def _told(excerpt: Excerpt, made: Reflection) -> dict[str, Any]:
+def _passage_details(excerpt: Excerpt, made: Reflection) -> dict[str, object]:
     return {
         "passage": excerpt.passage.id,
         "answer": shortened(made.text),

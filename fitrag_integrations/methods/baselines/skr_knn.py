@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Annotated
 
-from fitrag_integrations.core.checks import check_number, check_whole
-from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.fitrag.recognizer import Bank
+from fitrag_integrations.core.checks import Count, Share
+from fitrag_integrations.errors import PortError
+from fitrag_integrations.methods.baselines.gated import Gating
+from fitrag_integrations.methods.fitrag.recognizer import Bank, check_bank
 from fitrag_integrations.methods.ik.decider import OnError
 from fitrag_integrations.methods.ik.method import IKnow
-from fitrag_integrations.ports import Method, Ports
-from fitrag_integrations.types import Context
+from fitrag_integrations.ports import Method
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,13 @@ class NeighbourGate:
     k: int = 10
     draft_tokens: int = field(init=False, default=0)
 
-    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Any]:
+    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | PortError]:
         """Give the share of each question, in [0, 1]; drafts are not looked at."""
         return [_share(known) for known in self.bank.neighbours(list(questions), self.k)]
 
-    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Any]:
+    async def ap_known(
+        self, questions: Sequence[str], drafts: Sequence[str]
+    ) -> list[float | PortError]:
         """Do what `p_known` does without blocking the event loop."""
         twin = getattr(self.bank, "aneighbours", None)
         if twin is None:
@@ -47,7 +49,7 @@ class NeighbourGate:
 
 
 @dataclass(frozen=True)
-class SkrKnn:
+class SkrKnn(Gating):
     """Retrieve unless more than `threshold` of the `k` nearest questions were known.
 
     `bank` is a `QuestionBank` or any object with `neighbours(questions, k)`, which tells for each
@@ -55,33 +57,25 @@ class SkrKnn:
     direct retrieval. A bank that fails ends in retrieval, or raises with `on_error` "raise".
     """
 
-    bank: Bank
+    bank: Annotated[Bank, check_bank]
     _: KW_ONLY
-    k: int = 10
-    threshold: float = 0.5
+    k: Count = 10
+    threshold: Share = 0.5
     method: Method | None = None
     on_error: OnError = "retrieve"
-    _inner: IKnow = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
-        if isinstance(self.bank, type) or not isinstance(self.bank, Bank):
-            raise InputError.of("bank", given=self.bank, allowed="an object with 'neighbours'")
-        gate = NeighbourGate(self.bank, check_whole("k", self.k, low=1))
-        given = check_number("threshold", self.threshold, low=0.0, high=1.0)
-        inner = IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
-        object.__setattr__(self, "_inner", inner)
+    @cached_property
+    def inner(self) -> IKnow:
+        """Give the method with the neighbours as its gate."""
+        gate, given = NeighbourGate(self.bank, self.k), self.threshold
+        return IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
 
-    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question.
-
-        A known one has no excerpts, and its answer is left to the caller's prompt.
-        """
-        context = yield from self._inner(question, ports)
-        return replace(context, method="skrknn", details={**context.details, "k": self.k})
+    def details(self) -> dict[str, object]:
+        """Tell how many neighbours vote."""
+        return {"k": self.k}
 
 
-def _share(known: Sequence[bool]) -> Any:
+def _share(known: Sequence[bool]) -> float | PortError:
     if not len(known):
         return PortError("the bank gave no neighbour to vote")
     return sum(map(bool, known)) / len(known)

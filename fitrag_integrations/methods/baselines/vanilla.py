@@ -10,9 +10,9 @@ from dataclasses import KW_ONLY, dataclass
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import PLAIN
-from fitrag_integrations.methods.baselines._writing import Generating, check_template
+from fitrag_integrations.methods.writing import Generating, Prompt
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Context, RetrievalDecision, Template
+from fitrag_integrations.types import Context, RetrievalDecision
 
 NEVER = RetrievalDecision(False, why="this method never retrieves")
 
@@ -25,11 +25,7 @@ class Vanilla(Generating):
     """
 
     _: KW_ONLY
-    template: Template = PLAIN
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_template("template", self.template)
+    template: Prompt = PLAIN
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question, its answer in `draft`.

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.baselines.gated import GATES
 from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
 from fitrag_integrations.methods.fitrag.recognizer import (
     RECOGNIZER,
     RecognizerThresholds,
     SelfKnowledgeRecognizer,
 )
+from fitrag_integrations.methods.ik.draft_confidence import GATES
 
 EMBEDDED = "embedded"
 MODELS = "fitrag_integrations.models"

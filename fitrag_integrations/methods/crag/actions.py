@@ -68,6 +68,11 @@ def removed_actions(without: Any) -> frozenset[Action]:
     return removed
 
 
+def check_without(_: str, without: Any) -> frozenset[Action]:
+    """Do what `removed_actions` does, for a field."""
+    return removed_actions(without)
+
+
 def merged_action(action: Action, without: Iterable[Action | str]) -> Action:
     """Replace an action that is done without (section 5.4).
 

@@ -7,19 +7,19 @@ The steps lie beside it: ``judge`` (evaluate and act), ``search``, and ``refiner
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Annotated, Literal
 
-from fitrag_integrations.core.checks import check_is, check_text
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import Checked, Count, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.crag.actions import (
     PRESETS,
     ActionThresholds,
+    check_without,
     merged_action,
-    removed_actions,
 )
-from fitrag_integrations.methods.crag.judge import Judge, Judged
+from fitrag_integrations.methods.crag.evaluator import ActionJudge, Judged
 from fitrag_integrations.methods.crag.refiner import TOP_N, Refined, Refiner, Source
 from fitrag_integrations.methods.crag.search import Searched, search_web
 from fitrag_integrations.ports import Ports
@@ -27,17 +27,17 @@ from fitrag_integrations.text.asked import asked_note
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Action, Context, Excerpt
+from fitrag_integrations.values.thresholds import Grade
 from fitrag_integrations.values.windows import usable
 
 __all__ = ["PRESETS", "ActionThresholds", "Crag"]
 
 KEPT_ANYWAY = "nothing came from the web: what was retrieved is kept, though graded low"
 NOTHING = "nothing to refer to"
-ON_WEB_ERROR = ("degrade", "raise")
 
 
 @dataclass(frozen=True)
-class Crag:
+class Crag(Checked):
     """Run corrective retrieval for a question.
 
     ``evaluator`` is an object with ``evaluate(pairs)``, a bi-label scorer, or a callable; None is
@@ -54,34 +54,32 @@ class Crag:
     ``select=False`` keeps all the web gave.
     """
 
-    evaluator: Any = None
+    evaluator: object = None
     _: KW_ONLY
     thresholds: ActionThresholds | str | None = None
-    top_n: int | None = TOP_N
-    strip_threshold: float | None = None
-    sentences: int | None = None
-    max_tokens: int | None = None
+    top_n: Count | None = TOP_N
+    strip_threshold: Grade | None = None
+    sentences: Count | None = None
+    max_tokens: Count | None = None
     count_tokens: CountTokens = None
     split: SentenceSplitter | None = None
-    on_web_error: str = "degrade"
+    on_web_error: Literal["degrade", "raise"] = "degrade"
     allow_other_model: bool = False
-    without: Iterable[Action | str] = ()
+    without: Annotated[Iterable[Action | str], check_without] = ()
     refine: bool = True
     rewrite: bool = True
     select: bool = True
-    min_score: float | None = None
-    refiner: Refiner = field(init=False, repr=False, compare=False)
-    _judge: Judge = field(init=False, repr=False, compare=False)
+    min_score: Grade | None = None
 
     def __post_init__(self) -> None:
         """Tell of a wrong argument here rather than in the middle of a flow."""
-        for name in ("allow_other_model", "refine", "rewrite", "select"):
-            check_is(name, getattr(self, name), bool)
-        if self.on_web_error not in ON_WEB_ERROR:
-            allowed = " or ".join(map(repr, ON_WEB_ERROR))
-            raise InputError.of("on_web_error", given=self.on_web_error, allowed=allowed)
-        object.__setattr__(self, "without", removed_actions(self.without))
-        refiner = Refiner(
+        super().__post_init__()
+        _ = self.refiner, self._judge
+
+    @cached_property
+    def refiner(self) -> Refiner:
+        """Give the refiner in use."""
+        return Refiner(
             self.evaluator,
             top_n=self.top_n,
             threshold=self.strip_threshold,
@@ -91,12 +89,12 @@ class Crag:
             split=self.split,
             min_score=self.min_score,
         )
-        object.__setattr__(self, "count_tokens", refiner.count_tokens)
-        object.__setattr__(self, "refiner", refiner)
-        judge = Judge(
+
+    @cached_property
+    def _judge(self) -> ActionJudge:
+        return ActionJudge(
             self.evaluator, thresholds=self.thresholds, allow_other_model=self.allow_other_model
         )
-        object.__setattr__(self, "_judge", judge)
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question.
@@ -148,12 +146,13 @@ class Crag:
 
     def _details(
         self, judged: Judged, wholes: Sequence[Excerpt], web: Searched, known: Refined
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         pages = set(map(id, web.passages))
         from_web = [at for at, one in enumerate(known.excerpts) if id(one.passage) in pages]
         strips = sum(id(strip.passage) in pages for strip in known.graded)
-        steps = [name for name in ("refine", "rewrite", "select") if not getattr(self, name)]
-        off = [str(action) for action in Action if action in self.without] + steps
+        steps = {"refine": self.refine, "rewrite": self.rewrite, "select": self.select}
+        off = [str(action) for action in Action if action in self.without]
+        off += [name for name, is_on in steps.items() if not is_on]
         return {
             "grades": list(judged.grades),
             "thresholds": judged.thresholds.to_dict(),

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
-from fitrag_integrations.core.checks import check_callable, check_text, check_whole
+from fitrag_integrations.core.checks import Checked, Count, check_text
 from fitrag_integrations.core.show import Shown
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.budget import Budget
-from fitrag_integrations.methods.crag.actions import ActionThresholds, check_grade
-from fitrag_integrations.methods.crag.grading import (
+from fitrag_integrations.methods.crag.evaluator import (
     EvaluatePort,
     evaluate_port,
     grade,
@@ -25,13 +25,9 @@ from fitrag_integrations.methods.crag.grading import (
 )
 from fitrag_integrations.methods.crag.strips import distinct, strips
 from fitrag_integrations.text.sentences import SentenceSplitter
-from fitrag_integrations.text.tokens import (
-    CountTokens,
-    TokenCounter,
-    approximate_tokens,
-    counter_or_none,
-)
+from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.thresholds import ActionThresholds, Grade
 from fitrag_integrations.values.windows import by_score, usable
 
 TOP_N = 5
@@ -67,7 +63,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Refiner:
+class Refiner(Checked):
     """Cut passages into strips, grade all of them in one ask, and keep the best in their order.
 
     ``evaluator`` is an object with ``evaluate(pairs)``, a scorer, or a callable; None is the
@@ -81,28 +77,24 @@ class Refiner:
     sentences.
     """
 
-    evaluator: Any = None
+    evaluator: object = None
     _: KW_ONLY
-    top_n: int | None = TOP_N
-    threshold: float | None = None
-    sentences: int | None = None
-    max_tokens: int | None = None
+    top_n: Count | None = TOP_N
+    threshold: Grade | None = None
+    sentences: Count | None = None
+    max_tokens: Count | None = None
     count_tokens: CountTokens = None
     split: SentenceSplitter | None = None
-    min_score: float | None = None
-    _port: EvaluatePort = field(init=False, repr=False, compare=False)
+    min_score: Grade | None = None
 
     def __post_init__(self) -> None:
         """Tell of a wrong argument here rather than in the middle of a flow."""
-        object.__setattr__(self, "_port", evaluate_port(self.evaluator))
-        for name in ("top_n", "max_tokens", "sentences"):
-            if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), low=1)
-        for name in ("threshold", "min_score"):
-            if getattr(self, name) is not None:
-                check_grade(name, getattr(self, name))
-        object.__setattr__(self, "count_tokens", counter_or_none(self.count_tokens))
-        check_callable("split", self.split)
+        _ = self._port
+        super().__post_init__()
+
+    @cached_property
+    def _port(self) -> EvaluatePort:
+        return evaluate_port(self.evaluator)
 
     def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[Refined]:
         """Give the flow that ends in the strips kept for one question."""
@@ -146,7 +138,7 @@ class Refiner:
         budget = Budget(
             self.max_tokens, None, f"max_tokens={self.max_tokens}", self.counter, self.split
         )
-        fitted = yield from budget.fitted(question, best, self._graded)
+        fitted = yield from budget.fitted(best, partial(grade, question, evaluate=self._port))
         shown = _in_order(fitted.kept, sources)
         while not budget.fits(shown):  # in their own order they may cost a token more
             fitted.kept.pop()
@@ -174,14 +166,11 @@ class Refiner:
     @property
     def counter(self) -> TokenCounter:
         """Give the counter in use."""
-        return counter_or_none(self.count_tokens) or approximate_tokens
+        return counter_for(self.count_tokens)
 
     def cost(self, excerpts: Sequence[Excerpt]) -> int:
         """Count the tokens of excerpts as a prompt shows them."""
         return Budget(count=self.counter).cost(excerpts)
-
-    def _graded(self, question: str, excerpts: Sequence[Excerpt]) -> Flow[list[Excerpt]]:
-        return grade(question, excerpts, self._port)
 
     def _filtered(
         self, sources: Sequence[Source], graded: Sequence[Excerpt], limit: float

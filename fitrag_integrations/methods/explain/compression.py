@@ -25,7 +25,8 @@ class Reduction:
 
     `kept` is best first, windows that touch joined; `enough` is what `min_score` and the detector
     left to the token budget, `ranked` the best windows of every passage, best first, `windows` all
-    that were scored, in the order of the texts.
+    that were scored, in the order of the texts. The tokens are those of a prompt's passages, whole
+    and as kept.
     """
 
     kept: tuple[Excerpt, ...]
@@ -33,6 +34,8 @@ class Reduction:
     ranked: tuple[Excerpt, ...]
     windows: tuple[Excerpt, ...]
     notes: tuple[str, ...] = ()
+    tokens_in: int = 0
+    tokens_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.flow import Flow, run
 from fitrag_integrations.methods.crag.refiner import Refined, Refiner
 from fitrag_integrations.methods.explain.compression import Compression, Reduction, Weighed
@@ -18,7 +19,7 @@ from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.prompt import render_excerpts
-from fitrag_integrations.values.windows import by_score, with_text
+from fitrag_integrations.values.windows import by_score
 
 __all__ = ["explain_compression", "explained_reduction", "explained_refinement"]
 
@@ -45,15 +46,15 @@ def explained_reduction(
 ) -> Flow[Compression]:
     """Give the flow that ends in what a token reducer kept and left out; `score` is its port."""
     reducer, scoring = reducer.settled(score)
-    reduction = yield from reducer.reduced(question, passages, scoring)
+    asked = scoring.about(check_text("question", question, blank=False))
+    reduction = yield from reducer.reduced(passages, asked)
     weighing = _Weighing(reduction.windows, reduction.kept, reducer.counter)
     why = _reduced(reduction, reducer)
-    wholes = [Excerpt.whole(passage) for passage in with_text(passages)]
     details = {
         **{name: getattr(reducer, name) for name in NUMBERS},
         "max_share": reducer.share,
-        "tokens_in": weighing.cost(wholes),
-        "tokens_out": weighing.cost(reduction.kept),
+        "tokens_in": reduction.tokens_in,
+        "tokens_out": reduction.tokens_out,
     }
     weighed = tuple(weighing(one, why(one)) for one in reduction.ranked)
     given = tuple(passages)

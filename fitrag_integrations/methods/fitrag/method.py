@@ -6,14 +6,13 @@ The reranker and the token reducer are flows of their own, in ``reducer``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from functools import cached_property
 
-from fitrag_integrations.core.checks import check_is, check_text, check_whole
+from fitrag_integrations.core.checks import Count, can, check_is, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import (
-    Auto,
+    Reducing,
     TokenReducer,
     compress,
     rerank,
@@ -21,19 +20,16 @@ from fitrag_integrations.methods.fitrag.reducer import (
 )
 from fitrag_integrations.methods.fitrag.scoring import Scoring
 from fitrag_integrations.methods.ik.decider import Decider
-from fitrag_integrations.ports import Detector, Gate, Ports, Recognizer, Scorer
+from fitrag_integrations.ports import Gate, Ports, Recognizer, Scorer, model_name
 from fitrag_integrations.text.asked import asked_note
-from fitrag_integrations.text.sentences import SentenceSplitter
-from fitrag_integrations.text.tokens import CountTokens
-from fitrag_integrations.types import BiLabelScore, Context, Excerpt, RetrievalDecision
-from fitrag_integrations.values.prompt import render_excerpts
+from fitrag_integrations.types import BiLabelScore, Context, RetrievalDecision
 from fitrag_integrations.values.windows import by_score, usable
 
 __all__ = ["FitRag", "compress", "rerank", "score_port", "usable"]
 
 
 @dataclass(frozen=True)
-class FitRag:
+class FitRag(Reducing):
     """Run FIT-RAG's Algorithm 1 for a question.
 
     ``scorer`` None is the embedded one. ``gate`` may be a ``Recognizer``, asked with the scores of
@@ -50,51 +46,15 @@ class FitRag:
     scorer: Scorer | None = None
     _: KW_ONLY
     gate: Gate | Recognizer | Decider | None = None
-    top_n: int = 10
-    window: int | None = None
-    stride: int = 1
-    max_tokens: int | None = None
-    count_tokens: CountTokens = None
-    weight: float = 0.5
-    detector: Detector | Literal[False] | None = None
-    split: SentenceSplitter | None = None
-    per_passage: int | Auto | None = "auto"
-    max_share: float | Auto | None = "auto"
-    min_score: float | None = None
-    scoring: str | None = None
-    logits: bool = False
-    reducer: TokenReducer = field(init=False, repr=False, compare=False)
-    _scoring: Scoring = field(init=False, repr=False, compare=False)
-    _decider: Decider | None = field(init=False, repr=False, compare=False)
+    top_n: Count = 10
 
     def __post_init__(self) -> None:
         """Tell of a wrong argument here rather than in the middle of a flow."""
-        check_whole("top_n", self.top_n, low=1)
-        given = TokenReducer(
-            window=self.window,
-            stride=self.stride,
-            weight=self.weight,
-            max_tokens=self.max_tokens,
-            count_tokens=self.count_tokens,
-            detector=self.detector,
-            split=self.split,
-            per_passage=self.per_passage,
-            max_share=self.max_share,
-            min_score=self.min_score,
-            scoring=self.scoring,
-            logits=self.logits,
-        )
-        reducer, scoring = given.settled(score_port(self.scorer))
-        asked_first = None if isinstance(self.gate, Recognizer | Decider) else self.gate
-        decider = Decider(asked_first) if asked_first is not None else self.gate
+        super().__post_init__()
+        _ = self._settled, self._decider
         for fitted in (self.gate, self.detector):
-            if callable(check := getattr(fitted, "check_scorer", None)):
-                check(getattr(self.scorer, "name", None))
-        object.__setattr__(self, "count_tokens", given.count_tokens)
-        object.__setattr__(self, "scoring", given.scoring)
-        object.__setattr__(self, "reducer", reducer)
-        object.__setattr__(self, "_scoring", scoring)
-        object.__setattr__(self, "_decider", decider if isinstance(decider, Decider) else None)
+            if can(fitted, "check_scorer"):
+                fitted.check_scorer(model_name(self.scorer))  # type: ignore[union-attr]
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question.
@@ -112,36 +72,47 @@ class FitRag:
         # retrieve, and score what was retrieved by both labels (section 4.2)
         (found,) = yield from ports.retrieve.ask([question])
         passages, dropped = usable(found)
-        notes = (*asked_note(question), *dropped)
-        context = replace(context, notes=notes)
-        graded, windows_of = yield from self._scoring.passages(question, passages, self.reducer.cut)
+        reducer, scoring = self._settled
+        notes, asked = (*asked_note(question), *dropped), scoring.about(question)
+        graded, windows_of = yield from asked.passages(passages, reducer.cut)
 
         # does the model know it without them? (section 4.3)
         if isinstance(self.gate, Recognizer) and graded:
             labels = [check_is("labels", one.labels, BiLabelScore) for one in graded]
-            decision = yield from self.gate.decide(question, labels)
-            context = replace(context, decision=check_is("decision", decision, RetrievalDecision))
+            verdict = yield from self.gate.decide(question, labels)
+            decision = check_is("decision", verdict, RetrievalDecision)
+            context = replace(context, decision=decision, notes=notes)
             if not decision.retrieve:
                 return context
 
         # rerank (section 4.4.1), and reduce to sub-documents (section 4.4.2)
         chosen = by_score(graded)[: self.top_n]
         windows = yield from windows_of(chosen)
-        reduced = yield from self.reducer.chosen(question, windows, self._scoring)
-        details = self._details(graded, chosen, reduced.kept)
-        return replace(
-            context, excerpts=reduced.kept, notes=(*notes, *reduced.notes), details=details
-        )
-
-    def _details(
-        self, graded: Sequence[Excerpt], chosen: Sequence[Excerpt], kept: Sequence[Excerpt]
-    ) -> dict[str, Any]:
-        count = self.reducer.counter
-        return {
+        reduced = yield from reducer.chosen(windows, asked)
+        details = {
             "scored": len(graded),
             "reranked": len(chosen),
-            "weight": float(self.weight),
+            "weight": self.weight,
             "max_tokens": self.max_tokens,
-            "tokens_in": int(count(render_excerpts(chosen))),
-            "tokens_out": int(count(render_excerpts(kept))),
+            "tokens_in": reduced.tokens_in,
+            "tokens_out": reduced.tokens_out,
         }
+        notes += reduced.notes
+        return replace(context, excerpts=reduced.kept, notes=notes, details=details)
+
+    @property
+    def reducer(self) -> TokenReducer:
+        """Give the token reducer in use."""
+        return self._settled[0]
+
+    @cached_property
+    def _settled(self) -> tuple[TokenReducer, Scoring]:
+        given = {spec.name: getattr(self, spec.name) for spec in fields(Reducing)}
+        return TokenReducer(**given).settled(score_port(self.scorer))
+
+    @cached_property
+    def _decider(self) -> Decider | None:
+        """Give what decides before anything is retrieved."""
+        if self.gate is None or isinstance(self.gate, Decider):
+            return self.gate
+        return None if isinstance(self.gate, Recognizer) else Decider(self.gate)

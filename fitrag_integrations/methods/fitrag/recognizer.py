@@ -9,13 +9,25 @@ hold for its own scorer and encoder only, and it gives no k: `fit_recognizer` fi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property, partial
+from typing import Annotated, Any, Protocol, runtime_checkable
 
-from fitrag_integrations.core.checks import check_is, check_number, check_text, check_whole
+from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Number,
+    Share,
+    Size,
+    Text,
+    can,
+    check_is,
+    trait,
+)
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
 from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.ports import Call, model_name
 from fitrag_integrations.types import BiLabelScore, RetrievalDecision
 
 
@@ -27,35 +39,25 @@ class Bank(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RecognizerThresholds(Record):
+class RecognizerThresholds(Checked, Record):
     """Hold the recognizer's four numbers with what they were fitted for.
 
     `delta` cuts a Has_Answer logit; `s_l` and `s_n` are shares in [0, 1]. `scorer` and `encoder`
     are names, blank where unknown; `rows` and `accuracy` tell of the fit.
     """
 
-    delta: float = 4.5
-    s_l: float = 0.04
-    s_n: float = 0.55
-    k: int = 10
-    scorer: str = ""
-    encoder: str = ""
-    rows: int = 0
+    delta: Number = 4.5
+    s_l: Share = 0.04
+    s_n: Share = 0.55
+    k: Count = 10
+    scorer: Text = ""
+    encoder: Text = ""
+    rows: Size = 0
     accuracy: float | None = None
-
-    def __post_init__(self) -> None:
-        bounds = {"s_l": {"low": 0.0, "high": 1.0}, "s_n": {"low": 0.0, "high": 1.0}}
-        for name in ("delta", "s_l", "s_n"):
-            number = check_number(name, getattr(self, name), **bounds.get(name, {}))
-            object.__setattr__(self, name, number)
-        check_whole("k", self.k, low=1)
-        check_whole("rows", self.rows, low=0)
-        check_text("scorer", self.scorer)
-        check_text("encoder", self.encoder)
 
     def check(self, role: str, name: str) -> None:
         """Raise `ThresholdMismatchError` where `scorer` or `encoder` is not the one fitted for."""
-        fitted = getattr(self, role)
+        fitted = {"scorer": self.scorer, "encoder": self.encoder}[role]
         if fitted and name and fitted != name:
             raise ThresholdMismatchError(
                 f"the recognizer's thresholds were fitted for the {role} {fitted!r}, given "
@@ -63,12 +65,24 @@ class RecognizerThresholds(Record):
             )
 
 
+def check_bank(field: str, bank: object) -> object:
+    """Require an object that knows neighbours."""
+    if not can(bank, "neighbours"):
+        raise InputError.of(field, given=bank, allowed="an object with 'neighbours'")
+    return bank
+
+
+def encoder_name(bank: Bank) -> str:
+    """Name the encoder of a bank; blank where it does not say."""
+    return model_name(trait(bank, "encoder", object))
+
+
 RECOGNIZER = "recognizer.json"  # beside a bank, in the folder of `fitrag train recognizer`
 PAPER = RecognizerThresholds()  # section 5.1, NQ and PopQA; 0.67 as s_n on TriviaQA; k is ours
 
 
 @dataclass(frozen=True)
-class SelfKnowledgeRecognizer:
+class SelfKnowledgeRecognizer(Checked):
     """Decide from the scores of everything retrieved and from the nearest questions (equation 14).
 
     Give it to `FitRag(gate=...)`. `thresholds` are those of `fit_recognizer`; the default is the
@@ -77,26 +91,29 @@ class SelfKnowledgeRecognizer:
     unless `allow_other_model`. `scorer` names the scorer where it has no `name` of its own.
     """
 
-    bank: Bank
-    thresholds: RecognizerThresholds = PAPER
+    bank: Annotated[Bank, check_bank]
+    thresholds: Annotated[RecognizerThresholds, partial(check_is, kind=RecognizerThresholds)] = (
+        PAPER
+    )
     _: KW_ONLY
-    scorer: str = ""
+    scorer: Text = ""
     allow_other_model: bool = False
-    _port: Port[str, Sequence[bool]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Tell of a wrong argument here rather than in the middle of a flow."""
-        if isinstance(self.bank, type) or not isinstance(self.bank, Bank):
-            raise InputError.of("bank", given=self.bank, allowed="an object with 'neighbours'")
-        check_is("thresholds", self.thresholds, RecognizerThresholds)
-        self.check_scorer(check_text("scorer", self.scorer))
-        encoder = getattr(getattr(self.bank, "encoder", None), "name", None)
-        self._check("encoder", encoder)
-        object.__setattr__(self, "_port", _neighbour_port(self.bank, self.thresholds.k))
+        super().__post_init__()
+        self.check_scorer(self.scorer)
+        if not self.allow_other_model:
+            self.thresholds.check("encoder", encoder_name(self.bank))
 
-    def check_scorer(self, name: Any) -> None:
-        """Refuse a scorer the thresholds were not fitted for; what is no name is passed over."""
-        self._check("scorer", name)
+    @cached_property
+    def _port(self) -> Port[str, Sequence[bool]]:
+        return _neighbour_port(self.bank, self.thresholds.k)
+
+    def check_scorer(self, name: str | None) -> None:
+        """Refuse a scorer the thresholds were not fitted for; one without a name is passed over."""
+        if name and not self.allow_other_model:
+            self.thresholds.check("scorer", name)
 
     def decide(self, question: str, scores: Sequence[BiLabelScore]) -> Flow[RetrievalDecision]:
         """Give the flow that ends in the decision; asks the port "neighbours" for one question.
@@ -120,10 +137,6 @@ class SelfKnowledgeRecognizer:
             why += " (thresholds not fitted for this scorer and encoder)"
         return RetrievalDecision(not (s_ltod > s_l and s_nn > s_n), why=why)
 
-    def _check(self, role: str, name: Any) -> None:
-        if isinstance(name, str) and not self.allow_other_model:
-            self.thresholds.check(role, name)
-
 
 def share_above(scores: Sequence[BiLabelScore], delta: float) -> float:
     """Give the share of passages whose Has_Answer logit is above delta (equation 12)."""
@@ -143,7 +156,7 @@ def _neighbour_port(bank: Bank, k: int) -> Port[str, Sequence[bool]]:
 class _Nearest:
     """Ask a bank for k neighbours; equal, and hashed, by the bank's call and k."""
 
-    call: Any
+    call: Call
     k: int
 
     def __call__(self, questions: Sequence[str]) -> Any:

@@ -11,7 +11,12 @@ from typing import TypeAlias
 
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.fitrag.recognizer import Bank, RecognizerThresholds, share_above
+from fitrag_integrations.methods.fitrag.recognizer import (
+    Bank,
+    RecognizerThresholds,
+    encoder_name,
+    share_above,
+)
 from fitrag_integrations.types import BiLabelScore
 
 Row: TypeAlias = tuple[str, Sequence[BiLabelScore], bool]  # question, scores, known
@@ -44,8 +49,8 @@ def fit_recognizer(
         ltod = [share_above(scores, delta) for _, scores, _ in labelled]
         found += [(*_best_cuts(ltod, shares[k], truths), float(delta), k) for k in ks]
     accuracy, s_l, s_n, delta, k = max(found, key=lambda fit: fit[0])
-    encoder = getattr(getattr(bank, "encoder", None), "name", "")
-    return RecognizerThresholds(delta, s_l, s_n, k, scorer, encoder, len(labelled), accuracy)
+    fitted_for = scorer, encoder_name(bank)
+    return RecognizerThresholds(delta, s_l, s_n, k, *fitted_for, len(labelled), accuracy)
 
 
 def _best_cuts(

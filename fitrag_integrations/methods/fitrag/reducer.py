@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast
+from typing import Annotated, Literal, TypeAlias
 
 from fitrag_integrations.core.checks import (
-    check_callable,
-    check_is,
+    Checked,
+    Count,
+    Share,
     check_many,
     check_number,
     check_text,
@@ -29,25 +30,20 @@ from fitrag_integrations.methods.fitrag.scoring import (
     ScorePort,
     Scoring,
     Windows,
+    check_scoring,
     reads_once,
     score_port,
-    scoring_named,
     scoring_of,
 )
 from fitrag_integrations.methods.fitrag.selection import (
-    detect_port,
+    check_detector,
     detector_for,
     representatives,
     sufficient,
 )
 from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.sentences import SentenceSplitter
-from fitrag_integrations.text.tokens import (
-    CountTokens,
-    TokenCounter,
-    approximate_tokens,
-    counter_or_none,
-)
+from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.windows import at_least, by_score, merge, windows, with_text
 
@@ -62,6 +58,13 @@ SHARE = 0.4
 """Of the tokens, which single sentences may cost where no budget is set."""
 FREE = 64
 """Tokens that `SHARE` leaves alone: so few are not worth a dropped passage."""
+
+
+def check_part(field: str, value: object) -> float:
+    """Require a part of a whole, in (0, 1]."""
+    if not (part := check_number(field, value, high=1)) > 0:
+        raise InputError.of(field, given=value, allowed="a number above 0, at most 1")
+    return part
 
 
 def rerank(
@@ -84,7 +87,7 @@ def rerank(
     check_text("question", question, blank=False)
     kept = None if top_n is None else check_whole("top_n", top_n, low=1)
     given = with_text(check_many("passages", passages, Passage))
-    graded = yield from Windows(score, weight, logits).wholes(question, given)
+    graded = yield from Windows(score, weight, logits, question).wholes(given)
     return at_least(min_score, by_score(graded)[:kept])
 
 
@@ -132,7 +135,35 @@ def compress(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenReducer:
+class Reducing(Checked):
+    """Hold the settings of the token reducer, told in `TokenReducer`."""
+
+    window: Count | None = None
+    stride: Count = 1
+    weight: Share = 0.5
+    max_tokens: Count | None = None
+    count_tokens: CountTokens = None
+    detector: Annotated[Detector, check_detector] | Literal[False] | None = None
+    split: SentenceSplitter | None = None
+    per_passage: Count | Auto | None = "auto"
+    max_share: Annotated[float, check_part] | Auto | None = "auto"
+    min_score: float | None = None
+    scoring: Annotated[str | None, check_scoring] = None
+    logits: bool = False
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        super().__post_init__()
+        if self.window is not None and self.stride > self.window:
+            allowed = f"an integer from 1 to window={self.window}, or sentences would be skipped"
+            raise InputError.of("stride", given=self.stride, allowed=allowed)
+        if self.min_score is not None:
+            bounds = {} if self.logits else {"low": 0.0, "high": 2.0}
+            check_number("min_score", self.min_score, **bounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenReducer(Reducing):
     """Reduce passages to few excerpts (section 4.4.2).
 
     Every passage is cut into windows of ``window`` sentences, ``stride`` apart, and all windows are
@@ -159,42 +190,6 @@ class TokenReducer:
     off. A detector that was fitted for another scorer raises ``ThresholdMismatchError``.
     """
 
-    window: int | None = None
-    stride: int = 1
-    weight: float = 0.5
-    max_tokens: int | None = None
-    count_tokens: CountTokens = None
-    detector: Detector | Literal[False] | None = None
-    split: SentenceSplitter | None = None
-    per_passage: int | Auto | None = "auto"
-    max_share: float | Auto | None = "auto"
-    min_score: float | None = None
-    scoring: str | None = None
-    logits: bool = False
-
-    def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
-        object.__setattr__(self, "scoring", scoring_named(self.scoring))
-        object.__setattr__(self, "count_tokens", counter_or_none(self.count_tokens))
-        for name in ("window", "max_tokens", "per_passage"):
-            if getattr(self, name) not in (None, "auto"):
-                check_whole(name, getattr(self, name), low=1)
-        stride, window = check_whole("stride", self.stride, low=1), self.window
-        if stride > (stride if window is None else window):
-            allowed = f"an integer from 1 to window={window}, or sentences would be skipped"
-            raise InputError.of("stride", given=stride, allowed=allowed)
-        check_number("weight", self.weight, low=0.0, high=1.0)
-        check_callable("split", self.split)
-        share = self.max_share
-        if share not in (None, "auto") and not check_number("max_share", share, high=1) > 0:
-            raise InputError.of("max_share", given=share, allowed="a number above 0, at most 1")
-        check_is("logits", self.logits, bool)
-        if self.min_score is not None:
-            bounds = {} if self.logits else {"low": 0.0, "high": 2.0}
-            check_number("min_score", self.min_score, **bounds)
-        if self.detector is not None and self.detector is not False:
-            detect_port(self.detector)
-
     def __call__(
         self, question: str, passages: Sequence[Passage], score: ScorePort
     ) -> Flow[Reduced]:
@@ -207,17 +202,15 @@ class TokenReducer:
     ) -> Flow[Reduction]:
         """Give the same flow; it ends in what was kept and in all that it was chosen from."""
         reducer, scoring = self.settled(score)
-        return (yield from reducer.reduced(question, passages, scoring))
-
-    def reduced(
-        self, question: str, passages: Sequence[Passage], scoring: Scoring
-    ) -> Flow[Reduction]:
-        """Give the same flow once nothing is left open: cut, score, choose."""
         check_text("question", question, blank=False)
+        return (yield from reducer.reduced(passages, scoring.about(question)))
+
+    def reduced(self, passages: Sequence[Passage], asked: Scoring) -> Flow[Reduction]:
+        """Give the same flow once nothing is left open: cut, score, choose."""
         given = with_text(check_many("passages", passages, Passage))
         cut = [window for passage in given for window in self.cut(passage)]
-        scored = yield from scoring.windows(question, cut)
-        return (yield from self.chosen(question, scored, scoring))
+        scored = yield from asked.windows(cut)
+        return (yield from self.chosen(scored, asked))
 
     def settled(self, score: ScorePort) -> tuple[TokenReducer, Scoring]:
         """Decide what was left open, by what the scorer behind a port can do."""
@@ -240,48 +233,53 @@ class TokenReducer:
         """Cut a passage into its windows, in the order of the text."""
         return windows(passage, size=self.window or PAPERS, stride=self.stride, split=self.split)
 
-    def chosen(self, question: str, scored: Sequence[Excerpt], scoring: Scoring) -> Flow[Reduction]:
-        """Choose among scored windows; ``scoring`` is asked where one has to be narrowed."""
-        ordered = by_score(representatives(scored, self._each))
+    def chosen(self, scored: Sequence[Excerpt], asked: Scoring) -> Flow[Reduction]:
+        """Choose among scored windows; ``asked`` scores the parts of one that is narrowed."""
+        each = 1 if self.per_passage == "auto" else self.per_passage
+        ordered = by_score(representatives(scored, each))
         able = at_least(self.min_score, ordered)
         notes = _too_low(len(ordered), len(able), self.min_score)
-        enough, detector = able, self._detector(scoring)
+
+        # the sub-document filter: is this prefix enough?
+        cutting = {"window": self.window, "stride": self.stride, "per_passage": each}
+        enough, detector = able, detector_for(self.detector, asked, **cutting)
         if detector is not None:
             enough, more = yield from sufficient(able, detector)
             notes += more
-        fitted = yield from self._budget(scored).fitted(question, enough, scoring.windows)
-        kept = fitted.kept if self._each == 1 else by_score(merge(fitted.kept))
-        told = (*notes, *fitted.notes)
-        return Reduction(tuple(kept), tuple(enough), tuple(ordered), tuple(scored), told)
+
+        # the budget
+        wholes = [Excerpt.whole(one) for one in dict.fromkeys(one.passage for one in scored)]
+        tokens_in = Budget(count=self.counter).cost(wholes)
+        budget = self._budget(tokens_in)
+        fitted = yield from budget.fitted(enough, asked.windows)
+        kept = fitted.kept if each == 1 else by_score(merge(fitted.kept))
+        return Reduction(
+            tuple(kept),
+            tuple(enough),
+            tuple(ordered),
+            tuple(scored),
+            (*notes, *fitted.notes),
+            tokens_in,
+            budget.cost(kept),
+        )
 
     @property
     def counter(self) -> TokenCounter:
         """Give the counter in use."""
-        return cast("TokenCounter | None", self.count_tokens) or approximate_tokens
+        return counter_for(self.count_tokens)
 
     @property
     def share(self) -> float | None:
         """Give the share of the tokens that is kept at most."""
         return SHARE if self.max_share == "auto" else self.max_share
 
-    @property
-    def _each(self) -> int | None:
-        return 1 if self.per_passage == "auto" else self.per_passage
-
-    def _budget(self, scored: Sequence[Excerpt]) -> Budget:
+    def _budget(self, tokens: int) -> Budget:
         limit, share = f"max_tokens={self.max_tokens}", None
         if (most := self.share) is not None:
-            free = FREE if self.max_share == "auto" else 1
-            wholes = [Excerpt.whole(one) for one in dict.fromkeys(one.passage for one in scored)]
-            share = max(free, int(most * Budget(count=self.counter).cost(wholes)))
+            share = max(FREE if self.max_share == "auto" else 1, int(most * tokens))
             if self.max_tokens is None or share < self.max_tokens:
                 limit = f"max_share={most:g}"
         return Budget(self.max_tokens, share, limit, self.counter, self.split)
-
-    def _detector(self, scoring: Scoring) -> Detector | None:
-        """Give the detector to ask about these scores, if there is one."""
-        cutting = {"window": self.window, "stride": self.stride, "per_passage": self._each}
-        return detector_for(self.detector, scoring.scorer, **cutting)
 
 
 def _too_low(count: int, able: int, min_score: float | None) -> tuple[str, ...]:

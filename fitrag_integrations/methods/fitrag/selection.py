@@ -6,13 +6,22 @@ from bisect import bisect
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
+from fitrag_integrations.core.checks import can
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import embedded_detector
+from fitrag_integrations.methods.fitrag.scoring import Scoring
+from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Detector, port_of
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.windows import best_per_passage, by_score
 
 Stopped: TypeAlias = tuple[list[Excerpt], tuple[str, ...]]  # the excerpts kept, and notes
+
+
+def check_detector(field: str, detector: Detector) -> Detector:
+    """Require a detector."""
+    detect_port(detector)
+    return detector
 
 
 def detect_port(detector: Detector) -> Port[Any, float]:
@@ -26,7 +35,7 @@ def detect_port(detector: Detector) -> Port[Any, float]:
 
 
 def detector_for(
-    given: Detector | Literal[False] | None, scorer: str, **cutting: int | None
+    given: Detector | Literal[False] | None, scoring: Scoring, **cutting: int | None
 ) -> Detector | None:
     """Give the detector to ask about a scorer's scores of windows cut so, if there is one.
 
@@ -36,9 +45,9 @@ def detector_for(
     if given is False:
         return None
     if given is None:
-        return embedded_detector(scorer, **cutting)
-    if callable(check := getattr(given, "check_scorer", None)):
-        check(scorer)
+        return embedded_detector(scoring.scorer, **cutting)
+    if can(given, "check_scorer"):
+        given.check_scorer(scoring.scorer)  # type: ignore[attr-defined]
     return given
 
 
@@ -55,9 +64,9 @@ def sufficient(ordered: Sequence[Excerpt], detector: Detector) -> Flow[Stopped]:
     if hasattr(detector, "eligible_among"):
         prefixes = [(prefix, labels[len(prefix) :]) for prefix in prefixes]
     chances = yield from detect_port(detector).ask(prefixes)
-    threshold = getattr(detector, "threshold", None)
+    threshold = limit_of(detector)
     for length, chance in enumerate(chances, start=1):
-        if float(chance) >= (0.5 if threshold is None else float(threshold)):
+        if float(chance) >= threshold:
             left = len(labels) - length
             note = f"{left} of {len(labels)} excerpts left out: the detector found the best enough"
             return list(ordered[:length]), (note,) if left else ()

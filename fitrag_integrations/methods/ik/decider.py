@@ -8,14 +8,23 @@ which wants the scores of what was retrieved, is not asked here but inside `FitR
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from fitrag_integrations.core.checks import check_is, check_number, check_text
+from fitrag_integrations.core.checks import (
+    Checked,
+    Share,
+    can,
+    check_is,
+    check_number,
+    check_text,
+    trait,
+)
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.core.show import describe_error
+from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
-from fitrag_integrations.ports import Gate, gate_port, port_of
+from fitrag_integrations.ports import Gate, gate_port, model_name, port_of
 from fitrag_integrations.types import Draft, RetrievalDecision
 from fitrag_integrations.values.prompt import Asked
 from fitrag_integrations.values.thresholds import FittedThreshold
@@ -42,8 +51,8 @@ class Decided(Record):
 
 
 @dataclass(frozen=True)
-class Decider:
-    """Ask a gate whether a question is known, with the model's own first words if it wants them.
+class GateDecision(Checked):
+    """Hold a gate and what it is asked with; what asks one before it retrieves is made of this.
 
     `gate` None is the embedded `IKClassifier`. `drafter` is a `Drafter`, or writes the draft from
     a prompt: an object with `generate`, a callable, a `Port`. It is asked only by a gate whose
@@ -55,23 +64,19 @@ class Decider:
 
     gate: Gate | None = None
     _: KW_ONLY
-    drafter: Any = None
-    threshold: float | None = None
+    drafter: object = None
+    threshold: Share | None = None
     on_error: OnError = "retrieve"
     allow_other_model: bool = False
 
     def __post_init__(self) -> None:
         """Tell of a wrong argument here rather than in the middle of a flow."""
+        super().__post_init__()
         gate_port(self._gate)
         if self.drafter is not None:
             draft_port(self.drafter)
-        if self.threshold is not None:
-            check_number("threshold", self.threshold, low=0.0, high=1.0)
-        if self.on_error not in ("retrieve", "raise"):
-            raise InputError.of("on_error", given=self.on_error, allowed="'retrieve' or 'raise'")
-        check_is("allow_other_model", self.allow_other_model, bool)
 
-    def __call__(self, question: str) -> Flow[Decided]:
+    def decided(self, question: str) -> Flow[Decided]:
         """Give the flow that ends in the decision; it never retrieves.
 
         The flow raises `InputError` for a blank question and `ThresholdMismatchError` where the
@@ -80,70 +85,73 @@ class Decider:
         check_text("question", question, blank=False)
         draft, threshold, asked = None, self.threshold, "gate"
         try:
-            threshold = self._limit()
+            threshold = limit_of(self._gate, self.threshold)
             drafter = self._drafter()
-            self._check_model(drafter)
+            if self.threshold is None:
+                judged = self.drafter if drafter is None else drafter
+                check_fitted(self._gate, judged, allow_other_model=self.allow_other_model)
             if drafter is not None:
                 asked = "drafter"
-                tokens = getattr(self._gate, "draft_tokens", None)
+                tokens = trait(self._gate, "draft_tokens", int)
                 draft = yield from write_draft(question, drafter, tokens)
                 asked = "gate"
             (answer,) = yield from gate_port(self._gate).ask([(question, draft or "")])
-            return Decided(decide(answer, threshold, self._judged()), draft)
+            fitted = trait(self._gate, "fitted", FittedThreshold)
+            return Decided(decide(answer, threshold, fitted.model if fitted else ""), draft)
         except ThresholdMismatchError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, retrieving still answers
             if self.on_error == "raise":
                 raise
-            why = f"the {asked} failed ({type(error).__name__}: {error}): retrieving"
+            why = f"the {asked} failed ({describe_error(error)}): retrieving"
             return Decided(RetrievalDecision(True, None, threshold, why), draft)
 
-    def details(self, decided: Decided) -> dict[str, Any]:
+    def details(self, decided: Decided) -> dict[str, object]:
         """Give what was `decided` by (threshold, length of draft), for `Context.details`."""
-        used = 0 if decided.draft is None else getattr(self._gate, "draft_tokens", None)
+        used = 0 if decided.draft is None else trait(self._gate, "draft_tokens", int)
         return {"threshold": decided.decision.threshold, "draft_tokens": used}
 
     @property
     def _gate(self) -> Gate:
         return EMBEDDED_GATE if self.gate is None else self.gate
 
-    def _limit(self) -> float:
-        """Find the threshold in use; the embedded gate is loaded only where its own is needed."""
-        return limit_of(self._gate, self.threshold)
-
-    def _drafter(self) -> Any:
-        if getattr(self._gate, "draft_tokens", None) == 0:
+    def _drafter(self) -> object:
+        if trait(self._gate, "draft_tokens", int) == 0:
             return None
-        return getattr(self._gate, "drafter", None) if self.drafter is None else self.drafter
-
-    def _judged(self) -> str:
-        """Name the model whose knowledge the gate judges, where it says so."""
-        fitted = getattr(self._gate, "fitted", None)
-        return fitted.model if isinstance(fitted, FittedThreshold) else ""
-
-    def _check_model(self, drafter: Any) -> None:
-        """Refuse the gate's own threshold where it was fitted for another model."""
-        if self.threshold is None:
-            used = self.drafter if drafter is None else drafter
-            check_fitted(self._gate, used, allow_other_model=self.allow_other_model)
+        return trait(self._gate, "drafter", object) if self.drafter is None else self.drafter
 
 
-def limit_of(gate: Gate, given: float | None) -> float:
+@dataclass(frozen=True)
+class Decider(GateDecision):
+    """Ask a gate whether a question is known, with the model's own first words if it wants them.
+
+    Its fields are those of `GateDecision`.
+    """
+
+    def __call__(self, question: str) -> Flow[Decided]:
+        """Give the flow that ends in the decision, as `decided` does."""
+        return self.decided(question)
+
+
+def limit_of(gate: object, given: float | None = None) -> float:
     """Find the threshold in use: the one given, else the gate's own, else 0.5."""
-    found = getattr(gate, "threshold", None) if given is None else given
+    found = trait(gate, "threshold", object) if given is None else given
     return 0.5 if found is None else check_number("threshold", found)
 
 
-def check_fitted(gate: Gate, drafter: object, *, allow_other_model: bool) -> None:
-    """Refuse a gate's own threshold where it was fitted for another model than the drafter's."""
-    fitted = getattr(gate, "fitted", None)
-    name = None if isinstance(drafter, Port) else getattr(drafter, "name", None)
-    if isinstance(fitted, FittedThreshold) and isinstance(name, str):
-        allow = allow_other_model or bool(getattr(gate, "allow_other_model", False))
+def check_fitted(gate: object, judged: object, *, allow_other_model: bool = False) -> None:
+    """Refuse a gate's own threshold where it was fitted for another model than the one `judged`.
+
+    That is a model, the port of one, or its name; where it has none there is nothing to refuse.
+    """
+    fitted = trait(gate, "fitted", FittedThreshold)
+    if fitted is not None:
+        name = judged if isinstance(judged, str) else model_name(judged)
+        allow = allow_other_model or bool(trait(gate, "allow_other_model", bool))
         fitted.check(name, allow_other=allow)
 
 
-def decide(p_known: Any, threshold: float, model: str = "") -> RetrievalDecision:
+def decide(p_known: object, threshold: float, model: str = "") -> RetrievalDecision:
     """Compare a gate's answer with a threshold: known, and not retrieved for, iff it is above.
 
     ``model`` names in the reason whose knowledge was judged, which need not be that of the
@@ -155,23 +163,18 @@ def decide(p_known: Any, threshold: float, model: str = "") -> RetrievalDecision
     return RetrievalDecision(not known, number, threshold, why)
 
 
-def write_draft(question: str, drafter: Any, tokens: int | None = None) -> Flow[str]:
+def write_draft(question: str, drafter: object, tokens: int | None = None) -> Flow[str]:
     """Give the flow that ends in the model's first words, as many tokens as the gate reads.
 
     A blank draft raises `InputError`.
     """
-    item = question if _drafts(drafter) else DRAFT_PROMPT.format(question=question)
+    item = question if can(drafter, "draft") else DRAFT_PROMPT.format(question=question)
     (answer,) = yield from draft_port(drafter).ask([Asked(item, tokens=tokens)])
     text = answer.text if isinstance(answer, Draft) else answer
     return check_text("draft", text, blank=False)
 
 
-def draft_port(drafter: Any) -> Port[str, Draft | str]:
+def draft_port(drafter: object) -> Port[str, Draft | str]:
     """Build the port of a drafter; all but a `Drafter` are asked with `DRAFT_PROMPT` filled."""
-    if _drafts(drafter):
-        return port_of("draft", drafter, "draft", argument="drafter")
-    return port_of("draft", drafter, "generate", argument="drafter")
-
-
-def _drafts(drafter: Any) -> bool:
-    return not isinstance(drafter, Port | type) and callable(getattr(drafter, "draft", None))
+    verb = "draft" if can(drafter, "draft") else "generate"
+    return port_of("draft", drafter, verb, argument="drafter")

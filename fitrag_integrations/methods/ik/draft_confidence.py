@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from fitrag_integrations.core.checks import check_is, check_text
+from fitrag_integrations.core.checks import can, check_is, check_text
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.ik.decider import draft_port
-from fitrag_integrations.methods.ik.flow_gate import FlowGate, check_gate
+from fitrag_integrations.methods.ik.flow_gate import FlowGate
 from fitrag_integrations.methods.ik.self_evaluation import AskGate, PTrueGate
 from fitrag_integrations.ports import Drafter, rescore_port
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.thresholds import FittedThreshold
 
 __all__ = ["AskGate", "EntropyGate", "LikelihoodGate", "MarginGate", "PTrueGate"]
 
@@ -34,28 +33,28 @@ class _DraftGate(FlowGate):
     """Measure a draft token by token: the caller's words re-scored, or the drafter's own.
 
     With `draft_tokens` 0 the drafter writes and measures in one pass, and nobody else is asked for
-    a draft. A draft without numbers or without tokens raises `PortError`. A question is known above
-    `threshold`, in [0, 1]; None is that of `fitted`, which is refused for another model than it
-    was fitted for unless `allow_other_model`.
+    a draft. A draft without numbers or without tokens raises `PortError`. `threshold`, `fitted` and
+    `allow_other_model` are those of `FlowGate`.
     """
 
     drafter: Drafter
-    _: KW_ONLY
-    threshold: float | None = None
-    fitted: FittedThreshold | None = None
-    draft_tokens: int = 0
-    allow_other_model: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.drafter, type) or not isinstance(self.drafter, Drafter):
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        if not (can(self.drafter, "draft") and can(self.drafter, "rescore")):
             allowed = "an object with 'draft' and 'rescore' methods; AskGate needs none"
             raise InputError.of("drafter", given=self.drafter, allowed=allowed)
-        check_gate(self, self.drafter)
+        super().__post_init__()
+
+    @property
+    def judged(self) -> Drafter:
+        """Give the drafter."""
+        return self.drafter
 
     def known(self, question: str, draft: str) -> Flow[float]:
         """Give the flow that ends in one question's number, in [0, 1]; surer is higher."""
         check_text("question", question, blank=False)
-        answer: Any
+        answer: object
         if draft.strip():
             (answer,) = yield from rescore_port(self.drafter).ask([(question, draft)])
         else:
@@ -117,3 +116,10 @@ class LikelihoodGate(_DraftGate):
     def sureness(mean: float) -> float:
         """Turn the mean log-probability into a probability."""
         return math.exp(mean)
+
+
+GATES: Mapping[str, type[_DraftGate]] = {
+    "margin": MarginGate,
+    "entropy": EntropyGate,
+    "likelihood": LikelihoodGate,
+}

@@ -4,31 +4,58 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Annotated
 
-from fitrag_integrations.core.checks import check_is, check_many, check_number, check_whole
+from fitrag_integrations.core.checks import Checked, Share, Size, check_is, check_many
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, arun_many, run_many
+from fitrag_integrations.methods.ik.decider import check_fitted
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 
-class FlowGate(ABC):
+@dataclass(frozen=True)
+class FlowGate(Checked, ABC):
     """Gate by a flow per question, all in lock step.
 
-    A question that fails has its exception in the place of its number; the others are answered.
+    A question is known above `threshold`, in [0, 1]; None is that of `fitted`, which is refused for
+    another model than it was fitted for unless `allow_other_model`. `draft_tokens` 0 asks nobody
+    for a draft. A question that fails has its exception in the place of its number; the others are
+    answered.
     """
 
-    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Any]:
-        """Tell for each question how sure the model is."""
-        return [trace.outcome for trace in run_many(self._flows(questions, drafts))]
+    _: KW_ONLY
+    threshold: Share | None = None
+    fitted: Annotated[FittedThreshold, partial(check_is, kind=FittedThreshold)] | None = None
+    draft_tokens: Size = 0
+    allow_other_model: bool = False
 
-    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Any]:
-        """Do what `p_known` does without blocking the event loop."""
-        return [trace.outcome for trace in await arun_many(self._flows(questions, drafts))]
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        super().__post_init__()
+        if self.threshold is None and self.fitted is not None:
+            check_fitted(self, self.judged)
+            object.__setattr__(self, "threshold", self.fitted.value)
+
+    @property
+    @abstractmethod
+    def judged(self) -> object:
+        """Give the model whose knowledge is judged."""
 
     @abstractmethod
     def known(self, question: str, draft: str) -> Flow[float]:
         """Give the flow to one question's number, in [0, 1]; a blank draft is written first."""
+
+    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | Exception]:
+        """Tell for each question how sure the model is, in [0, 1]."""
+        return [trace.outcome for trace in run_many(self._flows(questions, drafts))]
+
+    async def ap_known(
+        self, questions: Sequence[str], drafts: Sequence[str]
+    ) -> list[float | Exception]:
+        """Do what `p_known` does, in [0, 1] too, without blocking the event loop."""
+        return [trace.outcome for trace in await arun_many(self._flows(questions, drafts))]
 
     def _flows(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Flow[float]]:
         asked, given = check_many("questions", questions, str), check_many("drafts", drafts, str)
@@ -36,17 +63,3 @@ class FlowGate(ABC):
             allowed = f"as many as questions: {len(asked)}, blank where there is none"
             raise InputError.of("drafts", given=len(given), allowed=allowed)
         return [self.known(question, draft) for question, draft in zip(asked, given, strict=True)]
-
-
-def check_gate(gate: Any, model: Any) -> None:
-    """Check what these gates have in common, and their fitted threshold against their model."""
-    if gate.fitted is not None:
-        check_is("fitted", gate.fitted, FittedThreshold)
-        if gate.threshold is None:
-            name = getattr(model, "name", None)
-            allow = gate.allow_other_model
-            gate.fitted.check(name if isinstance(name, str) else "", allow_other=allow)
-            object.__setattr__(gate, "threshold", gate.fitted.value)
-    if gate.threshold is not None:
-        check_number("threshold", gate.threshold, low=0.0, high=1.0)
-    check_whole("draft_tokens", gate.draft_tokens, low=0)

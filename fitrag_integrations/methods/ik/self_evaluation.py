@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
-from fitrag_integrations.core.checks import check_number, check_text
+from fitrag_integrations.core.checks import Size, can, check_number, check_text
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.ik.decider import draft_port, write_draft
-from fitrag_integrations.methods.ik.flow_gate import FlowGate, check_gate
+from fitrag_integrations.methods.ik.flow_gate import FlowGate
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.values.prompt import Asked
-from fitrag_integrations.values.thresholds import FittedThreshold
 
 TRUE_PROMPT = (
     "Question: {question}\nProposed answer: {draft}\n"
@@ -36,28 +34,28 @@ class _SelfGate(FlowGate):
     """Show a model its own answer and ask whether it is true.
 
     `drafter` None is the model itself where it writes texts. With `draft_tokens` 0, or where
-    nobody writes a draft, the model is asked about the question alone. A question is known above
-    `threshold`, in [0, 1]; None is that of `fitted`, which is refused for another model than it
-    was fitted for unless `allow_other_model`.
+    nobody writes a draft, the model is asked about the question alone. `threshold`, `fitted` and
+    `allow_other_model` are those of `FlowGate`.
     """
 
-    model: Any
+    model: object
     _: KW_ONLY
-    drafter: Any = None
-    threshold: float | None = None
-    fitted: FittedThreshold | None = None
-    draft_tokens: int = 32
-    allow_other_model: bool = False
+    drafter: object = None
+    draft_tokens: Size = 32
 
     def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
         _ = self.port
-        check_gate(self, self.model)
-        if self.drafter is None and any(
-            callable(getattr(self.model, name, None)) for name in ("draft", "generate")
-        ):
+        super().__post_init__()
+        if self.drafter is None and (can(self.model, "draft") or can(self.model, "generate")):
             object.__setattr__(self, "drafter", self.model)
         if self.drafter is not None:
             draft_port(self.drafter)
+
+    @property
+    def judged(self) -> object:
+        """Give the model."""
+        return self.model
 
     def known(self, question: str, draft: str) -> Flow[float]:
         """Give the flow that ends in one question's number, in [0, 1]; surer is higher."""
@@ -71,12 +69,12 @@ class _SelfGate(FlowGate):
 
     @property
     @abstractmethod
-    def port(self) -> Port[str, Any]:
+    def port(self) -> Port[str, object]:
         """Give the port that is asked."""
 
     @staticmethod
     @abstractmethod
-    def verdict(answer: Any) -> float:
+    def verdict(answer: object) -> float:
         """Read a number in [0, 1] from the answer."""
 
 
@@ -87,15 +85,15 @@ class PTrueGate(_SelfGate):
     """
 
     @property
-    def port(self) -> Port[str, Any]:
+    def port(self) -> Port[str, object]:
         """Give the port of `p_yes`."""
-        if isinstance(self.model, type) or not callable(getattr(self.model, "p_yes", None)):
+        if not can(self.model, "p_yes"):
             allowed = "an object with a 'p_yes' method; AskGate asks a model without one"
             raise InputError.of("model", given=self.model, allowed=allowed)
         return port_of("p_yes", self.model, "p_yes", argument="model")
 
     @staticmethod
-    def verdict(answer: Any) -> float:
+    def verdict(answer: object) -> float:
         """Check the probability."""
         return check_number("p_yes", answer, low=0.0, high=1.0)
 
@@ -108,14 +106,15 @@ class AskGate(_SelfGate):
     """
 
     @property
-    def port(self) -> Port[str, Any]:
+    def port(self) -> Port[str, object]:
         """Give the port of `generate`."""
         return port_of("generate", self.model, "generate", argument="model")
 
     @staticmethod
-    def verdict(answer: Any) -> float:
+    def verdict(answer: object) -> float:
         """Read the first word."""
-        found = _VERDICT.match(check_text("reply", answer))
+        reply = check_text("reply", answer)
+        found = _VERDICT.match(reply)
         if found is None:
-            raise PortError(f"asked for Yes or No, the model gave {answer[:40]!r}")
+            raise PortError(f"asked for Yes or No, the model gave {reply[:40]!r}")
         return float(found[1].lower() in ("yes", "true"))

@@ -1,45 +1,49 @@
 """ITRG: retrieve with what was generated, generate with what was retrieved (ITRG, section 2).
 
 Each round asks the retriever with the question and the last document, and has the language model
-write the next document. The prompts are in ``itrg_prompts``, what is written with them in
-``itrg_writing``.
+write the next document. The prompts are in ``prompts``, what a round has come to in ``rounds``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Annotated, Literal, cast
 
-from fitrag_integrations.core.checks import check_many, check_text, check_whole
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import Count, check_many, check_one, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.itrg.prompts import (
     Demonstration,
     answer_template,
-    demonstrations_of,
+    check_demonstrations,
+    document_prompt,
 )
-from fitrag_integrations.methods.itrg.rounds import (
-    START,
-    Round,
+from fitrag_integrations.methods.itrg.rounds import START, Round, same_answer
+from fitrag_integrations.methods.writing import (
+    LOOK_UP,
+    NO_ANSWER,
+    Generating,
     expanded_query,
-    same_answer,
+    read_answer,
+    reply_text,
     update,
 )
-from fitrag_integrations.methods.itrg.writer import Writer, told
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for, counter_or_none
 from fitrag_integrations.types import Context, Excerpt
-from fitrag_integrations.values.windows import usable
+from fitrag_integrations.values.prompt import Asked
 
-MODES = ("refine", "refresh")
 STOPS = ("rounds", "empty", "unchanged")
-ANSWERS = ("caller", "last", "each")
-ON_ERROR = ("degrade", "raise")
+
+
+def check_stops(field: str, given: str | Iterable[str]) -> tuple[str, ...]:
+    """Require names of what ends the rounds, one or several."""
+    names = check_many(field, (given,) if isinstance(given, str) else given, str)
+    return tuple(str(check_one(field, name, STOPS)) for name in names)
 
 
 @dataclass(frozen=True)
-class ITRG:
+class ITRG(Generating):
     """Run iterative retrieval-generation synergy for a question.
 
     ``mode`` "refine" improves the last document with the passages that are new in a round,
@@ -60,28 +64,13 @@ class ITRG:
 
     mode: Literal["refine", "refresh"] = "refine"
     _: KW_ONLY
-    rounds: int = 5
-    k: int = 5
-    stop: str | Iterable[str] = "rounds"
+    rounds: Count = 5
+    k: Count = 5
+    stop: Annotated[str | Iterable[str], check_stops] = "rounds"
     answers: Literal["caller", "last", "each"] = "caller"
-    demonstrations: Iterable[Any] = ()
-    document_tokens: int = 200
-    answer_tokens: int = 15
-    count_tokens: CountTokens = None
-    on_error: Literal["degrade", "raise"] = "degrade"
-
-    def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
-        for name, allowed in (("mode", MODES), ("answers", ANSWERS), ("on_error", ON_ERROR)):
-            _check_name(name, getattr(self, name), allowed)
-        for name in ("rounds", "k", "document_tokens", "answer_tokens"):
-            check_whole(name, getattr(self, name), low=1)
-        object.__setattr__(self, "count_tokens", counter_or_none(self.count_tokens))
-        stop = check_many("stop", (self.stop,) if isinstance(self.stop, str) else self.stop, str)
-        for name in stop:
-            _check_name("stop", name, STOPS)
-        object.__setattr__(self, "stop", stop)
-        object.__setattr__(self, "demonstrations", demonstrations_of(self.demonstrations))
+    demonstrations: Annotated[Iterable[object], check_demonstrations] = ()
+    document_tokens: Count = 200
+    answer_tokens: Count = 15
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question.
@@ -93,39 +82,68 @@ class ITRG:
         check_text("question", question, blank=False)
         if not ports.generate:
             yield from ports.generate.ask([question])  # raises: rather now than after a retrieval
-        writer = self._writer(question, ports)
         done: list[Round] = []
-        why, query, last = "", question, START
+        query, last, why = question, START, ""
         while not why:
-            last = yield from self._round(query, last, writer)
+            # retrieve with the question and the last document: R_t (section 2.2)
+            last = yield from self._retrieved(query, last, ports)
+
+            # generate the next document, y_t, from what is new in R_t or all of it (section 2.3)
+            if last.new or (self.mode == "refresh" and last.found and "empty" not in self.stop):
+                last = yield from self._generated(question, last, ports)
             done.append(last)
             query = expanded_query(question, last.document)
             why = self._ended(done, query)
+
+        # answer from the documents, where that is not left to the caller (section 3.3)
         if self.answers != "caller" and "unchanged" not in self.stop:
             first = 0 if self.answers == "each" else len(done) - 1
-            done[first:] = yield from writer.answers(done[first:])
+            done[first:] = yield from self._answered(question, done[first:], ports)
         return self._context(question, done, why)
 
-    def _round(self, query: str, last: Round, writer: Writer) -> Flow[Round]:
-        """Retrieve, and write the document where there is something to write it from."""
-        try:
-            (found,) = yield from writer.ports.retrieve.ask([query])
-            readable, notes = usable(found)
-        except Exception as error:
-            if self.on_error == "raise" or last is START:
-                raise
-            kept = f"retrieval failed ({told(error)}): what was found before is kept"
-            return replace(last, query=query, new=(), notes=(kept,), failed=True)
-        if not readable:
-            return replace(last, query=query, new=(), notes=(*notes[:-1], "nothing was retrieved"))
-        passages = tuple(readable[: self.k])
+    def _retrieved(self, query: str, last: Round, ports: Ports) -> Flow[Round]:
+        """Begin a round: what it found, with the document of the last one."""
+        following = replace(last, query=query, new=(), notes=(), found=False)
+        found, notes = yield from self.look_up(query, ports, first=last is START)
+        if notes and notes[0].startswith(LOOK_UP):
+            kept = f"{notes[0].removeprefix('a ')}: what was found before is kept"
+            return replace(following, notes=(kept,), failed=True)
+        if not found:
+            return replace(following, notes=(*notes[:-1], "nothing was retrieved"))
+        passages = tuple(found[: self.k])
         new = update(passages, last.passages)
-        made = replace(last, query=query, passages=passages, new=new, notes=notes)
-        if new or (self.mode == "refresh" and "empty" not in self.stop):
-            made = yield from writer.document(made, refine=self.mode == "refine")
-        if "unchanged" in self.stop and made.document != last.document:
-            (made,) = yield from writer.answers([made])
-        return made
+        return replace(following, passages=passages, new=new, notes=notes, found=True)
+
+    def _generated(self, question: str, made: Round, ports: Ports) -> Flow[Round]:
+        """Write ``M(y_{t-1}, q, R_update)`` in refine, ``M(q, R_t)`` in refresh."""
+        is_refined = self.mode == "refine"
+        prompt = document_prompt(
+            question,
+            made.new if is_refined else made.passages,
+            document=made.document if is_refined else "",
+            demonstrations=self._shots,
+        )
+        reply = yield from self.write(prompt, ports, "document", self.document_tokens)
+        if not reply.text:
+            kept = "the last one is kept" if made.document else "there is none"
+            note = f"{reply.notes[0]}: {kept}"
+            return replace(made, notes=(*made.notes, note), failed=reply.failed)
+        written = replace(made, document=reply.text, notes=(*made.notes, *reply.notes))
+        if "unchanged" in self.stop and reply.text != made.document:
+            (written,) = yield from self._answered(question, [written], ports)
+        return written
+
+    def _answered(self, question: str, made: Sequence[Round], ports: Ports) -> Flow[list[Round]]:
+        """Answer from the documents of rounds in one ask, each different document once."""
+        template = answer_template(self._shots)
+        documents = list(dict.fromkeys(one.document for one in made if one.document))
+        prompts = [Context(question, draft=one).prompt(template) for one in documents]
+        items = [Asked(prompt, tokens=self.answer_tokens) for prompt in prompts]
+        texts, failed = yield from self.asked(ports.generate, items, NO_ANSWER, reply_text)
+        read = partial(read_answer, max_tokens=self.answer_tokens, count_tokens=self.counter)
+        bare = map(str.removeprefix, texts, prompts)
+        found = dict(zip(documents, map(read, bare), strict=not failed))
+        return [one.answered(found.get(one.document, ""), failed or (NO_ANSWER,)) for one in made]
 
     def _ended(self, done: Sequence[Round], following: str) -> str:
         """Name what ends the rounds, or nothing.
@@ -150,12 +168,12 @@ class ITRG:
         notes = [f"round {at}: {note}" for at, one in enumerate(done, 1) for note in one.notes]
         if not last.passages:
             notes.append("nothing to refer to: no passage with text was retrieved")
-        details: dict[str, Any] = {
+        details: dict[str, object] = {
             "mode": self.mode,
             "stopped": why,
-            "rounds": [one.told(at) for at, one in enumerate(done, 1)],
+            "rounds": [one.details(at) for at, one in enumerate(done, 1)],
             "document": last.document,
-            "document_tokens": int(self._counter(last.document)),
+            "document_tokens": int(self.counter(last.document)),
         }
         if last.answer is not None:
             details["answers"] = True
@@ -172,26 +190,6 @@ class ITRG:
             details=details,
         )
 
-    def _writer(self, question: str, ports: Ports) -> Writer:
-        return Writer(
-            question,
-            ports,
-            self._shots,
-            document_tokens=self.document_tokens,
-            answer_tokens=self.answer_tokens,
-            count_tokens=self._counter,
-            degrade=self.on_error == "degrade",
-        )
-
-    @property
-    def _counter(self) -> TokenCounter:
-        return counter_for(self.count_tokens)
-
     @property
     def _shots(self) -> tuple[Demonstration, ...]:
-        return demonstrations_of(self.demonstrations)
-
-
-def _check_name(field: str, given: Any, allowed: Sequence[str]) -> None:
-    if given not in allowed:
-        raise InputError.of(field, given=given, allowed=" or ".join(map(repr, allowed)))
+        return cast("tuple[Demonstration, ...]", self.demonstrations)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.record import Record
@@ -64,11 +63,11 @@ class Demonstration(Record):
         return f"Document: {self.document}\nQuestion: {self.question}\nAnswer: {self.answer}\n\n"
 
 
-def demonstrations_of(given: Any) -> tuple[Demonstration, ...]:
+def check_demonstrations(field: str, given: object) -> tuple[Demonstration, ...]:
     """Accept demonstrations, (question, document, answer) triples, or mappings of these names."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise InputError.of("demonstrations", given=given, allowed="a sequence of triples")
-    return tuple(_demonstration(f"demonstrations[{i}]", one) for i, one in enumerate(given))
+        raise InputError.of(field, given=given, allowed="a sequence of triples")
+    return tuple(_demonstration(f"{field}[{i}]", one) for i, one in enumerate(given))
 
 
 def document_prompt(
@@ -100,7 +99,7 @@ def _shown(template: PromptTemplate, examples: Sequence[str]) -> PromptTemplate:
     return replace(template, text=task + inserted + template.text.removeprefix(task))
 
 
-def _demonstration(field: str, given: Any) -> Demonstration:
+def _demonstration(field: str, given: object) -> Demonstration:
     if isinstance(given, Demonstration):
         return given
     if isinstance(given, Mapping):

@@ -1,14 +1,9 @@
-"""One round of ITRG: what it asks the retriever with, and what is new in it (ITRG, section 2.2).
-
-All pure; the flow is in ``itrg``.
-"""
+"""What a round of ITRG has come to (ITRG, section 2.2): pure; the flow is in ``method``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from fitrag_integrations.types import Passage
 
@@ -17,7 +12,10 @@ _ARTICLES = frozenset(("a", "an", "the"))
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Hold one round: its query, ``R_t``, what of it is new, and the document ``y_t`` after it."""
+    """Hold one round: its query, ``R_t``, what of it is new, and the document ``y_t`` after it.
+
+    ``found`` tells whether this round's own retrieval gave the passages.
+    """
 
     query: str = ""
     passages: tuple[Passage, ...] = ()
@@ -26,8 +24,15 @@ class Round:
     answer: str | None = None
     notes: tuple[str, ...] = ()
     failed: bool = False
+    found: bool = False
 
-    def told(self, number: int) -> dict[str, Any]:
+    def answered(self, answer: str, failed: tuple[str, ...]) -> Round:
+        """Give the round with an answer, or with a note where none was written for its document."""
+        if answer:
+            return replace(self, answer=answer)
+        return replace(self, answer=None, notes=(*self.notes, *(failed if self.document else ())))
+
+    def details(self, number: int) -> dict[str, object]:
         """Give the round as plain values; passages by their ids."""
         new = set(map(id, self.new))
         return {
@@ -41,23 +46,6 @@ class Round:
 
 
 START = Round()
-
-
-def expanded_query(question: str, document: str) -> str:
-    """Write the query of a round, ``[q; y]`` (section 2.2); the question alone without a document.
-
-    Line breaks become blanks.
-    """
-    return " ".join(f"{question} {document}".split()) if document else question
-
-
-def update(found: Sequence[Passage], before: Sequence[Passage]) -> tuple[Passage, ...]:
-    """Give ``R_update``, what is found and was not before, in order (equation 1).
-
-    Passages are equal when title and text are: scores in their metadata change with the query.
-    """
-    known = {(passage.title, passage.text) for passage in before}
-    return tuple(passage for passage in found if (passage.title, passage.text) not in known)
 
 
 def same_answer(one: str, other: str) -> bool:

@@ -238,7 +238,7 @@ class SlimPLM:
         fused, notes = usable_fused(lists, rrf_k=self.rrf_k)
         limit = f"max_tokens={self.max_tokens}"
         budget = Budget(self.max_tokens, None, limit, self._count)
-        fitted = yield from budget.fitted(question, fused[: self.k])
+        fitted = yield from budget.fitted(fused[: self.k])
         return tuple(fitted.kept), (*notes, *fitted.notes)
 
     def _count(self, text: str) -> int:

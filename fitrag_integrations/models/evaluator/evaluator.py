@@ -17,7 +17,7 @@ from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.progress import BLOCK, in_blocks
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.pairs import Pair
-from fitrag_integrations.models.evaluator.from_scorer import Label, ScorerView
+from fitrag_integrations.models.evaluator.from_scorer import ScorerView
 from fitrag_integrations.models.evaluator.head import HeadGrader
 from fitrag_integrations.models.evaluator.sequence_classifier import (
     InputFormat,
@@ -30,6 +30,7 @@ from fitrag_integrations.models.runtime.folder import read_manifest, reading, wr
 from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.ports import Scorer
+from fitrag_integrations.values.score import Label
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 

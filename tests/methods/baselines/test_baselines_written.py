@@ -14,9 +14,9 @@ from fitrag_integrations.methods.baselines import (
     Vanilla,
 )
 from fitrag_integrations.methods.baselines._continuing import Continuation
-from fitrag_integrations.methods.baselines._writing import final_answer
 from fitrag_integrations.methods.baselines.refeed import in_turns
 from fitrag_integrations.methods.baselines.self_ask import read_step
+from fitrag_integrations.methods.writing import final_answer
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Excerpt, Passage
 

@@ -11,7 +11,7 @@ from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.flow import arun, run, run_many
 from fitrag_integrations.methods import defaults as _defaults
 from fitrag_integrations.methods.crag.actions import PAPERS_EVALUATOR, PRESETS, ActionThresholds
-from fitrag_integrations.methods.crag.grading import (
+from fitrag_integrations.methods.crag.evaluator import (
     evaluate_port,
     grade,
     strip_threshold_of,

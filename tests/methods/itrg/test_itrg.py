@@ -20,9 +20,15 @@ from fitrag_integrations.methods.itrg.prompts import (
     ITRG_REFRESH,
     document_prompt,
 )
-from fitrag_integrations.methods.itrg.rounds import expanded_query, same_answer, update
-from fitrag_integrations.methods.itrg.writer import cut, read_answer, read_document
+from fitrag_integrations.methods.itrg.rounds import same_answer
 from fitrag_integrations.methods.prompts import template_named
+from fitrag_integrations.methods.writing import (
+    cut,
+    expanded_query,
+    read_answer,
+    read_document,
+    update,
+)
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Context, Excerpt, Passage

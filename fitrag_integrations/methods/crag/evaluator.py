@@ -1,0 +1,168 @@
+"""Ask a retrieval evaluator for grades, and decide from them on the action (CRAG, 4.2 and 4.3).
+
+An evaluator is an object with ``evaluate(pairs)``, or a callable that does the same, and may carry
+``thresholds`` and ``name``. A bi-label scorer is seen through as one: ``2 * has_answer - 1``.
+`Crag` judges and acts; ``ActionJudge`` is its first half, for callers with branches of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar, TypeAlias
+
+from fitrag_integrations.core.checks import (
+    Checked,
+    can,
+    check_is,
+    check_many,
+    check_text,
+    trait,
+)
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.methods.adapting import scorer_of
+from fitrag_integrations.methods.crag.actions import (
+    PAPERS_STRIP,
+    SENTENCES,
+    ActionThresholds,
+    check_grade,
+    thresholds_named,
+)
+from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR
+from fitrag_integrations.ports import Pair, model_name, port_of, scorer_as_evaluator
+from fitrag_integrations.types import Action, Excerpt, Passage
+
+EvaluatePort: TypeAlias = Port[Pair, float]
+
+
+def evaluate_port(evaluator: object = None) -> EvaluatePort:
+    """Build the port of an evaluator; without one, of the embedded evaluator."""
+    given = EMBEDDED_EVALUATOR if evaluator is None else scorer_of(evaluator)
+    if not can(given, "evaluate") and can(given, "score"):
+        return scorer_as_evaluator(given)
+    return port_of("evaluate", given, "evaluate", argument="evaluator")
+
+
+def thresholds_of(
+    evaluator: object = None,
+    given: ActionThresholds | str | None = None,
+    *,
+    allow_other_model: bool = False,
+) -> ActionThresholds:
+    """Find the thresholds for an evaluator's grades: those given, else its own.
+
+    A text names one of the paper's presets. Raises ``ThresholdMismatchError`` for thresholds of
+    another evaluator unless ``allow_other_model``, ``InputError`` where there are none.
+    """
+    thresholds = _own_thresholds(evaluator) if given is None else check_thresholds(given)
+    if thresholds is None:
+        allowed = "ActionThresholds, or an evaluator with its own: `fitrag calibrate evaluator`"
+        raise InputError.of("thresholds", given=None, allowed=allowed)
+    name = _name(evaluator) if thresholds.model else ""
+    if given is not None or name:
+        thresholds.check(name, allow_other=allow_other_model)
+    return thresholds
+
+
+def check_thresholds(given: ActionThresholds | str) -> ActionThresholds:
+    """Require thresholds, or the name of one of the paper's presets."""
+    found = thresholds_named(given) if isinstance(given, str) else given
+    return check_is("thresholds", found, ActionThresholds)
+
+
+def strip_threshold_of(evaluator: object = None) -> float:
+    """Give the threshold an evaluator carries for strips, else the paper's."""
+    own = _own_thresholds(evaluator)
+    return PAPERS_STRIP if own is None else own.strip
+
+
+def strip_length_of(evaluator: object = None) -> int:
+    """Give the sentences of the strips an evaluator's threshold was fitted on, else three."""
+    own = _own_thresholds(evaluator)
+    return SENTENCES if own is None else own.sentences
+
+
+def grade(
+    question: str, excerpts: Sequence[Excerpt], evaluate: EvaluatePort
+) -> Flow[list[Excerpt]]:
+    """Grade excerpts against a question in one ask; each grade becomes its excerpt's score."""
+    check_text("question", question, blank=False)
+    grades = yield from evaluate.ask([(question, excerpt.as_passage()) for excerpt in excerpts])
+    return [
+        replace(excerpt, score=check_grade("grade", value))
+        for excerpt, value in zip(excerpts, grades, strict=True)
+    ]
+
+
+def _own_thresholds(evaluator: object) -> ActionThresholds | None:
+    own = trait(EMBEDDED_EVALUATOR if evaluator is None else evaluator, "thresholds", object)
+    return None if own is None else check_is("evaluator.thresholds", own, ActionThresholds)
+
+
+def _name(evaluator: object) -> str:
+    """Name an evaluator as it does itself, else as its own thresholds do."""
+    own = _own_thresholds(evaluator)
+    name = model_name(EMBEDDED_EVALUATOR if evaluator is None else evaluator)
+    return name or ("" if own is None else own.model)
+
+
+BLANK = -1.0
+"""The grade of a passage without text, which no evaluator is asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged(Record):
+    """Hold an action, the grades it follows from, in the order of the passages, and the thresholds.
+
+    There is one grade in [-1, 1] per passage; a blank one has -1 and no say in the action.
+    """
+
+    _nested: ClassVar = {"thresholds": ActionThresholds}
+
+    action: Action
+    grades: tuple[float, ...]
+    thresholds: ActionThresholds
+
+
+@dataclass(frozen=True)
+class ActionJudge(Checked):
+    """Grade passages against a question and decide on the action.
+
+    `evaluator`, `thresholds` and `allow_other_model` are those of `Crag`. Without passages, or
+    where all are blank, the action is incorrect.
+    """
+
+    evaluator: object = None
+    _: KW_ONLY
+    thresholds: ActionThresholds | str | None = None
+    allow_other_model: bool = False
+
+    def __post_init__(self) -> None:
+        """Tell of a wrong argument here rather than in the middle of a flow."""
+        super().__post_init__()
+        evaluate_port(self.evaluator)
+        if self.evaluator is not None:  # the embedded one is not loaded for this
+            self._thresholds()
+        elif self.thresholds is not None:
+            check_thresholds(self.thresholds)
+
+    def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[Judged]:
+        """Give the flow that ends in the action; all passages are graded in one ask."""
+        check_text("question", question, blank=False)
+        given = check_many("passages", passages, Passage)
+        asked = [at for at, passage in enumerate(given) if passage.text.strip()]
+        wholes = [Excerpt.whole(given[at]) for at in asked]
+        graded = yield from grade(question, wholes, evaluate_port(self.evaluator))
+        thresholds = self._thresholds()
+        grades = [BLANK] * len(given)
+        for at, excerpt in zip(asked, graded, strict=True):
+            grades[at] = excerpt.score
+        action = thresholds.action(excerpt.score for excerpt in graded)
+        return Judged(action, tuple(grades), thresholds)
+
+    def _thresholds(self) -> ActionThresholds:
+        return thresholds_of(
+            self.evaluator, self.thresholds, allow_other_model=self.allow_other_model
+        )

@@ -1,0 +1,208 @@
+"""What the methods that have documents or answers written have in common.
+
+A reply may be blank, run on without end, come with labels and thoughts, ignore the form it was
+asked for, or not come at all. The same is done about it everywhere: it is cut to a number of
+tokens, and what fails is noted, while the method goes on with what it has.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+from fitrag_integrations.core.checks import Checked, Count, can, check_text
+from fitrag_integrations.core.show import error_line
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.flow.ask import attempt
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
+from fitrag_integrations.types import Context, Passage, Template
+from fitrag_integrations.values.prompt import Asked, cut_note
+from fitrag_integrations.values.windows import usable
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+B = TypeVar("B")
+Notes: TypeAlias = tuple[str, ...]
+OnError = Literal["degrade", "raise"]
+LOOK_UP = "a retrieval failed"
+NO_ANSWER = "the language model wrote no answer"
+_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
+_LABEL = re.compile(r"[\s*#]*(?:document|answer):[\s*]*", re.IGNORECASE)
+_NEXT = re.compile(r"^[*#]*(?:passages?|question|earlier document):", re.MULTILINE | re.IGNORECASE)
+_FINAL = re.compile(r"\banswer\s+is\b[:\s]*(?=\S)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Hold what a language model wrote, cleaned and cut; blank where a note says why."""
+
+    text: str = ""
+    notes: Notes = ()
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Generating(Checked):
+    """Ask the caller's language model, and put the answer into `Context.draft`.
+
+    A reply of more than `answer_tokens`, as `count_tokens` counts (None estimates), is cut. With
+    `on_error` "degrade" a call that fails counts as a blank reply; "raise" raises it. An answer
+    that was written is marked by `details["answers"]`; where there is none, the draft is None and
+    the caller's own prompt is left to answer.
+    """
+
+    _: KW_ONLY
+    answer_tokens: Count = 256
+    count_tokens: CountTokens = None
+    on_error: OnError = "degrade"
+
+    def write(self, prompt: str, ports: Ports, what: str, tokens: int = 0) -> Flow[Reply]:
+        """Have one text written by `ports.generate`; `what` names it in the notes."""
+        (reply,) = yield from self.write_all([prompt], ports, what, tokens)
+        return reply
+
+    def write_all(
+        self, prompts: Sequence[str], ports: Ports, what: str, tokens: int = 0
+    ) -> Flow[list[Reply]]:
+        """Have several texts written by `ports.generate` in one ask; all blank where it fails.
+
+        `what` and `tokens` are those of `read`.
+        """
+        wanted = [Asked(prompt, tokens=tokens or self.answer_tokens) for prompt in prompts]
+        failed = f"the language model wrote no {what}"
+        texts, notes = yield from self.asked(ports.generate, wanted, failed, reply_text)
+        if notes:
+            return [Reply("", notes, True)] * len(prompts)
+        replies = []
+        for prompt, text in zip(prompts, texts, strict=True):
+            reply = self.read(text.removeprefix(prompt), what, tokens)
+            replies.append(reply if reply.notes else Reply(reply.text, cut_note(text, what)))
+        return replies
+
+    def asked(
+        self, port: Port[Q, A], items: Sequence[Q], failed: str, read: Callable[[A], B]
+    ) -> Flow[tuple[list[B], Notes]]:
+        """Ask `port` for `items` and `read` the answers; where that fails, only note `failed`."""
+        asking = port.ask(items)  # a missing port raises here, at any on_error
+
+        def answered() -> Flow[list[B]]:
+            return [read(answer) for answer in (yield from asking)]
+
+        made, error = yield from attempt(answered(), strict=self.on_error == "raise")
+        return (made or [], ()) if error is None else ([], (f"{failed} ({error_line(error)})",))
+
+    def read(self, text: str, what: str, tokens: int = 0) -> Reply:
+        """Clean and cut a text; `tokens` 0 is `answer_tokens`, `what` names it in the notes."""
+        most = tokens or self.answer_tokens
+        kept, was_cut = read_document(text, most, self.counter)
+        if not kept:
+            return Reply("", (f"the language model wrote no {what}",))
+        return Reply(kept, (f"the {what} was cut to {most} tokens",) if was_cut else ())
+
+    def look_up(
+        self, query: str, ports: Ports, *, first: bool = False
+    ) -> Flow[tuple[list[Passage], Notes]]:
+        """Ask `ports.retrieve` with `query`; what fails, but the `first`, gives a note alone."""
+        if first:
+            (found,) = yield from ports.retrieve.ask([query])
+            return usable(found)
+        lists, failed = yield from self.asked(ports.retrieve, [query], LOOK_UP, lambda found: found)
+        return ([], failed) if failed else usable(lists[0])
+
+    def answered(self, context: Context, answer: str, notes: Sequence[str] = ()) -> Context:
+        """Put the final answer and `notes` into a context; a blank one leaves it to the caller."""
+        details = {**context.details, "answers": True} if answer else context.details
+        notes = (*context.notes, *notes)
+        return replace(context, draft=answer or None, notes=notes, details=details)
+
+    @property
+    def counter(self) -> TokenCounter:
+        """Give the counter in use."""
+        return counter_for(self.count_tokens)
+
+
+def reply_text(reply: object) -> str:
+    """Require a text."""
+    return check_text("reply", reply)
+
+
+def expanded_query(question: str, document: str) -> str:
+    """Write the query of a round, ``[q; y]`` (section 2.2); the question alone without a document.
+
+    Line breaks become blanks.
+    """
+    return " ".join(f"{question} {document}".split()) if document else question
+
+
+def update(found: Sequence[Passage], before: Sequence[Passage]) -> tuple[Passage, ...]:
+    """Give ``R_update``, what is found and was not before, in order (equation 1).
+
+    Passages are equal when title and text are: scores in their metadata change with the query.
+    """
+    known = {(passage.title, passage.text) for passage in before}
+    return tuple(passage for passage in found if (passage.title, passage.text) not in known)
+
+
+def read_document(text: str, max_tokens: int, count_tokens: TokenCounter) -> tuple[str, bool]:
+    """Read a document, and whether it had to be cut to ``max_tokens``.
+
+    Thoughts in tags and a leading label go, and so does what a model that runs on makes up as the
+    next passage or question.
+    """
+    body = _bare(text)
+    following = _NEXT.search(body, 1)
+    whole = body[: following.start()].strip() if following else body
+    kept = cut(whole, max_tokens, count_tokens)
+    return kept, kept != whole
+
+
+def read_answer(text: str, max_tokens: int, count_tokens: TokenCounter) -> str:
+    """Read the first line of an answer, cut to ``max_tokens``."""
+    lines = _bare(text).splitlines()
+    return cut(lines[0].strip(), max_tokens, count_tokens) if lines else ""
+
+
+def cut(text: str, max_tokens: int, count_tokens: TokenCounter) -> str:
+    """Keep the longest beginning of at most ``max_tokens``, if it can be at the end of a word."""
+    if count_tokens(text) <= max_tokens:
+        return text
+    ends = range(1, len(text) + 1)
+    end = bisect_right(ends, max_tokens, key=lambda length: count_tokens(text[:length]))
+    kept = text[:end]
+    inside = not (text[end].isspace() or kept[-1:].isspace())
+    return (kept.rsplit(maxsplit=1)[0] if inside and len(kept.split()) > 1 else kept).strip()
+
+
+def _bare(text: str) -> str:
+    body = _THOUGHT.sub("", text).strip()
+    label = _LABEL.match(body)
+    return body[label.end() :] if label else body
+
+
+def final_answer(text: str) -> str:
+    """Find what stands behind the last "the answer is", up to the end of its line; else blank."""
+    ends = [found.end() for found in _FINAL.finditer(text)]
+    return text[ends[-1] :].splitlines()[0].strip().removesuffix(".") if ends else ""
+
+
+def reasoned(text: str) -> tuple[str, tuple[str, ...]]:
+    """Read the answer out of a reasoning; one that ignores the form stands as a whole."""
+    answer = final_answer(text)
+    if answer or not text:
+        return answer, ()
+    return text, ("the reasoning does not say what the answer is: the whole of it stands",)
+
+
+def check_template(field: str, template: object) -> object:
+    """Require an object that renders a context."""
+    if not can(template, "render"):
+        raise InputError.of(field, given=template, allowed="an object with a 'render' method")
+    return template
+
+
+Prompt: TypeAlias = Annotated[Template, check_template]
