@@ -15,7 +15,7 @@ import typer
 
 from fitrag_integrations import __version__
 from fitrag_integrations.commands.engine.stopping import EXIT_TERMINATED, Terminated
-from fitrag_integrations.commands.engine.verbs import Home, register
+from fitrag_integrations.commands.engine.verbs import Home, Verbs, register
 from fitrag_integrations.errors import FitRagError
 
 EXIT_UNUSABLE = 2
@@ -88,6 +88,7 @@ VERBS = {
 }
 
 app = typer.Typer(
+    cls=Verbs,
     help="FIT-RAG and its relatives on JSON Lines: .jsonl or .jsonl.gz in and out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they print the values of variables, keys among them

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from fitrag_integrations.errors import MissingExtraError
+from fitrag_integrations.errors import InputError, MissingExtraError
+
+_OWN_FILE = re.compile(r".+\.py(:\w+)?")
 
 
 def require_extra(module: str, *, extra: str, feature: str) -> Any:
@@ -50,6 +54,34 @@ def lazy_names(
         return sorted({*vars(sys.modules[package]), *module_of})
 
     return load, names
+
+
+def is_own_file(reference: object) -> bool:
+    """Tell whether a text names a Python file of the user's: `file.py`, or `file.py:Name`."""
+    return isinstance(reference, str) and _OWN_FILE.fullmatch(reference) is not None
+
+
+def from_own_file(reference: str, accept: Callable[[type], bool], allowed: str) -> type[Any]:
+    """Run a Python file of the user's and give the one class in it that is accepted.
+
+    Of several, `file.py:Name` names one. Raises `InputError`, saying what is `allowed`, for a file
+    that is not there and one without such a class.
+    """
+    path, _, name = reference.partition(".py")
+    file, name = Path(f"{path}.py"), name.removeprefix(":")
+    if not file.is_file():
+        raise InputError.of("file", given=str(file), allowed=f"a Python file with {allowed}")
+    spec = importlib.util.spec_from_file_location(f"fitrag_own_{file.stem}", file.resolve())
+    assert spec is not None and spec.loader is not None  # for .py there always is one
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for what their types name
+    spec.loader.exec_module(module)
+    own = {n: v for n, v in vars(module).items() if isinstance(v, type) and accept(v)}
+    found = [v for n, v in own.items() if (n == name if name else v.__module__ == spec.name)]
+    if len(found) != 1:
+        several = f" ({', '.join(own)}): name it, {file.name}:Name" if len(found) > 1 else ""
+        raise InputError.of("file", given=reference, allowed=f"{allowed}{several}")
+    return found[0]
 
 
 def installed(module: str) -> bool:

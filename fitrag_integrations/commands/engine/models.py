@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from fitrag_integrations.commands.engine.options import ModelOptions
-from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.extras import from_own_file, is_own_file, require_extra
 from fitrag_integrations.errors import InputError, MissingExtraError
 from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer
 from fitrag_integrations.text.tokens import TokenCounter, counter_for
@@ -17,6 +18,14 @@ from fitrag_integrations.types import Passage
 
 Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
 GATES = {"ik": "IKClassifier", "necessity": "NecessityJudge"}  # by the kind of a `model.json`
+CALLS = {
+    "BiLabelScorer": "score ascore",
+    "OnePassScorer": "score_sentences ascore_sentences",
+    "RetrievalEvaluator": "evaluate aevaluate score",
+    "ExtractiveReader": "read aread",
+    "IKClassifier": "p_known ap_known",
+}
+"""What a class of the user's needs, given as `--model file.py`, in the place of each model."""
 
 
 def load_scorer(options: ModelOptions) -> Scorer:
@@ -66,6 +75,13 @@ def model_kind(folder: Path) -> str | None:
 
 
 def _load(name: str, options: ModelOptions) -> Any:
+    if is_own_file(options.model):
+        calls = tuple(CALLS[name].split())
+        return from_own_file(
+            str(options.model),
+            lambda kind: any(map(partial(hasattr, kind), calls)),
+            f"a class with {' or '.join(calls)}",
+        )()
     kind = getattr(importlib.import_module("fitrag_integrations.models"), name)
     # transformers would draw its own bar into ours, and into what --quiet keeps quiet
     importlib.import_module("transformers.utils.logging").disable_progress_bar()

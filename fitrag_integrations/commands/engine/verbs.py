@@ -11,12 +11,15 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+import click
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.option import Argument, Option
 
 
@@ -35,6 +38,27 @@ class Home:
         return as_function(found) if is_plan else _described(found)
 
 
+class Verbs(TyperGroup):
+    """Take the name of a Python file for a verb: the plan in it, which runs like any other."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Find a verb of ours, or make one of a file."""
+        if not is_own_file(cmd_name):
+            return super().get_command(ctx, cmd_name)
+        plan = from_own_file(cmd_name, _is_plan, "one dataclass with a method run")
+        return _command(Path(cmd_name.partition(":")[0]).stem, as_function(plan))
+
+
+def _is_plan(kind: type) -> bool:
+    return is_dataclass(kind) and callable(getattr(kind, "run", None))
+
+
+def _command(name: str, function: Callable[..., Any]) -> click.Command:
+    one = typer.Typer(pretty_exceptions_enable=False)
+    one.command(name)(function)
+    return get_command(one)
+
+
 def register(group: typer.Typer, name: str, home: Home) -> None:
     """Add a verb to a group; its plan is imported when the verb is called or its help asked for."""
 
@@ -42,9 +66,8 @@ def register(group: typer.Typer, name: str, home: Home) -> None:
         def make_context(
             self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
         ) -> Any:
-            one = typer.Typer(pretty_exceptions_enable=False)
-            one.command(name)(home.load())
-            return get_command(one).make_context(info_name, args, parent, **extra)
+            command = _command(name, home.load())
+            return command.make_context(info_name, args, parent, **extra)
 
     group.command(name, help=home.help, cls=Later)(lambda: None)
 

@@ -12,11 +12,12 @@ import importlib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 from fitrag_integrations.core.checks import check_callable, meant
+from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
@@ -31,29 +32,13 @@ from fitrag_integrations.types import Context
 Recipe: TypeAlias = "str | Path | Mapping[str, Any]"
 
 HOME = "fitrag_integrations.methods"
-NAMES: Mapping[str, tuple[str, str]] = {
-    **{name.lower(): (HOME, name) for name in ("FitRag", "Crag", "IKnow", "SlimPLM", "ITRG")},
-    **{
-        name.lower(): (f"{HOME}.baselines", name)
-        for name in (
-            "Direct",
-            "Vanilla",
-            "CoT",
-            "GenRead",
-            "Refeed",
-            "SkrKnn",
-            "SelfEval",
-            "SelfAsk",
-            "Flare",
-            "IterRetgen",
-            "SelfRag",
-            "Gated",
-            "Targ",
-            "Replug",
-        )
-    },
+PAPERS = {"fitrag": "fitrag", "crag": "crag", "iknow": "ik", "slimplm": "slimplm", "itrg": "itrg"}
+_BASELINES = (Path(__file__).parents[1] / "baselines").glob("[a-z]*.py")
+NAMES: Mapping[str, str] = {
+    **{name: f"{HOME}.{folder}.method" for name, folder in PAPERS.items()},
+    **{p.stem.replace("_", ""): f"{HOME}.baselines.{p.stem}" for p in sorted(_BASELINES)},
 }
-"""Where each method is, by the name its contexts bear."""
+"""The module of each method, by the name its contexts bear; a file of baselines/ is one."""
 
 NOT_PLAIN = ("split",)  # fields for objects no text can name: Python alone gives them
 TABLES = ("thresholds",)
@@ -90,14 +75,17 @@ def method_named(name: str) -> Method:
 
 
 def method_from(recipe: Recipe, **fields: Any) -> Method:
-    """Build a method from its name, a mapping, or a TOML file.
+    """Build a method from its name, a mapping, a TOML file, or the class in a Python file.
 
     `fields` stand over those of the recipe's outermost table. Raises `InputError` for an unknown
     name or field, naming its place and what is allowed, and `ModelLoadError` for a model that
     cannot be loaded. Folders of models are looked for beside the file first.
     """
     beside = Path(cast(str, recipe)).parent if is_file(recipe) else None
-    return _composed({**read_recipe(recipe), **fields}, "", Models(beside))
+    table = read_recipe(recipe)
+    if is_own_file(recipe):  # said by the caller: a recipe's own tables run nothing
+        table = {"method": from_own_file(cast(str, recipe), _is_method, "one method")}
+    return _composed({**table, **fields}, "", Models(beside))
 
 
 def is_file(recipe: Any) -> bool:
@@ -129,16 +117,28 @@ def _composed(given: Any, place: str, models: Models) -> Method:
     return Over(made, retriever=_composed(over, f"{at}retriever", models))
 
 
+def _is_method(kind: type) -> bool:
+    own = [base for base in kind.__mro__ if base is not object]
+    return any("__call__" in vars(base) for base in own) and not kind.__name__.startswith("_")
+
+
 def _kind(place: str, name: Any) -> type:
+    if isinstance(name, type) and _is_method(name):
+        return name
     plain = re.sub(r"[\s_-]", "", name).lower() if isinstance(name, str) else ""
     if plain not in NAMES:
         raise InputError.of(place, given=name, allowed=", ".join(NAMES) + meant(plain, NAMES))
-    home, kind = NAMES[plain]
-    return cast(type, getattr(importlib.import_module(home), kind))
+    home = vars(importlib.import_module(NAMES[plain]))
+    return next(kind for kind in home.values() if _is_named(kind, plain))
+
+
+def _is_named(kind: object, plain: str) -> TypeGuard[type]:
+    return isinstance(kind, type) and kind.__name__.lower() == plain
 
 
 def _made(kind: type, table: Mapping[str, Any], at: str, models: Models) -> Method:
-    known = {spec.name: spec for spec in fields(kind) if spec.init and spec.name not in NOT_PLAIN}
+    specs = fields(kind) if is_dataclass(kind) else ()
+    known = {spec.name: spec for spec in specs if spec.init and spec.name not in NOT_PLAIN}
     names = ["inner" if name == "method" else name for name in known]
     values = {}
     for name, value in table.items():
