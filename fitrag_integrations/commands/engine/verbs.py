@@ -14,7 +14,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
@@ -41,7 +40,7 @@ class Home:
 class Verbs(TyperGroup):
     """Take the name of a Python file for a verb: the plan in it, which runs like any other."""
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Find a verb of ours, or make one of a file."""
         if not is_own_file(cmd_name):
             return super().get_command(ctx, cmd_name)
@@ -53,7 +52,7 @@ def _is_plan(kind: type) -> bool:
     return is_dataclass(kind) and callable(getattr(kind, "run", None))
 
 
-def _command(name: str, function: Callable[..., Any]) -> click.Command:
+def _command(name: str, function: Callable[..., Any]) -> Any:
     one = typer.Typer(pretty_exceptions_enable=False)
     one.command(name)(function)
     return get_command(one)
