@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match
-from fitrag_integrations.evaluation.figures.ranking import Figure, Ranking
+from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figures.ranking import Ranking
 from fitrag_integrations.evaluation.ranking import Candidates
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
 from fitrag_integrations.training.rows import passage_row, read_jsonl
@@ -85,17 +86,17 @@ def _candidates(row: Row, turn: bool) -> Candidates:
 
 def _lines(ranking: Ranking) -> Iterator[str]:
     for figure in ranking.figures([1, 3], [1, 3]):
-        if not figure.figure.startswith("nDCG"):
-            yield f"  {figure.figure:<11} {figure.order:<10} {_told(figure)}"
+        if not figure.name.startswith("nDCG"):
+            yield f"  {figure.name:<11} {figure.who:<10} {_told(figure)}"
     gaps = ranking.gap_closed()
     yield "  gap closed  " + ", ".join(f"{by} {gap or 0.0:.2f}" for by, gap in gaps.items())
 
 
 def _told(figure: Figure) -> str:
-    told = f"{figure.value or 0.0:.3f}"
-    if figure.difference is not None:
-        told += f" {figure.difference:+.3f} ({figure.low:+.3f} to {figure.high:+.3f})"
-    return told if figure.p is None else f"{told}, p {figure.p:.1e}"
+    told, change = f"{figure.value or 0.0:.3f}", figure.change
+    if change is not None and change.bounds is not None:
+        told += f" {change.value:+.3f} ({change.bounds[0]:+.3f} to {change.bounds[1]:+.3f})"
+    return told if change is None or change.p is None else f"{told}, p {change.p:.1e}"
 
 
 def _draw(ranking: Ranking, path: Path) -> None:

@@ -71,20 +71,20 @@ VERBS = {
     "calibrate evaluator": Home(
         "calibrate.evaluator:CalibrateEvaluator", "Fit the thresholds of the actions."
     ),
-    "evaluate gate": Home("evaluate.gate.verb:evaluate_gate", "Measure a gate."),
-    "evaluate rerank": Home("evaluate.rerank.verb:evaluate_rerank", "Measure a reranker."),
+    "evaluate gate": Home("evaluate.gate.verb:EvaluateGate", "Measure a gate."),
+    "evaluate rerank": Home("evaluate.rerank.verb:EvaluateRerank", "Measure a reranker."),
     "evaluate methods": Home(
-        "evaluate.methods.verb:evaluate_methods", "Compare methods on the same questions."
+        "evaluate.methods.verb:EvaluateMethods", "Compare methods on the same questions."
     ),
-    "evaluate answers": Home("evaluate.answers:evaluate_answers", "Judge answers."),
-    "evaluate route": Home("evaluate.route:evaluate_route", "Measure an evaluator."),
+    "evaluate answers": Home("evaluate.answers:EvaluateAnswers", "Judge answers."),
+    "evaluate route": Home("evaluate.route:EvaluateRoute", "Measure an evaluator."),
     "evaluate compress": Home(
-        "evaluate.compress.verb:evaluate_compress", "Measure what compression keeps."
+        "evaluate.compress.verb:EvaluateCompress", "Measure what compression keeps."
     ),
     "evaluate compare": Home(
-        "evaluate.compare:evaluate_compare", "Compare two results over the same questions."
+        "evaluate.compare:EvaluateCompare", "Compare two results over the same questions."
     ),
-    "evaluate report": Home("evaluate.report:evaluate_report", "Write a page."),
+    "evaluate report": Home("evaluate.report:EvaluateReport", "Write a page."),
 }
 
 app = typer.Typer(

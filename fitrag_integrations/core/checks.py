@@ -68,6 +68,13 @@ def check_whole(field: str, value: Any, *, low: int, high: int | None = None) ->
     return number
 
 
+def check_label(field: str, value: object) -> int:
+    """Require 0 or 1, booleans among them."""
+    if value is None or isinstance(value, str) or value not in (0, 1):
+        raise InputError.of(field, given=value, allowed="0 or 1")
+    return int(value)
+
+
 def check_is(field: str, value: object, kind: type[T]) -> T:
     """Require an instance of ``kind``."""
     if not isinstance(value, kind):

@@ -36,8 +36,8 @@ class Prices(Record):
     retrieval: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("tokens_in", "tokens_out", "retrieval"):
-            value = check_number(f"Prices.{name}", getattr(self, name), low=0.0)
+        for name, given in Record.to_dict(self).items():
+            value = check_number(f"Prices.{name}", given, low=0.0)
             object.__setattr__(self, name, value)
 
     def per_thousand(
@@ -46,6 +46,11 @@ class Prices(Record):
         """Give what a thousand questions cost that take so much each."""
         tokens = tokens_in * self.tokens_in + tokens_out * self.tokens_out
         return tokens / 1000 + retriever_calls * self.retrieval
+
+    def of_counts(self, counts: Mapping[str, float]) -> float:
+        """Give what a thousand questions cost by counts under their usual names, missing ones 0."""
+        named = {name: counts.get(name, 0.0) for name in ("tokens_in", "tokens_out")}
+        return self.per_thousand(**named, retriever_calls=counts.get("retriever_calls", 0.0))
 
 
 @dataclass(frozen=True, slots=True)

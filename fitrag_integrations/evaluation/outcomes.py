@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 
@@ -140,6 +140,4 @@ def _score(row: Row, at: int) -> float:
 
 def _label(row: Row, at: int, *names: str) -> float:
     value = next((row[name] for name in names if row.get(name) is not None), None)
-    if value is None or isinstance(value, str) or value not in (0, 1):
-        raise InputError.of(f"rows[{at}].{names[0]}", given=value, allowed="0 or 1")
-    return float(value)
+    return float(check_label(f"rows[{at}].{names[0]}", value))

@@ -19,9 +19,7 @@ from fitrag_integrations.evaluation.sweep import Sweep
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fitrag_integrations.evaluation.figures.ranking import Figure
-
-LINES = {"never": ("no retrieval", "tab:red"), "always": ("always", "tab:orange")}
+    from fitrag_integrations.evaluation.figures.figure import Figure
 
 
 def plot_sweep(
@@ -38,9 +36,10 @@ def plot_sweep(
         x, y = zip(*((100 * p.share, p.accuracy) for p in sweep.points), strict=True)
         drawn.plot(x, y, label=name, linewidth=1.5)
     first = next(iter(named.values()))
-    for field, (label, colour) in {**LINES, "oracle": ("oracle", "tab:green")}.items():
-        if (value := getattr(first, field)) is not None:
-            drawn.axhline(value, linestyle=":", color=colour, label=label)
+    lines = (first.never, "no retrieval", "red"), (first.always, "always", "orange")
+    for value, label, colour in (*lines, (first.oracle, "oracle", "green")):
+        if value is not None:
+            drawn.axhline(value, linestyle=":", color=f"tab:{colour}", label=label)
     drawn.axvline(50, linestyle=":", color="tab:blue", linewidth=0.8)
     return _labelled(drawn, "questions retrieved for (%)", "accuracy", title)
 
@@ -69,7 +68,7 @@ def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure
     ``curves`` hold R@1, R@2 and so on by order. Where ``figures`` hold accuracies, they stand in a
     second drawing (Figure 10); a bar's whisker is the interval of its difference to the retriever.
     """
-    answers = [figure for figure in figures if figure.figure.startswith("accuracy@")]
+    answers = [figure for figure in figures if figure.name.startswith("accuracy@")]
     home: Any = require_extra("matplotlib.figure", extra="plots", feature="plots")
     drawing = home.Figure(figsize=(11 if answers else 6, 4), layout="constrained")
     parts = drawing.subplots(1, 2 if answers else 1, squeeze=False)[0]
@@ -100,6 +99,8 @@ def draw_plot(plot: Plot, axes: Axes) -> Axes:
     draw(plot, axes)
     for name, height in plot.levels.items():
         axes.axhline(height, linestyle=":", color="grey", label=f"{name} ({height:.3f})")
+    for name, (x, y) in plot.marks.items():
+        axes.plot([x], [y], linestyle="", marker="D", color="black", label=name)
     axes.set_xlabel(plot.x)
     axes.set_ylabel(plot.y)
     axes.set_title(plot.name)
@@ -110,9 +111,9 @@ def draw_plot(plot: Plot, axes: Axes) -> Axes:
 
 def _answer_bars(axes: Axes, answers: Sequence[Figure]) -> None:
     """Draw a group of bars for each number of passages read, a bar for each order."""
-    depths = list(dict.fromkeys(figure.figure for figure in answers))
-    orders = list(dict.fromkeys(figure.order for figure in answers))
-    found = {(figure.order, figure.figure): figure for figure in answers}
+    depths = list(dict.fromkeys(figure.name for figure in answers))
+    orders = list(dict.fromkeys(figure.who for figure in answers))
+    found = {(figure.who, figure.name): figure for figure in answers}
     base = {depth: found[orders[0], depth].value or 0.0 for depth in depths}
     width = 0.8 / len(orders)
     for i, order in enumerate(orders):
@@ -121,8 +122,8 @@ def _answer_bars(axes: Axes, answers: Sequence[Figure]) -> None:
         values = [figure.value or 0.0 for figure in chosen]
         axes.bar(places, values, width, label=order)
         for x, depth, figure in zip(places, depths, chosen, strict=True):
-            if figure.low is not None and figure.high is not None:
-                ends = [base[depth] + figure.low, base[depth] + figure.high]
+            if figure.change is not None and figure.change.bounds is not None:
+                ends = [base[depth] + end for end in figure.change.bounds]
                 axes.plot([x, x], ends, color="black", linewidth=1)
     axes.set_xticks(range(len(depths)), [depth.partition("@")[2] for depth in depths])
     axes.set_xlabel("passages read")  # the colours are those of the curves beside it

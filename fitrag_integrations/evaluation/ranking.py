@@ -40,8 +40,8 @@ class Candidates:
 
     def __post_init__(self) -> None:
         count = len(self.has_answer)
-        for name in ("scores", "llm_prefer", "right", "trust"):
-            values = getattr(self, name)
+        columns = {"scores": self.scores, "llm_prefer": self.llm_prefer}
+        for name, values in {**columns, "right": self.right, "trust": self.trust}.items():
             if values is not None and len(values) != count:
                 allowed = f"one for each of the {count} labels"
                 raise InputError.of(f"Candidates.{name}", given=len(values), allowed=allowed)
@@ -59,8 +59,10 @@ class Candidates:
             return [-float(place) for place in range(len(self.scores))]
         if by == SUM:
             return [score.combine() for score in self.scores]
-        found = [getattr(score, by) for score in self.scores]
-        if None in found:
+        if by == HAS_ANSWER:
+            return [score.has_answer for score in self.scores]
+        found = [score.llm_prefer for score in self.scores if score.llm_prefer is not None]
+        if len(found) < len(self.scores):
             raise InputError.of(by, given=None, allowed="a scorer that gives this label")
         return found
 

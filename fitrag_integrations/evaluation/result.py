@@ -9,10 +9,10 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 from fitrag_integrations.core.checks import check_is, check_text
 from fitrag_integrations.core.record import Record, Row, check_mapping, plain
@@ -22,6 +22,7 @@ SCHEMA = 1
 KINDS = ("answers", "rerank", "gate", "route", "compress", "methods", "compare")
 DRAWN = ("line", "points", "bar", "histogram")
 SUFFIXES = (".json", ".json.gz")
+Series: TypeAlias = Mapping[str, Sequence[Sequence[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,17 @@ class Plot(Record):
     `series` are points `[x, y]` by name, in the order in which a line joins them. `kind` is `line`,
     `points` (nothing joins them), `bar` (x is a text, the same ones in every series) or `histogram`
     (x is the left edge of a bin, all bins equally wide, y how many fall into it). `levels` are
-    named heights for horizontal lines to compare with. `x` and `y` name the axes.
+    named heights for horizontal lines to compare with, `marks` named points `(x, y)` such as the
+    threshold in use. `x` and `y` name the axes.
     """
 
     name: str
     x: str
     y: str
-    series: dict[str, list[list[Any]]]
+    series: Series
     kind: str = "line"
-    levels: dict[str, float] = field(default_factory=dict)
+    levels: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in DRAWN:
@@ -75,11 +78,11 @@ class Result(Record):
     _nested: ClassVar = {"plots": Plot}
 
     kind: str
-    figures: tuple[dict[str, Any], ...]
-    per_question: tuple[dict[str, Any], ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
-    plots: tuple[Plot, ...] = ()
-    notes: tuple[str, ...] = ()
+    figures: Sequence[Row]
+    per_question: Sequence[Row] = ()
+    settings: Row = field(default_factory=dict)
+    plots: Sequence[Plot] = ()
+    notes: Sequence[str] = ()
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
@@ -136,5 +139,5 @@ def check_result_name(option: str, path: Path | None) -> None:
         raise InputError.of(option, given=str(path), allowed=f"a file in {', '.join(SUFFIXES)}")
 
 
-def _mappings(field: str, values: Sequence[Row]) -> tuple[dict[str, Any], ...]:
+def _mappings(field: str, values: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(plain(check_mapping(f"{field}[{i}]", value)) for i, value in enumerate(values))

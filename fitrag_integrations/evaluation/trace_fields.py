@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.methods.answer.answering import Answered
 from fitrag_integrations.types import Excerpt
@@ -11,13 +10,13 @@ from fitrag_integrations.types import Excerpt
 TELLS = ("explained", "decision", "action", "excerpts")
 
 
-def trace_fields(traced: Traced[Answered]) -> dict[str, Any]:
+def trace_fields(traced: Traced[Answered]) -> Row:
     """Give `explained`, the trace in lines, and what the method decided and kept.
 
     `decision` and `action` are there where the method has one, `excerpts` where it kept any, each
     with its passage's id, title and text. A question that ended in an error has its trace alone.
     """
-    kept: dict[str, Any] = {"explained": traced.explain()}
+    kept: dict[str, object] = {"explained": traced.explain()}
     if traced.error is not None:
         return kept
     context = traced.value.context
@@ -30,10 +29,10 @@ def trace_fields(traced: Traced[Answered]) -> dict[str, Any]:
     return kept
 
 
-def _excerpt(excerpt: Excerpt) -> dict[str, Any]:
-    passage = {name: getattr(excerpt.passage, name) for name in ("id", "title", "text")}
+def _excerpt(excerpt: Excerpt) -> Row:
+    passage = excerpt.passage
     return {
-        "passage": passage,
+        "passage": {"id": passage.id, "title": passage.title, "text": passage.text},
         "start": excerpt.start,
         "end": excerpt.end,
         "score": excerpt.score,

@@ -16,6 +16,7 @@ from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
 from fitrag_integrations.retrieval._same_encoder import Origin
@@ -77,8 +78,8 @@ class QuestionBank:
                 raise ValueError("it is of another format or kind")
             for name in (_VECTORS, _QUESTIONS):
                 verify(folder / name, manifest["files"][name])
-            lines = (folder / _QUESTIONS).read_bytes().splitlines()
-            rows = [(row["question"], row["known"]) for row in map(json.loads, lines)]
+            lines = read_jsonl(folder / _QUESTIONS)
+            rows = [(row["question"], row["known"]) for row in lines]
             vectors = load_file(folder / _VECTORS)["vectors"]
             described = {key: manifest["encoder"][key] for key in ("name", "width", "settings")}
         except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
@@ -94,8 +95,8 @@ class QuestionBank:
         folder.mkdir(parents=True, exist_ok=True)
         save_file({"vectors": self._store.first()[1]}, folder / _VECTORS)
         rows = zip(self.questions, self.known, strict=True)
-        lines = [json.dumps({"question": text, "known": label}) + "\n" for text, label in rows]
-        (folder / _QUESTIONS).write_text("".join(lines), encoding="ascii", newline="\n")
+        asked = ({"question": text, "known": label} for text, label in rows)
+        write_jsonl(folder / _QUESTIONS, asked)
         names = (_VECTORS, _QUESTIONS)
         files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
         manifest = {"format": FORMAT, "kind": KIND, "encoder": self._origin.describe()}

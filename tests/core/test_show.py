@@ -8,7 +8,7 @@ import pytest
 
 from fitrag_integrations.core.html import escaped, marked, table
 from fitrag_integrations.core.show import Table
-from fitrag_integrations.evaluation.figures.methods import MethodFigures
+from fitrag_integrations.evaluation.figures.methods import Spent
 from fitrag_integrations.evaluation.sweep import Sweep, SweepPoint
 from fitrag_integrations.flow import Step, Traced
 from fitrag_integrations.methods.answer.answering import Answered
@@ -46,7 +46,7 @@ STEPS = (
     Step("search", (SLY,), (), 0.01, None, SLY),
 )
 ANSWERED = Answered(SLY, CONTEXT, SLY, EXCERPT, 0.5)
-FIGURES = MethodFigures(SLY, 3, 0, 0.5, 0.5, 1.0, 1.0, 1.0, 100.0, 10.0, 0.1, 0.0)
+FIGURES = Spent(3, 0, 100, 10)
 SWEEP = Sweep((SweepPoint(1.0, 1.0, 0.5), SweepPoint(0.5, 0.5, 0.75)), 4, 0.25, 0.5, 0.75, 0.9)
 VALUES = [
     PASSAGE,
@@ -187,7 +187,7 @@ def test_a_result_shows_what_it_holds_as_a_table():
     listed = Table([FIGURES] * 3)
     assert listed == [FIGURES] * 3
     assert listed._repr_html_().count("<tr>") == 4
-    assert str(listed) == "3 rows of MethodFigures"
+    assert str(listed) == "3 rows of Spent"
 
 
 def test_unseen_signs_are_named_and_harmless_ones_stay():

@@ -8,6 +8,7 @@ import pytest
 from fitrag_integrations import BiLabelScore, InputError
 from fitrag_integrations.evaluation.figures.intervals import mcnemar, paired_interval
 from fitrag_integrations.evaluation.figures.ranking import Ranking
+from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.ranking import (
     ORDERS,
     Area,
@@ -41,7 +42,7 @@ def drawn(count=200, depth=8, seed=3, **others):
 
 
 def figure(ranking, order, name, ks=(1, 3), read_ks=(1, 3)):
-    found = [f for f in ranking.figures(ks, read_ks) if (f.order, f.figure) == (order, name)]
+    found = [f for f in ranking.figures(ks, read_ks) if (f.who, f.name) == (order, name)]
     assert len(found) <= 1
     return found[0] if found else None
 
@@ -121,7 +122,7 @@ def test_the_answer_is_the_one_trusted_most_among_the_first():
 
 def test_every_figure_of_every_order():
     rows = drawn()
-    ranking = Ranking(rows, resamples=200)
+    ranking = Ranking(rows, Draws(200))
     for by in ORDERS:
         lists = [row.labels(by) for row in rows]
         expected = {
@@ -138,25 +139,25 @@ def test_every_figure_of_every_order():
 
 def test_differences_are_paired_and_tested():
     rows = drawn()
-    ranking = Ranking(rows, resamples=300, seed=5)
+    ranking = Ranking(rows, Draws(300, 5))
     found = figure(ranking, "sum", "accuracy@1")
     own = [row.answered("sum", 1) for row in rows]
     base = [row.answered("retriever", 1) for row in rows]
-    assert found.difference == pytest.approx(np.mean(own) - np.mean(base))
-    assert (found.low, found.high) == paired_interval(own, base, resamples=300, seed=5)
-    assert found.p == mcnemar(own, base)
-    assert 0 < found.low < found.difference < found.high
-    assert found.p < 0.01
-    retriever = figure(ranking, "retriever", "accuracy@1")
-    assert (retriever.difference, retriever.low, retriever.p) == (None, None, None)
-    assert figure(ranking, "sum", "MRR").p is None  # no matter of right or wrong
+    change, (low, high) = found.change, found.change.bounds
+    assert change.value == pytest.approx(np.mean(own) - np.mean(base))
+    assert (low, high) == paired_interval(own, base, resamples=300, seed=5)
+    assert change.p == mcnemar(own, base)
+    assert 0 < low < change.value < high
+    assert change.p < 0.01
+    assert figure(ranking, "retriever", "accuracy@1").change is None
+    assert figure(ranking, "sum", "MRR").change.p is None  # no matter of right or wrong
 
 
 def test_orders_that_are_the_same_do_not_differ():
     same = [question([0, 1], [0.9, 0.1], [0.9, 0.1]) for _ in range(30)]
-    for found in Ranking(same, resamples=50).figures([1]):
-        if found.difference is not None:
-            assert (found.difference, found.low, found.high) == (0.0, 0.0, 0.0)
+    for found in Ranking(same, Draws(50)).figures([1]):
+        if found.change is not None:
+            assert (found.change.value, found.change.bounds) == (0.0, (0.0, 0.0))
 
 
 def test_the_area_equals_scikit_learn_for_any_draw():
@@ -174,10 +175,11 @@ def test_the_area_equals_scikit_learn_for_any_draw():
 
 def test_the_area_is_over_pairs_and_has_an_interval():
     rows = drawn()
-    found = figure(Ranking(rows, resamples=100), "has_answer", "AUC")
+    found = figure(Ranking(rows, Draws(100)), "has_answer", "AUC")
     assert found.value > 0.9
-    assert 0 < found.low < found.difference < found.high
-    retriever = figure(Ranking(rows, resamples=100), "retriever", "AUC")
+    low, high = found.change.bounds
+    assert 0 < low < found.change.value < high
+    retriever = figure(Ranking(rows, Draws(100)), "retriever", "AUC")
     assert retriever.value == pytest.approx(0.5, abs=0.06)
 
 
@@ -186,18 +188,18 @@ def test_calibration_is_of_each_label_against_its_own():
         question([1, 0], [0.95, 0.05], [0.5, 0.5], llm_prefer=labels)
         for labels in ((1, 0), (0, 1), (1, 1), (0, 0))
     ]
-    ranking = Ranking(rows, resamples=10)
+    ranking = Ranking(rows, Draws(10))
     assert figure(ranking, "has_answer", "ECE").value == pytest.approx(0.05)
     assert figure(ranking, "llm_prefer", "ECE").value == pytest.approx(0.0)
     assert figure(ranking, "sum", "ECE") is None
-    unknown = Ranking([question([1, 0], [0.95, 0.05], [0.5, 0.5])], resamples=10)
+    unknown = Ranking([question([1, 0], [0.95, 0.05], [0.5, 0.5])], Draws(10))
     assert figure(unknown, "llm_prefer", "ECE") is None
 
 
 def test_a_scorer_of_one_label_has_one_order():
-    ranking = Ranking([question([0, 1], [0.2, 0.7])], resamples=10)
+    ranking = Ranking([question([0, 1], [0.2, 0.7])], Draws(10))
     assert ranking.orders == ("retriever", "has_answer")
-    assert {f.order for f in ranking.figures([1])} == {"retriever", "has_answer"}
+    assert {f.who for f in ranking.figures([1])} == {"retriever", "has_answer"}
     assert ranking.gap_closed() == {"has_answer": 1.0}
 
 
@@ -205,16 +207,16 @@ def test_accuracy_is_over_the_questions_whose_answers_are_known():
     rows = drawn(30)
     unread = question([1, 0], [0.5, 0.6], [0.5, 0.1])
     failed = question([1, 0], [0.5, 0.6], [0.5, 0.1], right=(True, None), trust=(0.1, 0.2))
-    ranking = Ranking([*rows, unread, failed], resamples=10)
+    ranking = Ranking([*rows, unread, failed], Draws(10))
     assert ranking.answered(1) == rows
-    alone = Ranking(rows, resamples=10)
+    alone = Ranking(rows, Draws(10))
     assert figure(ranking, "sum", "accuracy@1") == figure(alone, "sum", "accuracy@1")
     assert figure(Ranking([unread]), "sum", "accuracy@1") is None
 
 
 def test_an_unknown_label_counts_for_no_calibration():
     rows = [question([1, 0], [0.5, 0.5], [0.75, 0.3], llm_prefer=(1, None))]
-    assert figure(Ranking(rows, resamples=10), "llm_prefer", "ECE").value == pytest.approx(0.25)
+    assert figure(Ranking(rows, Draws(10)), "llm_prefer", "ECE").value == pytest.approx(0.25)
 
 
 def test_gap_closed_is_over_the_means_of_sets():
@@ -239,7 +241,7 @@ def test_curves_hold_every_k():
 
 
 def test_figures_are_plain():
-    for found in Ranking(drawn(10), resamples=20).figures([1], [1]):
+    for found in Ranking(drawn(10), Draws(20)).figures([1], [1]):
         told = found.to_dict()
         assert all(v is None or type(v) in (float, str) for v in told.values()), told
 
@@ -248,7 +250,7 @@ def test_the_drawing_holds_what_was_measured():
     pytest.importorskip("matplotlib")
     from fitrag_integrations.evaluation.plots import plot_ranking
 
-    ranking = Ranking(drawn(60), resamples=50)
+    ranking = Ranking(drawn(60), Draws(50))
     figures = ranking.figures([1], [1, 3])
     recall, bars = plot_ranking(ranking.curves(), figures).axes
     for line, (name, curve) in zip(recall.lines, ranking.curves().items(), strict=True):

@@ -14,9 +14,9 @@ from fitrag_integrations.commands.engine.options import AsJson, Hardware, ModelO
 from fitrag_integrations.commands.evaluate.gate.rows import (
     check_drafter,
     gate_manifest,
-    labelled_rows,
     outcomes_of,
 )
+from fitrag_integrations.commands.evaluate.options import own_rows
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
 from fitrag_integrations.values.thresholds import FittedThreshold
@@ -52,7 +52,7 @@ class CalibrateGate:
 
     def run(self) -> None:
         """Fit it, store it, and tell its figures."""
-        manifest, given = gate_manifest(self.model), labelled_rows(self.rows)
+        manifest, given = gate_manifest(self.model), own_rows(self.rows)
         judged = _model(manifest) if self.fitted_for is None else self.fitted_for
         outcomes, loaded = outcomes_of(
             given, ModelOptions(str(self.model), **asdict(self.hardware))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -85,16 +86,22 @@ def _load(name: str, options: ModelOptions) -> Any:
     kind = getattr(importlib.import_module("fitrag_integrations.models"), name)
     # transformers would draw its own bar into ours, and into what --quiet keeps quiet
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
-    how: dict[str, Any] = {
-        "device": options.device,
-        "dtype": options.dtype,
-        "batch_tokens": options.batch_tokens,
-    }
-    if options.backend is not None:  # kinds that torch alone can run have no such option
-        how["backend"] = options.backend
     if options.model is None:
-        return kind.embedded(**how)
-    return kind.from_pretrained(options.model, **how)
+        return kind.embedded(**_how(options))
+    return kind.from_pretrained(options.model, **_how(options))
+
+
+def _how(options: ModelOptions) -> dict[str, str | int | None]:
+    """Give the options under their names; kinds that torch alone can run have no `backend`."""
+    told = asdict(options)
+    left = ("model",) if options.backend is not None else ("model", "backend")
+    return {name: value for name, value in told.items() if name not in left}
+
+
+def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer:
+    """Load a published reranker as a scorer of one label, or two."""
+    kind = importlib.import_module("fitrag_integrations.models").BiLabelScorer
+    return cast(Scorer, kind.from_reranker(name, scale=scale, **_how(options)))
 
 
 def load_chat_model(name: str) -> Any:
@@ -147,8 +154,7 @@ def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
 
 
 def _encoder(options: ModelOptions) -> Any:
-    names = ("device", "dtype", "batch_tokens", "backend")
-    how = {name: value for name in names if (value := getattr(options, name)) is not None}
+    how = {name: value for name, value in _how(options).items() if value is not None}
     kind = _retrieval("Encoder")
     return kind(**how) if options.model is None else kind(options.model, **how)
 

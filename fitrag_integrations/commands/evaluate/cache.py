@@ -6,28 +6,29 @@ file is JSON Lines; whatever stands in it is asked for once only.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from fitrag_integrations.commands.engine.batch import Advance, chunks
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.questions import content_id
 
+T = TypeVar("T")
 CHUNK = 16  # questions that share a model batch
-Answer = Callable[[list[Mapping[str, Any]]], Sequence[Any]]
+Answer: TypeAlias = Callable[[list[Row]], Sequence[T]]
 
 
 def answered(
-    rows: Sequence[Mapping[str, Any]],
-    answer: Answer,
+    rows: Sequence[Row],
+    answer: Answer[T],
     *,
-    setup: Mapping[str, Any],
+    setup: Row,
     path: Path | None,
     advance: Advance,
-) -> list[Any]:
+) -> list[T]:
     """Answer each row, or take what an earlier run wrote of the same row under the same `setup`.
 
     `answer` gets rows whose answers are missing, and gives plain values, one each. Each chunk is
@@ -48,10 +49,9 @@ def answered(
     return [known[key] for key in keys]
 
 
-def _append(path: Path, fresh: Mapping[str, Any]) -> None:
-    told = (json.dumps({"key": key, "value": value}) for key, value in fresh.items())
+def _append(path: Path, fresh: Row) -> None:
     with jsonl.appending(str(path)) as write:
-        write("".join(f"{line}\n" for line in told).encode("ascii"))
+        write(b"".join(jsonl.dump({"key": key, "value": fresh[key]}) for key in fresh))
 
 
 def _known(path: Path) -> dict[str, Any]:
@@ -62,18 +62,15 @@ def _known(path: Path) -> dict[str, Any]:
     whole, newline, cut = data.rpartition(b"\n")
     if cut:
         path.write_bytes(whole + newline)
-    return dict(_entries(path, whole.splitlines()))
-
-
-def _entries(path: Path, told: Sequence[bytes]) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(told, start=1):
-        try:
-            entry = json.loads(line)
-            yield entry["key"], entry["value"]
-        except (ValueError, KeyError, TypeError) as error:
-            given = f"{path}, line {number}"
-            allowed = "a cache of fitrag evaluate: delete it or choose another"
-            raise InputError.of("--cache", given=given, allowed=allowed) from error
+    known, number = {}, 0
+    try:
+        for number, row in enumerate(jsonl.read_jsonl(path), start=1):
+            known[row["key"]] = row["value"]
+    except (InputError, KeyError) as error:
+        given = f"{path}, line {number}: {error}"
+        allowed = "a cache of fitrag evaluate: delete it or choose another"
+        raise InputError.of("--cache", given=given, allowed=allowed) from error
+    return known
 
 
 def cache_of(cache: Path | None, out: Path | None) -> Path | None:

@@ -2,90 +2,71 @@
 
 from __future__ import annotations
 
-import json as json_
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
-
-from fitrag_integrations.commands.engine import options
-from fitrag_integrations.commands.evaluate import options as evaluating
-from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
-from fitrag_integrations.commands.evaluate.tables import (
-    change,
-    check_plot,
-    draw,
-    number,
-    probability,
-    show,
-    show_notes,
-)
+from fitrag_integrations.commands.evaluate import options
+from fitrag_integrations.commands.evaluate.options import Outcome
+from fitrag_integrations.commands.evaluate.provenance import Source
+from fitrag_integrations.commands.evaluate.tables import show_figures, show_notes
+from fitrag_integrations.core.option import Argument
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.figures.compare import (
     Pairs,
     compared,
     paired,
     setting_differences,
 )
-from fitrag_integrations.evaluation.figures.summaries import Draws, Figure
-from fitrag_integrations.evaluation.result import Plot, Result, check_result_name
+from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.result import Plot, Result
 
 LONG = 60  # characters of a setting that a note shows
 
 
-def evaluate_compare(
-    first: Annotated[Path, typer.Argument(help="A result: what --out of a command wrote.")],
-    second: Annotated[Path, typer.Argument(help="A later one, of the same command.")],
-    common: evaluating.Common = False,
-    out: evaluating.Out = None,
-    plot: evaluating.Plot = None,
-    resamples: evaluating.Resamples = 1000,
-    seed: evaluating.Seed = 0,
-    json: options.AsJson = False,
-) -> None:
+@dataclass(frozen=True)
+class EvaluateCompare:
     """Give each figure of two results, and how sure their difference is.
 
     Questions are paired by their content. The interval of a difference holds 95 % of bootstrap
     samples of the same questions, and p is McNemar's, for what is right or wrong. Settings that
     are not the same are told.
     """
-    check_plot(plot)
-    check_result_name("--out", out)
-    one, other = Result.read(first), Result.read(second)
-    pairs = paired(one, other, common=common)
-    figures = compared(pairs, Draws(resamples, seed))
-    settings = setting_differences(one, other)
-    per_question = _questions(pairs)
-    result = Result(
-        "compare",
-        tuple(figures),
-        tuple(per_question),
-        {
-            **settings_of(
-                "compare",
-                Source([str(first), str(second)], per_question),
-                seed=seed,
-                resamples=resamples,
-                options={"common": common, "kind": one.kind},
-            ),
-            "differences": settings,
-        },
-        _plots(figures),
-        pairs.notes,
-    )
-    if out is not None:
-        result.write(out)
-    if plot is not None:
-        draw(result.plots, plot)
-    if json:
-        told = {"kind": one.kind, "figures": figures, "settings": settings}
-        typer.echo(json_.dumps({**told, "notes": list(pairs.notes)}))
-        return
-    _show(figures, f"{one.kind}: {first.name} and {second.name}")
-    show_notes([*pairs.notes, *map(_setting, settings)])
+
+    first: Annotated[Path, Argument("A result: what --out of a command wrote.")]
+    second: Annotated[Path, Argument("A later one, of the same command.")]
+    common: options.Common = False
+    outcome: Outcome = Outcome()
+
+    def run(self) -> None:
+        """Compare them."""
+        self.outcome.check()
+        one, other = Result.read(self.first), Result.read(self.second)
+        pairs = paired(one, other, common=self.common)
+        figures = compared(pairs, self.outcome.draws)
+        differences, questions = setting_differences(one, other), _questions(pairs)
+        source = Source([str(self.first), str(self.second)], questions)
+        chosen = {"common": self.common, "kind": one.kind}
+        settings = self.outcome.settings("compare", source, options=chosen)
+        result = Result(
+            "compare",
+            options.rows_of(figures),
+            questions,
+            {**settings, "differences": differences},
+            _plots(figures),
+            pairs.notes,
+        )
+
+        def show() -> None:
+            show_figures(figures, f"{one.kind}: {self.first.name} and {self.second.name}")
+            show_notes(map(_setting, differences))
+
+        told = {"kind": one.kind, "figures": list(result.figures), "settings": differences}
+        self.outcome.tell(result, {**told, "notes": list(pairs.notes)}, show)
 
 
-def _questions(pairs: Pairs) -> list[dict[str, Any]]:
+def _questions(pairs: Pairs) -> list[Row]:
     """Give each question once, with both values of everything and both predictions."""
     return [
         {
@@ -106,41 +87,15 @@ def _questions(pairs: Pairs) -> list[dict[str, Any]]:
 
 def _plots(figures: Sequence[Figure]) -> tuple[Plot, ...]:
     """Draw as bars what lies between 0 and 1."""
-    shares = [row for row in figures if all(_is_share(row[end]) for end in ("first", "second"))]
-    series = {
-        f"{row.get('system', '')} {end}".strip(): [
-            [each["figure"], each[end]]
-            for each in shares
-            if each.get("system", "") == row.get("system", "")
-        ]
-        for row in shares
-        for end in ("first", "second")
-    }
+    series: dict[str, list[list[object]]] = {}
+    for figure in figures:
+        ends = [end for end in figure.ends or () if end is not None and 0 <= end <= 1]
+        for which, end in zip(("first", "second"), ends, strict=True) if len(ends) == 2 else ():
+            series.setdefault(f"{figure.who} {which}".strip(), []).append([figure.name, end])
     return (Plot("comparison", "figure", "value", series, kind="bar"),) if series else ()
 
 
-def _is_share(value: float | None) -> bool:
-    return value is not None and 0 <= value <= 1
-
-
-def _show(figures: Sequence[Figure], title: str) -> None:
-    named = any(row.get("system") for row in figures)
-    columns = {"figure": False, **({"system": False} if named else {}), "first": True}
-    columns |= {"second": True, "second less first": True, "McNemar's p": True, "questions": True}
-    show(title, columns, [_cells(row, named) for row in figures])
-
-
-def _cells(row: Figure, named: bool) -> list[str]:
-    ends = [number(row["first"]), number(row["second"]), change(row), probability(row)]
-    return [
-        row["figure"],
-        *([row.get("system", "-")] if named else []),
-        *ends,
-        str(row["questions"]),
-    ]
-
-
-def _setting(row: Mapping[str, Any]) -> str:
+def _setting(row: Row) -> str:
     """Word a setting that is not the same."""
     one, other = (str(row[end])[:LONG] for end in ("first", "second"))
     return f"{row['setting']} differs: {one} and {other}"

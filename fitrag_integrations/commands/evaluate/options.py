@@ -1,50 +1,174 @@
-"""The options that the `fitrag evaluate` commands share, as types Typer reads."""
+"""The options that the `fitrag evaluate` verbs share, and what becomes of what they measure."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
-Format: TypeAlias = Annotated[
-    str, typer.Option(help="Shape of the rows: auto, fitrag, nq, triviaqa, popqa, hotpotqa, ...")
-]
-Split: TypeAlias = Annotated[
-    str | None, typer.Option(help="Part of a file that holds several, such as dev.")
-]
+from fitrag_integrations.commands.engine.options import AsJson
+from fitrag_integrations.commands.engine.rows import reason_of
+from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
+from fitrag_integrations.commands.evaluate.tables import show_notes
+from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figures.summaries import Draws, Question
+from fitrag_integrations.evaluation.loaders import Loaded, read_questions
+from fitrag_integrations.evaluation.loaders.reading import HUB
+from fitrag_integrations.evaluation.result import Plot, Result, check_result_name
+
+DRAWINGS = (".png", ".svg", ".pdf")
+OURS, EMBEDDED = "fitrag", "embedded"
 Common: TypeAlias = Annotated[
-    bool, typer.Option("--common", help="Compare over the questions in both, and leave out others.")
+    bool, Option("Compare over the questions in both, and leave out others.")
 ]
-PriceIn: TypeAlias = Annotated[
-    float | None, typer.Option(min=0, help="Price of a million tokens given to a language model.")
-]
-PriceOut: TypeAlias = Annotated[
-    float | None, typer.Option(min=0, help="Price of a million tokens it writes.")
-]
-PriceSearch: TypeAlias = Annotated[
-    float | None, typer.Option(min=0, help="Price of a thousand queries to a retriever or search.")
-]
-Out: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--out", help="Write everything, question by question: .json, .json.gz."),
-]
-Plot: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Draw into this file: .png, .svg or .pdf.")
-]
-Resamples: TypeAlias = Annotated[int, typer.Option(min=1, help="Bootstrap samples.")]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of the bootstrap.")]
 Cache: TypeAlias = Annotated[
     Path | None,
-    typer.Option(
-        help="Where what the model says is kept: .jsonl. A stopped run continues there.",
-        show_default="beside --out",
+    Option(
+        "Where what the model says is kept: .jsonl. A stopped run continues there.",
+        default="beside --out",
     ),
 ]
-OursFormat: TypeAlias = Annotated[
-    str, typer.Option(help="Shape of the rows: fitrag, auto, or a published one such as hotpotqa.")
-]
-Result: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--result", help="Write everything, question by question: .json, .json.gz."),
-]
+EVERYTHING = "Write everything, question by question: .json, .json.gz."
+Drawing: TypeAlias = Annotated[Path | None, Option("Draw into this file: .png, .svg or .pdf.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Say in which shape rows come."""
+
+    format: Annotated[
+        str, Option("Shape of the rows: auto, fitrag, nq, triviaqa, popqa, hotpotqa, ...")
+    ] = "auto"
+    split: Annotated[str | None, Option("Part of a file that holds several, such as dev.")] = None
+
+    def read(self, source: str) -> Loaded:
+        """Read a file or a data set of the hub, whatever its shape."""
+        return read_questions(source, self.format, split=self.split)
+
+
+@dataclass(frozen=True, slots=True)
+class Ours(Published):
+    """Say it of rows that are ours unless told otherwise."""
+
+    format: Annotated[
+        str, Option("Shape of the rows: fitrag, auto, or a published one such as hotpotqa.")
+    ] = OURS
+
+    def rows(self, path: Path) -> list[Row]:
+        """Read rows of ours as they are, or convert those of another shape."""
+        if self.format == OURS and not str(path).startswith(HUB):
+            return own_rows([path])
+        return list(self.read(str(path)).rows)
+
+
+def own_rows(paths: Iterable[Path]) -> list[Row]:
+    """Read every row; raises `InputError` naming the file and line of a damaged one."""
+    found: list[Row] = []
+    for path in paths:
+        if not path.is_file():
+            raise InputError.of("rows", given=str(path), allowed="a .jsonl or .jsonl.gz file")
+        found += jsonl.read_jsonl(path)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """Say what tokens and queries cost."""
+
+    price_in: Annotated[
+        float | None, Option("Price of a million tokens given to a language model.", min=0)
+    ] = None
+    price_out: Annotated[float | None, Option("Price of a million tokens it writes.", min=0)] = None
+    price_search: Annotated[
+        float | None, Option("Price of a thousand queries to a retriever or search.", min=0)
+    ] = None
+
+    def prices(self) -> Prices | None:
+        """Take the prices, None where none is given."""
+        if self.price_in is self.price_out is self.price_search is None:
+            return None
+        return Prices(self.price_in or 0.0, self.price_out or 0.0, self.price_search or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Say where what was measured goes, and how its bounds are drawn."""
+
+    out: Annotated[Path | None, Option(EVERYTHING, name="--out")] = None
+    plot: Drawing = None
+    draws: Draws = Draws()
+    json: AsJson = False
+
+    def check(self, option: str = "--out") -> None:
+        """Raise `InputError`, before any work, for names of other files."""
+        if self.plot is not None and self.plot.suffix not in DRAWINGS:
+            allowed = f"a file in {', '.join(DRAWINGS)}"
+            raise InputError.of("--plot", given=str(self.plot), allowed=allowed)
+        check_result_name(option, self.out)
+
+    def settings(
+        self, command: str, source: Source, models: Row | None = None, options: Row | None = None
+    ) -> Row:
+        """Give the `settings` of a `Result`."""
+        seed, resamples = self.draws.seed, self.draws.resamples
+        return settings_of(
+            command, source, seed=seed, resamples=resamples, models=models, options=options
+        )
+
+    def tell(
+        self,
+        result: Result,
+        told: Row,
+        show: Callable[[], None],
+        draw: Callable[[Path], None] | None = None,
+    ) -> None:
+        """Write the result, draw it, and print it: `told` as JSON, else what `show` prints."""
+        if self.out is not None:
+            result.write(self.out)
+        if self.plot is not None:
+            (draw or drawing(result.plots))(self.plot)
+        if self.json:
+            typer.echo(json.dumps(told))
+            return
+        show()
+        show_notes(result.notes)
+
+
+def drawing(plots: Sequence[Plot]) -> Callable[[Path], None]:
+    """Draw all plots beside each other into one file."""
+
+    def draw(path: Path) -> None:
+        from fitrag_integrations.evaluation.plots import draw_plots
+
+        draw_plots(plots).savefig(path)
+
+    return draw
+
+
+def rows_of(figures: Iterable[Figure]) -> list[Row]:
+    """Give figures as the rows of a `Result`."""
+    return [figure.to_dict() for figure in figures]
+
+
+def told_of(questions: Sequence[Question], result: Result, **more: object) -> Row:
+    """Say as JSON what most verbs say."""
+    told = {"questions": len(questions), "figures": list(result.figures)}
+    return {**told, **more, "notes": list(result.notes)}
+
+
+def refuse_errors(errors: Sequence[object]) -> None:
+    """Exit 1 and give the most frequent reason where every answer ended in an error."""
+    if errors and all(errors):
+        ((reason, count),) = Counter(map(reason_of, errors)).most_common(1)
+        typer.echo(f"fitrag evaluate: every answer is an error; {count} x {reason}", err=True)
+        raise typer.Exit(1)

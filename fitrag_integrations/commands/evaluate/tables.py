@@ -1,33 +1,20 @@
-"""Show the figures of an evaluation on the terminal, and draw them into a file."""
+"""Show the figures of an evaluation on the terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.result import Plot
+from fitrag_integrations.evaluation.figures.figure import ALL, Change, Figure
+from fitrag_integrations.evaluation.words import MINUS, NOTHING, interval, number
 
-DRAWINGS = (".png", ".svg", ".pdf")
 WIDE = 140  # columns where nobody looks at a terminal
+PLAIN = str.maketrans({MINUS: "-", NOTHING: "-"})
 
 
-def check_plot(plot: Path | None) -> None:
-    """Raise `InputError` for a file that is no drawing."""
-    if plot is not None and plot.suffix not in DRAWINGS:
-        raise InputError.of("--plot", given=str(plot), allowed=f"a file in {', '.join(DRAWINGS)}")
-
-
-def draw(plots: Sequence[Plot], path: Path) -> None:
-    """Draw all plots beside each other into one file."""
-    from fitrag_integrations.evaluation.plots import draw_plots
-
-    draw_plots(plots).savefig(path)
-
-
-def show(title: str, columns: Mapping[str, bool], rows: Iterable[Sequence[str]]) -> None:
+def show(
+    title: str, columns: Mapping[str, bool], rows: Iterable[Sequence[str]], wide: int = WIDE
+) -> None:
     """Print a table; `columns` say of each head whether its cells are numbers."""
     from rich.console import Console
     from rich.markup import escape
@@ -37,8 +24,9 @@ def show(title: str, columns: Mapping[str, bool], rows: Iterable[Sequence[str]])
     for head, is_number in columns.items():
         table.add_column(escape(head), justify="right" if is_number else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*map(escape, row))
-    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
+        cells = zip(row, columns.values(), strict=True)
+        table.add_row(*(escape(c.translate(PLAIN) if is_number else c) for c, is_number in cells))
+    Console(width=None if sys.stdout.isatty() else wide).print(table)
 
 
 def show_notes(notes: Iterable[str]) -> None:
@@ -50,32 +38,36 @@ def show_notes(notes: Iterable[str]) -> None:
         console.print(f"note: {note}", highlight=False, markup=False)
 
 
-def number(value: Any) -> str:
-    """Write a share to three digits, a count or an amount to what it needs."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool | int):
-        return str(int(value))
-    return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+def show_figures(figures: Sequence[Figure], title: str) -> None:
+    """Print one line for each figure, with the columns that any of them needs."""
+    named = [
+        each
+        for each in ("set", "system")
+        if any(f.of.get(each, "") not in ("", ALL) for f in figures)
+    ]
+    compared = any(figure.change for figure in figures)
+    runs = any(figure.ends for figure in figures)
+    columns = {"figure": False, **dict.fromkeys(named, False)}
+    columns |= dict.fromkeys(("first", "second") if runs else ("value", "95 %"), True)
+    if compared:
+        columns |= {"second less first" if runs else "to the first": True, "McNemar's p": True}
+    rows = []
+    for figure in figures:
+        cells = [figure.name, *(figure.of.get(each) or "-" for each in named)]
+        if figure.ends:
+            cells += map(number, figure.ends)
+        else:
+            cells += [number(figure.value), interval(figure.bounds) or NOTHING]
+        cells += [change(figure.change), probability(figure.change)] if compared else []
+        rows.append([*cells, number(figure.questions)])
+    show(title, {**columns, "questions": True}, rows)
 
 
-def bounds(row: Mapping[str, Any], low: str = "low", high: str = "high") -> str:
-    """Write an interval."""
-    if row.get(low) is None or row.get(high) is None:
-        return "-"
-    return f"{number(row[low])} to {number(row[high])}"
-
-
-def change(row: Mapping[str, Any]) -> str:
+def change(given: Change | None) -> str:
     """Write a difference with its interval."""
-    if row.get("difference") is None:
-        return "-"
-    told = f"{row['difference']:+.3f}"
-    if row.get("difference_low") is None:
-        return told
-    return f"{told} ({row['difference_low']:+.3f} to {row['difference_high']:+.3f})"
+    return NOTHING if given is None else str(given)
 
 
-def probability(row: Mapping[str, Any]) -> str:
+def probability(given: Change | None) -> str:
     """Write McNemar's p."""
-    return "-" if row.get("p") is None else f"{row['p']:.2g}"
+    return NOTHING if given is None or given.p is None else f"{given.p:.2g}"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods.answer.answering import Answered, Answering
-from fitrag_integrations.ports import Ports, Retriever
+from fitrag_integrations.ports import Generator, Ports, Retriever
 from fitrag_integrations.types import Excerpt, Passage
 
 ADDS = ("context", "prompt", "answer", "trace")
+Generates: TypeAlias = Callable[[Sequence[str]], Sequence[str | Exception]] | Generator | None
 PLACE = "fitrag_place"  # metadata: where in its row's list a passage stands
 
 
@@ -26,7 +27,7 @@ class Answers:
 
     answering: Answering
     index: Retriever | None
-    generate: Any
+    generate: Generates
 
     def __call__(self, row: Mapping[str, Any]) -> Flow[Answered]:
         question = question_of(row)

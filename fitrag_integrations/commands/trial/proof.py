@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fitrag_integrations.evaluation.figures.compress import KEPT, THERE, Compressed
-from fitrag_integrations.evaluation.figures.intervals import mean_interval
 from fitrag_integrations.evaluation.figures.summaries import Draws, Question, column, difference
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -81,8 +79,8 @@ def proof_of(
 ) -> Proof:
     """Average the questions; `price` is that of a million prompt tokens."""
     kept, plain = column(questions, KEPT), column(questions, PLAIN)
-    low = mean_interval(kept, resamples=draws.resamples, seed=draws.seed)[0] if kept else None
-    gain: dict[str, Any] = difference(plain, kept, draws) if kept else {"difference_low": None}
+    low = draws.mean(kept)[0] if kept else None
+    gain = difference(plain, kept, draws).bounds if kept else None
     return Proof(
         len(questions),
         len(kept),
@@ -91,7 +89,7 @@ def proof_of(
         _mean(kept),
         low,
         _mean(plain),
-        gain["difference_low"],
+        None if gain is None else gain[0],
         skipped,
         price,
     )

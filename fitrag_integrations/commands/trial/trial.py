@@ -142,7 +142,7 @@ class TryPlan:
         )
         result = Result(
             "compress",
-            tuple(compress_figures(judged, DRAWS)),
+            [figure.to_dict() for figure in compress_figures(judged, DRAWS)],
             tuple(dict(each) for each in judged),
             settings,
             (compress_plot(kept_curves(rows)),),

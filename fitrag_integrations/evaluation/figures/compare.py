@@ -7,22 +7,22 @@ computed again over the pairs, so that the bootstrap draws the same questions fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.gate import gate_statistics
-from fitrag_integrations.evaluation.figures.intervals import Places, bootstrap
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
-    Figure,
     Question,
     Statistic,
     area_of,
     difference,
+    is_apart,
+    statistic_change,
 )
 from fitrag_integrations.evaluation.result import Result
 
@@ -64,24 +64,21 @@ def paired(first: Result, second: Result, *, common: bool = False) -> Pairs:
 
 
 def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
-    """Give each figure of both, its difference with the bootstrap's bounds, and McNemar's p.
+    """Give each figure of both, with the difference and McNemar's p.
 
-    A row has `figure`, `system`, `questions`, `first`, `second` and what `difference` gives. A
-    question without a value, such as one that was not decided, is left out of that figure alone.
+    A question without a value, such as one that was not decided, is left out of that figure alone.
     """
-    rows = []
+    found = []
     for system, (first, second) in pairs.systems.items():
-        label = {"system": system} if system else {}
-        rows += [{**row, **label} for row in _means(first, second, draws)]
         one, other = _areas(first), _areas(second)
         if pairs.kind == "gate":
             one, other = one | gate_statistics(first), other | gate_statistics(second)
-        told = _statistics(one, other, len(first), draws)
-        rows += [{**row, **label} for row in told]
-    return rows
+        told = [*_means(first, second, draws), *_statistics(one, other, len(first), draws)]
+        found += [replace(figure, of={"system": system} if system else {}) for figure in told]
+    return found
 
 
-def setting_differences(first: Result, second: Result) -> list[dict[str, Any]]:
+def setting_differences(first: Result, second: Result) -> list[Row]:
     """Tell which settings differ: `setting`, a path with dots, and both values."""
     one, other = dict(_flat(first.settings)), dict(_flat(second.settings))
     names = [name for name in {**one, **other} if name not in UNTOLD]
@@ -117,8 +114,7 @@ def _matched(
 
 
 def _means(first: list[Question], second: list[Question], draws: Draws) -> Iterator[Figure]:
-    names = dict.fromkeys(name for q in first for name in q["values"])
-    for name in names:
+    for name in dict.fromkeys(name for q in first for name in q["values"]):
         values = [
             (float(a["values"][name]), float(b["values"][name]))
             for a, b in zip(first, second, strict=True)
@@ -126,9 +122,9 @@ def _means(first: list[Question], second: list[Question], draws: Draws) -> Itera
         ]
         if values:
             one, other = (list(each) for each in zip(*values, strict=True))
-            told = {"figure": name, "questions": len(values)}
-            ends = {"first": float(np.mean(one)), "second": float(np.mean(other))}
-            yield {**told, **ends, **difference(one, other, draws)}
+            change = difference(one, other, draws, apart=is_apart([*first, *second], name))
+            ends = float(np.mean(one)), float(np.mean(other))
+            yield Figure(name, ends[1], questions=len(values), change=change, ends=ends)
 
 
 def _areas(questions: Sequence[Question]) -> dict[str, Statistic]:
@@ -140,33 +136,14 @@ def _areas(questions: Sequence[Question]) -> dict[str, Statistic]:
 def _statistics(
     one: Mapping[str, Statistic], other: Mapping[str, Statistic], rows: int, draws: Draws
 ) -> Iterator[Figure]:
-    """Compare figures that are no means; both draw the same questions."""
     places = np.arange(rows)
     for name in (name for name in one if name in other):
-        less = _less(other[name], one[name])
-        bounds = bootstrap(less, rows, resamples=draws.resamples, seed=draws.seed)
-        low, high = bounds or (None, None)
-        yield {
-            "figure": name,
-            "questions": rows,
-            "first": one[name](places),
-            "second": other[name](places),
-            "difference": less(places),
-            "difference_low": low,
-            "difference_high": high,
-            "p": None,
-        }
+        change = statistic_change(one[name], other[name], rows, draws)
+        ends = one[name](places), other[name](places)
+        yield Figure(name, ends[1], questions=rows, change=change, ends=ends)
 
 
-def _less(one: Statistic, other: Statistic) -> Statistic:
-    def less(places: Places) -> float | None:
-        a, b = one(places), other(places)
-        return None if a is None or b is None else a - b
-
-    return less
-
-
-def _flat(settings: Row, before: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(settings: Row, before: str = "") -> Iterator[tuple[str, object]]:
     for name, value in plain(settings).items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")

@@ -9,20 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figures.answers import with_ids
-from fitrag_integrations.evaluation.figures.summaries import (
-    Draws,
-    Figure,
-    Question,
-    by_set,
-    mean_row,
-)
-from fitrag_integrations.evaluation.questions import question_id
+from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figures.summaries import Draws, Question, by_set, mean_figure
+from fitrag_integrations.evaluation.questions import question_id, with_ids
 from fitrag_integrations.evaluation.result import Plot
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
@@ -71,12 +64,12 @@ def compress_rows(
 
 def compress_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
     """Average, for every set, what was kept of the answers that were there and of the tokens."""
-    rows = [
-        mean_row(part, name, draws, set=label)
+    found = (
+        mean_figure(part, name, draws, set=label)
         for label, part in by_set(questions).items()
         for name in MEANS
-    ]
-    return [row for row in rows if row is not None]
+    )
+    return [figure for figure in found if figure is not None]
 
 
 def kept_curves(
@@ -116,7 +109,7 @@ def compress_plot(curves: Mapping[str, list[list[float]]], name: str = "answers 
     return Plot(name, "share of tokens", "share of answers kept", dict(curves))
 
 
-def _judged(row: Compressed, count_tokens: TokenCounter) -> dict[str, Any]:
+def _judged(row: Compressed, count_tokens: TokenCounter) -> Question:
     there = row.holds(row.whole)
     before, after = _tokens(row.whole, count_tokens), _tokens(row.excerpts, count_tokens)
     values = {

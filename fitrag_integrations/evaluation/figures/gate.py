@@ -2,21 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.evaluation.figures.answers import set_of, with_ids
-from fitrag_integrations.evaluation.figures.summaries import Question, Statistic
-from fitrag_integrations.evaluation.outcomes import Outcomes
-from fitrag_integrations.evaluation.questions import content_id, question_id
+from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figures.summaries import Draws, Question, Statistic
+from fitrag_integrations.evaluation.outcomes import Curve, Outcomes
+from fitrag_integrations.evaluation.questions import content_id, question_id, set_of, with_ids
 from fitrag_integrations.evaluation.result import Plot
-from fitrag_integrations.evaluation.sweep import Sweep, area, gate_calibration_error
+from fitrag_integrations.evaluation.sweep import (
+    Sweep,
+    area,
+    gate_accuracy,
+    gate_auc,
+    gate_calibration_error,
+)
 
+Measure = Callable[[Outcomes], float | None]
 BINS = 20
 SAID = ("p_known", "score", "retrieve")  # the gate's own words are no part of the question
+
+
+def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Figure]:
+    """Give each figure with its bounds, None where the rows do not define it."""
+    size = len(outcomes)
+    return [
+        Figure(name, figure(outcomes), draws.bounds(_drawn(figure, outcomes), size), size)
+        for name, figure in _measures(outcomes, threshold).items()
+    ]
+
+
+def _drawn(figure: Measure, outcomes: Outcomes) -> Statistic:
+    return lambda places: figure(outcomes.take(places))
+
+
+def _measures(outcomes: Outcomes, threshold: float) -> dict[str, Measure]:
+    about_known: dict[str, Measure] = {
+        "accuracy of the gate": lambda o: gate_accuracy(o, threshold),
+        "AUC": gate_auc,
+        "calibration error": gate_calibration_error,
+        "share of retrieval": lambda o: o.share(threshold),
+    }
+    if outcomes.right_with is None:
+        return about_known
+    return about_known | {
+        "accuracy of the answers": lambda o: o.accuracy(threshold),
+        "never retrieving": lambda o: o.accuracy(-1.0),
+        "always retrieving": lambda o: o.accuracy(1.0),
+        "oracle": lambda o: Sweep.of(o).oracle,
+        "sweep area": area,
+        "best point: accuracy": lambda o: float(Curve.of(o).accuracy.max()),
+        "best point: share": _best_share,
+        "best accuracy retrieving for half": _at_half,
+    }
+
+
+def _best_share(outcomes: Outcomes) -> float:
+    curve = Curve.of(outcomes)
+    return float(curve.share[curve.best])
+
+
+def _at_half(outcomes: Outcomes) -> float | None:
+    curve = Curve.of(outcomes)
+    allowed = curve.accuracy[curve.share <= 0.5]
+    return float(allowed.max()) if len(allowed) else None
 
 
 def gate_rows(rows: Sequence[Row], outcomes: Outcomes, threshold: float) -> list[Question]:
@@ -29,8 +80,8 @@ def gate_rows(rows: Sequence[Row], outcomes: Outcomes, threshold: float) -> list
     )
 
 
-def gate_plots(outcomes: Outcomes) -> tuple[Plot, ...]:
-    """Draw the sweep (IK, Figure 1), where it is known what retrieval does, and the scores."""
+def gate_plots(outcomes: Outcomes, threshold: float) -> tuple[Plot, ...]:
+    """Draw the sweep (IK, Figure 1) with the threshold marked on it, and the scores."""
     edges = np.linspace(0, 1, BINS + 1)
     known = outcomes.known > 0
     series = {}
@@ -50,7 +101,9 @@ def gate_plots(outcomes: Outcomes) -> tuple[Plot, ...]:
     }
     points = [[point.share, point.accuracy] for point in sweep.points]
     x = "share of questions retrieved for"
-    return Plot("sweep", x, "accuracy", {"gate": points}, levels=levels), histogram
+    here = {f"threshold {threshold:g}": (outcomes.share(threshold), outcomes.accuracy(threshold))}
+    sweep_plot = Plot("sweep", x, "accuracy", {"gate": points}, levels=levels, marks=here)
+    return sweep_plot, histogram
 
 
 def gate_statistics(questions: Sequence[Question]) -> dict[str, Statistic]:
@@ -68,7 +121,7 @@ def gate_statistics(questions: Sequence[Question]) -> dict[str, Statistic]:
     return found | {"sweep area": lambda places: area(outcomes.take(places))} if tried else found
 
 
-def _question(row: Row, one: Outcomes, threshold: float) -> dict[str, Any]:
+def _question(row: Row, one: Outcomes, threshold: float) -> Question:
     """Tell of one question; `one` holds nothing but it."""
     score, known = float(one.p_known[0]), int(one.known[0])
     values = {

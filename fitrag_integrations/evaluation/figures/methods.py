@@ -9,12 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fitrag_integrations.core.record import Record, Row
-from fitrag_integrations.core.show import Table
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.intervals import paired_interval
+from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.figures.answers import COST, SHOWN
+from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figures.summaries import SECONDS, Draws, Question, difference
+from fitrag_integrations.evaluation.figures.system import System
+from fitrag_integrations.evaluation.questions import question_id, set_of, with_ids
+from fitrag_integrations.evaluation.result import Plot
 from fitrag_integrations.flow import Step
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
 from fitrag_integrations.types import Passage
@@ -25,7 +29,7 @@ WRITING = frozenset(
 )
 """Ports behind which a language model stands. Gates, scorers and evaluators are none."""
 READING = "read"
-AVERAGED = ("f1", "retriever_calls", "llm_calls", "tokens_in", "tokens_out", "seconds")
+COUNTED = ("retriever_calls", "llm_calls", "tokens_in", "tokens_out", SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ def spent(steps: Iterable[Step], count_tokens: TokenCounter = approximate_tokens
     return Spent(retrievals, calls, given, written)
 
 
-def _tokens(value: Any, count_tokens: TokenCounter) -> int:
+def _tokens(value: object, count_tokens: TokenCounter) -> int:
     """Count the texts in what a port was given or gave; numbers and verdicts are none."""
     if isinstance(value, str):
         return count_tokens(value)
@@ -75,48 +79,15 @@ def _tokens(value: Any, count_tokens: TokenCounter) -> int:
     return count_tokens(text) if isinstance(text, str) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class MethodFigures(Record):
-    """Hold a method's line in the table.
-
-    `accuracy` is the share of questions whose answer holds a gold one as whole tokens, and
-    `retrieval` that of questions for which anything was retrieved. Calls, tokens, seconds and F1
-    are averages per question. `noted` is the share of questions on which something was degraded or
-    left out, as the notes of their contexts say. `difference` is the accuracy less the first
-    method's, from `low` to `high` in the bootstrap over questions; all three are None for the
-    first. A question that ended in an error, of which there are `errors`, counts as answered
-    wrongly.
-    """
-
-    method: str
-    questions: int
-    errors: int
-    accuracy: float
-    f1: float
-    retrieval: float
-    retriever_calls: float
-    llm_calls: float
-    tokens_in: float
-    tokens_out: float
-    seconds: float
-    noted: float
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
 def methods_table(
-    rows: Iterable[Row],
-    *,
-    confidence: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> list[MethodFigures]:
-    """Compute each method's line, in the order in which the methods first appear.
+    rows: Iterable[Row], draws: Draws | None = None, prices: Prices | None = None
+) -> list[System]:
+    """Compute each method's figures, in the order in which the methods first appear.
 
     Reads method, row (the number of the question), correct, f1, retrieved, retriever_calls,
-    llm_calls, tokens_in, tokens_out, seconds, notes, and error where there was one. Raises
-    `InputError` where the methods were not asked the same questions.
+    llm_calls, tokens_in, tokens_out, seconds, notes, and error where there was one. With prices
+    they have a `cost`, that of a thousand questions. Raises `InputError` where the methods were
+    not asked the same questions.
     """
     groups: dict[str, dict[int, Row]] = {}
     for row in rows:
@@ -128,38 +99,63 @@ def methods_table(
             given = f"other questions for {name!r} than for {next(iter(groups))!r}"
             raise InputError.of("rows", given=given, allowed="the same questions for every method")
         asked = [group[number] for number in sorted(group)]
-        right = [float(row["correct"]) for row in asked]
-        compared: tuple[float | None, float | None, float | None] = (None, None, None)
+        right = _column(asked, "correct")
+        change = None
         if first is not None:
-            bounds = paired_interval(
-                right, first, confidence=confidence, resamples=resamples, seed=seed
-            )
-            compared = (_mean(right) - _mean(first), *bounds)
+            change = difference(first, right, draws or Draws(), test=False)
         first = right if first is None else first
-        lines.append(_figures(name, asked, compared))
-    return Table(lines)
+        accuracy = Figure("accuracy", _mean(right), change=change, of={"method": name})
+        figures = {accuracy.name: accuracy, **_averages(name, asked)}
+        line = System(name, figures, len(asked), sum("error" in row for row in asked))
+        lines.append(line.priced(prices))
+    return lines
 
 
-def _figures(
-    name: str,
-    asked: Sequence[Row],
-    compared: tuple[float | None, float | None, float | None],
-) -> MethodFigures:
-    averages = {column: _mean([float(row[column]) for row in asked]) for column in AVERAGED}
-    difference, low, high = compared
-    return MethodFigures(
-        method=name,
-        questions=len(asked),
-        errors=sum("error" in row for row in asked),
-        accuracy=_mean([float(row["correct"]) for row in asked]),
-        retrieval=_mean([float(row["retrieved"]) for row in asked]),
-        **averages,
-        noted=_mean([float(bool(row["notes"])) for row in asked]),
-        difference=difference,
-        low=low,
-        high=high,
-    )
+def _averages(name: str, asked: Sequence[Row]) -> dict[str, Figure]:
+    """Average what a method spent, F1, and the shares retrieved for and noted."""
+    columns = {
+        "f1": _column(asked, "f1"),
+        "retrieval": _column(asked, "retrieved"),
+        **{each: _column(asked, each) for each in COUNTED},
+        "noted": [float(bool(row["notes"])) for row in asked],
+    }
+    return {each: Figure(each, _mean(c), of={"method": name}) for each, c in columns.items()}
+
+
+def _column(rows: Sequence[Row], name: str) -> list[float]:
+    return [float(row[name]) for row in rows]
 
 
 def _mean(numbers: Sequence[float]) -> float:
     return math.fsum(numbers) / len(numbers)
+
+
+def method_rows(rows: Sequence[Row], prices: Prices | None = None) -> list[Question]:
+    """Give the `per_question` rows: what each method answered, and what that cost."""
+    return with_ids([_question(row, prices) for row in rows])
+
+
+def method_plots(lines: Sequence[System]) -> tuple[Plot, ...]:
+    """Draw accuracy against tokens, and against cost where it is known."""
+    y = "accuracy"
+    tokens = {line.name: [[line.value("tokens_in"), line.value(y)]] for line in lines}
+    plots = [Plot("accuracy against tokens", "tokens given, a question", y, tokens, kind="points")]
+    if all("cost" in line.figures for line in lines):
+        paid = {line.name: [[line.value("cost"), line.value(y)]] for line in lines}
+        plots.append(Plot("accuracy against cost", COST, y, paid, kind="points"))
+    return tuple(plots)
+
+
+def _question(row: Row, prices: Prices | None) -> Question:
+    values = {"accuracy": float(row["correct"]), "F1": float(row["f1"])}
+    values |= {name: float(row[name]) for name in ("retrieved", *COUNTED)}
+    return {
+        "id": question_id(row["question"], row["answers"]),
+        "question": row["question"],
+        "set": set_of(row),
+        "system": row["method"],
+        "answers": row["answers"],
+        "prediction": row["answer"],
+        "values": values if prices is None else {**values, COST: prices.of_counts(values)},
+        **{name: row[name] for name in SHOWN if row.get(name)},
+    }

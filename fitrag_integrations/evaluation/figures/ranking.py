@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fitrag_integrations.core.record import Record
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import Table
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.calibration import calibration_error
-from fitrag_integrations.evaluation.figures.intervals import (
-    Places,
-    bootstrap,
-    mcnemar,
-    paired_interval,
+from fitrag_integrations.evaluation.figures.figure import Change, Figure
+from fitrag_integrations.evaluation.figures.summaries import (
+    Draws,
+    Question,
+    difference,
+    statistic_change,
 )
+from fitrag_integrations.evaluation.questions import question_id, with_ids
 from fitrag_integrations.evaluation.ranking import (
     HAS_ANSWER,
     LLM_PREFER,
@@ -36,32 +37,15 @@ from fitrag_integrations.evaluation.ranking import (
     reciprocal_rank,
     share_at,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Figure(Record):
-    """Hold one figure of one order, None where the rows do not define it.
-
-    `difference` is that to the retriever's order, from `low` to `high` in the bootstrap over
-    questions; `p` is McNemar's, for accuracies. All four are None for the retriever's own.
-    """
-
-    order: str
-    figure: str
-    value: float | None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
+from fitrag_integrations.evaluation.result import Plot
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Compute figures over questions; `resamples` and `seed` are the bootstrap's."""
+    """Compute figures over questions."""
 
     rows: Sequence[Candidates]
-    resamples: int = 1000
-    seed: int = 0
+    draws: Draws = Draws()
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -135,14 +119,10 @@ class Ranking:
         base = area[RETRIEVER]
         found = []
         for by, own in area.items():
-            if by == RETRIEVER or base.of_all() is None:
-                found.append(Figure(by, "AUC", own.of_all()))
-                continue
-            bounds = bootstrap(
-                _less(own, base), len(self.rows), resamples=self.resamples, seed=self.seed
-            )
-            everything = _less(own, base)(np.arange(len(self.rows)))
-            found.append(Figure(by, "AUC", own.of_all(), everything, *(bounds or (None, None))))
+            change = None
+            if by != RETRIEVER and base.of_all() is not None:
+                change = statistic_change(base, own, len(self.rows), self.draws)
+            found.append(_figure(by, "AUC", own.of_all(), change))
         return found
 
     def calibration(self) -> list[Figure]:
@@ -151,13 +131,16 @@ class Ranking:
         for by in (HAS_ANSWER, LLM_PREFER):
             if by in self.orders and (pairs := list(self._judged(by))):
                 scores, labels = zip(*pairs, strict=True)
-                found.append(Figure(by, "ECE", calibration_error(scores, labels)))
+                found.append(_figure(by, "ECE", calibration_error(scores, labels)))
         return found
 
     def _judged(self, by: str) -> Iterator[tuple[float, int]]:
         """Give each probability of a label with the label, where that is known."""
         for row in self.rows:
-            values, labels = row.values(by), getattr(row, by) or ()
+            values, labels = (
+                row.values(by),
+                (row.has_answer if by == HAS_ANSWER else row.llm_prefer) or (),
+            )
             pairs = zip(values, labels, strict=False)
             yield from ((value, label) for value, label in pairs if label is not None)
 
@@ -186,16 +169,19 @@ class Ranking:
         self, name: str, columns: Mapping[str, Sequence[float]], *, test: bool = False
     ) -> list[Figure]:
         """Compare each order's values with the retriever's, question by question."""
-        base: NDArray[np.float64] = np.asarray(columns[RETRIEVER], float)
-        found = [Figure(RETRIEVER, name, float(base.mean()))]
+        found = []
         for by, values in columns.items():
+            change = None
             if by != RETRIEVER:
-                own = np.asarray(values, float)
-                bounds = paired_interval(own, base, resamples=self.resamples, seed=self.seed)
-                p = mcnemar(own, base) if test else None
-                less = float(own.mean() - base.mean())
-                found.append(Figure(by, name, float(own.mean()), less, *bounds, p))
+                change = difference(columns[RETRIEVER], values, self.draws, test=test)
+            found.append(_figure(by, name, float(np.mean(values)), change))
         return found
+
+
+def _figure(
+    by: str, name: str, value: float | None, change: Change | None = None
+) -> Figure:
+    return Figure(name, value, change=change, of={"order": by})
 
 
 def _recall(k: int) -> Callable[[list[int]], float]:
@@ -206,9 +192,49 @@ def _share(k: int) -> Callable[[list[int]], float]:
     return lambda labels: share_at(labels, k)
 
 
-def _less(own: Area, base: Area) -> Callable[[Places], float | None]:
-    def less(places: Places) -> float | None:
-        one, other = own(places), base(places)
-        return None if one is None or other is None else one - other
+def ranking_rows(
+    rows: Sequence[Row],
+    ranking: Ranking,
+    ks: Sequence[int],
+    read_ks: Sequence[int],
+) -> list[Question]:
+    """Give the `per_question` rows: what each order of a question's passages is worth."""
+    made: list[Row] = []
+    for row, one in zip(rows, ranking.rows, strict=True):
+        answers = [each for each in row.get("answers") or () if isinstance(each, str)]
+        told = {
+            "id": question_id(row["question"], answers),
+            "question": row["question"],
+            "set": one.set,
+            "answers": answers,
+        }
+        made += [{**told, "system": by, **_order(one, by, ks, read_ks)} for by in ranking.orders]
+    return with_ids(made)
 
-    return less
+
+def ranking_figures(figures: Sequence[Figure]) -> list[Row]:
+    """Give the figures as rows of a `Result`, those of a change in all of them."""
+    bare = dict.fromkeys(("difference", "difference_low", "difference_high", "p"))
+    return [{**bare, **figure.to_dict()} for figure in figures]
+
+
+def ranking_plots(ranking: Ranking) -> tuple[Plot, ...]:
+    """Draw R@k over k for each order (FIT-RAG, Figures 7 to 9)."""
+    series = {
+        name: [[k, value] for k, value in enumerate(curve, start=1)]
+        for name, curve in ranking.curves().items()
+    }
+    return (Plot("R@k", "k", "share of questions with an answer in the first k", series),)
+
+
+def _order(one: Candidates, by: str, ks: Sequence[int], read_ks: Sequence[int]) -> Row:
+    labels, answered = one.labels(by), {k: one.answered(by, k) for k in read_ks}
+    values = {
+        **{f"R@{k}": recall_at(labels, k) for k in ks},
+        **{f"share@{k}": share_at(labels, k) for k in ks if k > 1},
+        "MRR": reciprocal_rank(labels),
+        f"nDCG@{NDCG_AT}": ndcg(labels),
+        **{f"accuracy@{k}": float(right) for k, right in answered.items() if right is not None},
+    }
+    pairs = [[s, h] for s, h in zip(one.values(by), one.has_answer, strict=True)]
+    return {"values": values, "pairs": {"AUC": pairs}}

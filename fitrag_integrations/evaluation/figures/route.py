@@ -7,26 +7,23 @@ Ambiguous is neither: it is told apart, as the share of questions that were not 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_number, check_text
+from fitrag_integrations.core.checks import check_label, check_number, check_text
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figures.answers import set_of, with_ids
+from fitrag_integrations.evaluation.figures.figure import ALL, CONFUSION, Figure
 from fitrag_integrations.evaluation.figures.summaries import (
-    ALL,
     Draws,
-    Figure,
     Question,
-    area_row,
+    area_figure,
     by_set,
-    mean_row,
+    mean_figure,
 )
 from fitrag_integrations.evaluation.judging import gold
-from fitrag_integrations.evaluation.questions import question_id
+from fitrag_integrations.evaluation.questions import each_row, question_id, set_of, with_ids
 from fitrag_integrations.evaluation.result import Plot
 from fitrag_integrations.types import Action
 
@@ -43,13 +40,7 @@ def route_rows(rows: Sequence[Row]) -> list[Question]:
     Reads question, action, passages[{title, text, has_answer}], and grades[] where they are known;
     a missing has_answer is found by answers. Raises `InputError` naming the row.
     """
-    made = []
-    for place, row in enumerate(rows, start=1):
-        try:
-            made.append(_judged(row))
-        except InputError as error:
-            raise InputError(f"row {place}: {error}") from error
-    return with_ids(made)
+    return with_ids(each_row(rows, _judged))
 
 
 def labels(row: Row) -> list[int]:
@@ -59,7 +50,7 @@ def labels(row: Row) -> list[int]:
         raise InputError.of("passages", given=passages, allowed="a list of objects with a text")
     own = [passage.get("has_answer") for passage in passages]
     if None not in own:
-        return [_label(i, value) for i, value in enumerate(own)]
+        return [check_label(f"passages[{i}].has_answer", value) for i, value in enumerate(own)]
     answers = gold(row)
     texts = (f"{p.get('title') or ''} {check_text('text', p.get('text'))}" for p in passages)
     return [int(contains_answer(text, answers)) for text in texts]
@@ -67,23 +58,26 @@ def labels(row: Row) -> list[int]:
 
 def route_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
     """Compute the shares and areas for every set, and the confusion over all questions."""
-    rows: list[Figure] = []
-    for name, part in by_set(questions).items():
-        rows += [row for m in MEANS if (row := mean_row(part, m, draws, set=name)) is not None]
-        rows += [row for a in (BEST, EACH) if (row := area_row(part, a, draws, set=name))]
-    return rows + confusion(questions)
+    found = [
+        figure
+        for name, part in by_set(questions).items()
+        for figure in (
+            *(mean_figure(part, each, draws, set=name) for each in MEANS),
+            *(area_figure(part, each, draws, set=name) for each in (BEST, EACH)),
+        )
+        if figure is not None
+    ]
+    return found + confusion(questions)
 
 
 def confusion(questions: Sequence[Question]) -> list[Figure]:
     """Count the questions of each action, by whether an answer is there."""
     return [
-        {
-            "figure": "confusion",
-            "set": ALL,
-            "action": action.value,
-            "truth": told,
-            "value": sum(q["action"] == action and q["truth"] == truth for q in questions),
-        }
+        Figure(
+            CONFUSION,
+            sum(q["action"] == action and q["truth"] == truth for q in questions),
+            of={"set": ALL, "action": action.value, "truth": told},
+        )
         for action in Action
         for truth, told in TRUTHS.items()
     ]
@@ -91,9 +85,9 @@ def confusion(questions: Sequence[Question]) -> list[Figure]:
 
 def route_plots(questions: Sequence[Question]) -> tuple[Plot, ...]:
     """Draw the confusion, and the best grades of questions with and without an answer there."""
-    counts: dict[str, list[list[Any]]] = {}
-    for row in confusion(questions):
-        counts.setdefault(row["truth"], []).append([row["action"], row["value"]])
+    counts: dict[str, list[list[object]]] = {}
+    for figure in confusion(questions):
+        counts.setdefault(figure.of["truth"], []).append([figure.of["action"], figure.value])
     bars = Plot("actions", "action", "questions", counts, kind="bar")
     edges = np.linspace(-1, 1, BINS + 1)
     series = {}
@@ -106,7 +100,7 @@ def route_plots(questions: Sequence[Question]) -> tuple[Plot, ...]:
     return bars, Plot("best grades", "best grade", "questions", series, kind="histogram")
 
 
-def _judged(row: Row) -> dict[str, Any]:
+def _judged(row: Row) -> Question:
     question = check_text("question", row.get("question"), blank=False)
     held, grades = labels(row), _grades(row)
     action, truth = _action(row), any(held)
@@ -116,7 +110,7 @@ def _judged(row: Row) -> dict[str, Any]:
     if decided:
         right = float(truth == (action is Action.CORRECT))
         values |= {RIGHT: right, f"right where {action.value}": right}
-    pairs: dict[str, Any] = {}
+    pairs: dict[str, list[list[float]]] = {}
     if grades:
         each = [[g, h] for g, h in zip(grades, held, strict=True)]
         pairs = {BEST: [[max(grades), int(truth)]], EACH: each}
@@ -148,9 +142,3 @@ def _grades(row: Row) -> list[float]:
     if not isinstance(given, list) or len(given) != count:
         raise InputError.of("grades", given=given, allowed=f"a list of {count} numbers")
     return [check_number(f"grades[{i}]", g, low=-1.0, high=1.0) for i, g in enumerate(given)]
-
-
-def _label(place: int, value: Any) -> int:
-    if value not in (0, 1):
-        raise InputError.of(f"passages[{place}].has_answer", given=value, allowed="0 or 1")
-    return int(value)

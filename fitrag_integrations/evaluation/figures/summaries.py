@@ -1,16 +1,20 @@
-"""Average what is known of each question into the rows of a table, with the bootstrap's bounds."""
+"""Average what is known of each question into figures, with the bootstrap's bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
+from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.evaluation.figures.figure import ALL, Change, Figure
 from fitrag_integrations.evaluation.figures.intervals import (
+    Interval,
     Places,
+    Values,
     bootstrap,
     mcnemar,
     mean_interval,
@@ -19,17 +23,24 @@ from fitrag_integrations.evaluation.figures.intervals import (
 from fitrag_integrations.evaluation.ranking import Area
 
 Question: TypeAlias = Row
-Figure: TypeAlias = dict[str, Any]
 Statistic: TypeAlias = Callable[[Places], float | None]
-ALL = "all"
+SECONDS, TOGETHER = "seconds", "timed_together"
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
     """Say how the bootstrap draws: how often, and from which seed."""
 
-    resamples: int = 1000
-    seed: int = 0
+    resamples: Annotated[int, Option("Bootstrap samples.", min=1)] = 1000
+    seed: Annotated[int, Option("Seed of the bootstrap.")] = 0
+
+    def bounds(self, statistic: Statistic, rows: int) -> Interval | None:
+        """Bound a figure over draws of the rows."""
+        return bootstrap(statistic, rows, resamples=self.resamples, seed=self.seed)
+
+    def mean(self, values: Values) -> Interval:
+        """Bound a mean."""
+        return mean_interval(values, resamples=self.resamples, seed=self.seed)
 
 
 def by_set(questions: Sequence[Question]) -> dict[str, list[Question]]:
@@ -47,32 +58,34 @@ def column(questions: Iterable[Question], name: str) -> list[float]:
     return [float(q["values"][name]) for q in questions if q["values"].get(name) is not None]
 
 
-def mean_row(
-    questions: Sequence[Question], name: str, draws: Draws, **labels: Any
-) -> Figure | None:
+def is_apart(questions: Iterable[Question], name: str) -> bool:
+    """Say whether each question has a value of its own.
+
+    The seconds of questions that went through in one batch are the batch's mean: how they spread is
+    not known, and an interval over copies of one number would be too narrow.
+    """
+    return name != SECONDS or all(int(q.get(TOGETHER) or 1) == 1 for q in questions)
+
+
+def mean_figure(questions: Sequence[Question], name: str, draws: Draws, **of: str) -> Figure | None:
     """Average one value; None where no question has it."""
     values = column(questions, name)
     if not values:
         return None
-    low, high = mean_interval(values, resamples=draws.resamples, seed=draws.seed)
-    told = {"figure": name, **labels, "value": float(np.mean(values))}
-    return {**told, "low": low, "high": high, "questions": len(values)}
+    bounds = draws.mean(values) if is_apart(questions, name) else None
+    return Figure(name, float(np.mean(values)), bounds, len(values), of=of)
 
 
-def area_row(
-    questions: Sequence[Question], name: str, draws: Draws, **labels: Any
-) -> Figure | None:
+def area_figure(questions: Sequence[Question], name: str, draws: Draws, **of: str) -> Figure | None:
     """Compute the area under the ROC curve of one kind of pairs; None where no question has any."""
     area = area_of(questions, name)
     if area is None:
         return None
     size = len(questions)
-    bounds = bootstrap(area, size, resamples=draws.resamples, seed=draws.seed) or (None, None)
-    told = {"figure": name, **labels, "value": area(np.arange(size))}
-    return {**told, "low": bounds[0], "high": bounds[1], "questions": size}
+    return Figure(name, area(np.arange(size)), draws.bounds(area, size), size, of=of)
 
 
-def area_of(questions: Sequence[Question], name: str) -> Callable[[Places], float | None] | None:
+def area_of(questions: Sequence[Question], name: str) -> Statistic | None:
     """Give the area over any draw of these questions."""
     pairs = [q.get("pairs", {}).get(name) or [] for q in questions]
     if not any(pairs):
@@ -81,16 +94,31 @@ def area_of(questions: Sequence[Question], name: str) -> Callable[[Places], floa
     return Area(scores, [[int(label) for _, label in each] for each in pairs])
 
 
-def difference(first: Sequence[float], second: Sequence[float], draws: Draws) -> Figure:
+def difference(
+    first: Sequence[float],
+    second: Sequence[float],
+    draws: Draws,
+    *,
+    apart: bool = True,
+    test: bool = True,
+) -> Change:
     """Compare two ways over the same questions: the second less the first.
 
-    `p` is McNemar's, where every value is 0 or 1.
+    `p` is McNemar's, where every value is 0 or 1 and a `test` is wanted. Values that are not each
+    question's own, `apart`, have no interval.
     """
-    low, high = paired_interval(second, first, resamples=draws.resamples, seed=draws.seed)
-    told = {
-        "difference": float(np.mean(second) - np.mean(first)),
-        "difference_low": low,
-        "difference_high": high,
-    }
-    is_binary = {*first, *second} <= {0.0, 1.0}
-    return {**told, "p": mcnemar(second, first) if is_binary else None}
+    bounds = None
+    if apart:
+        bounds = paired_interval(second, first, resamples=draws.resamples, seed=draws.seed)
+    p = mcnemar(second, first) if test and {*first, *second} <= {0.0, 1.0} else None
+    return Change(float(np.mean(second) - np.mean(first)), bounds, p)
+
+
+def statistic_change(one: Statistic, other: Statistic, rows: int, draws: Draws) -> Change:
+    """Compare figures that are no means; both draw the same questions."""
+
+    def less(places: Places) -> float | None:
+        a, b = one(places), other(places)
+        return None if a is None or b is None else b - a
+
+    return Change(less(np.arange(rows)), draws.bounds(less, rows))

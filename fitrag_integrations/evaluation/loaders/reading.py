@@ -7,16 +7,17 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.loaders.converting import Loaded, convert
 from fitrag_integrations.evaluation.loaders.runs import selfrag_lists
 
-HUB = "hf:"
+HUB, LINES = "hf:", ".jsonl"
 LONGEST = 2**31 - 1  # characters in a field of a table: PubHealth holds whole articles
 ASKED = "hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT"
 
@@ -49,9 +50,12 @@ def read_records(source: str, *, split: str | None = None) -> list[dict[str, Any
         allowed = f"a file that is there, or {ASKED}"
         raise InputError.of("rows", given=source, allowed=allowed)
     name = path.name.removesuffix(".gz")
-    read = next((read for end, read in READERS.items() if name.endswith(end)), None)
+    if name.endswith(LINES):
+        return list(read_jsonl(path))
+    read = next((read for end, read in WHOLE.items() if name.endswith(end)), None)
     if read is None:
-        raise InputError.of("rows", given=source, allowed=f"a file in {', '.join(READERS)} or .gz")
+        ends = ", ".join((LINES, *WHOLE))
+        raise InputError.of("rows", given=source, allowed=f"a file in {ends} or .gz")
     try:
         return read(_text(path), split)
     except InputError as error:
@@ -65,17 +69,6 @@ def _text(path: Path) -> str:
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
         allowed = f"whole text in UTF-8: {error}"
         raise InputError.of("rows", given=str(path), allowed=allowed) from error
-
-
-def _lines(text: str, split: str | None) -> list[dict[str, Any]]:
-    rows = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                rows.append(_object(json.loads(line)))
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"line {number}: {error}") from error
-    return rows
 
 
 def _value(text: str, split: str | None) -> list[dict[str, Any]]:
@@ -134,8 +127,4 @@ def _from_hub(source: str) -> list[dict[str, Any]]:
     return [dict(row) for row in found]
 
 
-READERS: dict[str, Callable[[str, str | None], list[dict[str, Any]]]] = {
-    ".jsonl": _lines,
-    ".json": _value,
-    ".tsv": _table,
-}
+WHOLE = {".json": _value, ".tsv": _table}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.evaluation.report.words import number
+from fitrag_integrations.evaluation.words import number
 
 AROUND = 240  # characters shown on either side of what was kept
 

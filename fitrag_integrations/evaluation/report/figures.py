@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.figures.figure import Figure, real
+from fitrag_integrations.evaluation.figures.intervals import Interval
+from fitrag_integrations.evaluation.figures.system import systems
 from fitrag_integrations.evaluation.report.charts import spread, upright
 from fitrag_integrations.evaluation.report.charts.svg import Drawing, swatch
 from fitrag_integrations.evaluation.report.charts.upright import Bar, Label
 from fitrag_integrations.evaluation.report.system_figures import system_drawings
-from fitrag_integrations.evaluation.report.systems import difference_bounds, systems, value_bounds
 from fitrag_integrations.evaluation.report.tables import Cell, Shown, Table
-from fitrag_integrations.evaluation.report.words import counted, interval, number
 from fitrag_integrations.evaluation.result import Plot, Result
+from fitrag_integrations.evaluation.words import counted, interval, number
 
 AGAINST_TOKENS, READ = "accuracy against tokens", "accuracy@"
 KNOWN = {
@@ -69,7 +71,7 @@ def _plotted(plot: Plot, name: str) -> Shown:
     """Draw a plot as it was left."""
     series = {each: _numbers(plot, points) for each, points in plot.series.items()}
     series = {each: points for each, points in series.items() if points}
-    levels = {each: float(v) for each, v in plot.levels.items() if _is_number(v)}
+    levels = {each: float(v) for each, v in plot.levels.items() if real(v) is not None}
     told = f"{plot.y} over {plot.x}; {counted(len(series), 'series')}: {', '.join(series)}."
     label = Label(name, plot.name, told, plot.x, plot.y)
     sign = {"line": "line", "points": "points"}.get(plot.kind, "area")
@@ -96,18 +98,15 @@ def _draw(
     return upright.lines(label, series, levels)
 
 
-def _numbers(plot: Plot, points: Sequence[Sequence[Any]]) -> list[Any]:
+def _numbers(plot: Plot, points: Sequence[Sequence[object]]) -> list[Any]:
     """Leave out points that are none, such as a figure that is not defined."""
     texts = plot.kind == "bar"
     return [
         (point[0], point[1])
         for point in points
-        if len(point) == 2 and _is_number(point[1]) and (texts or _is_number(point[0]))
+        if len(point) == 2 and real(point[1]) is not None
+        if texts or real(point[0]) is not None
     ]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _numbers_of(plot: Plot, series: Mapping[str, Sequence[tuple[Any, Any]]]) -> Table:
@@ -125,16 +124,17 @@ def _numbers_of(plot: Plot, series: Mapping[str, Sequence[tuple[Any, Any]]]) -> 
 
 def _right_by_depth(result: Result, name: str) -> Iterator[Shown]:
     """Draw accuracy by the number of passages read, for every order (FIT-RAG, Figure 10)."""
-    rows = [row for row in result.figures if str(row.get("figure")).startswith(READ)]
-    rows = [row for row in rows if row.get("order") and _is_number(row.get("value"))]
-    depths = list(dict.fromkeys(str(row["figure"]).removeprefix(READ) for row in rows))
-    base = {row["figure"]: float(row["value"]) for row in reversed(rows)}  # the first order's
+    figures = [Figure.of_row(row) for row in result.figures]
+    figures = [f for f in figures if f.name.startswith(READ) and "order" in f.of]
+    values = {(f.who, f.name): f.value for f in figures if f.value is not None}
+    depths = list(dict.fromkeys(figure.name.removeprefix(READ) for figure in figures))
     series: dict[str, list[Bar]] = {}
-    for row in rows:
-        place = depths.index(str(row["figure"]).removeprefix(READ))
-        bounds = value_bounds(row) or _about(base[row["figure"]], difference_bounds(row))
-        bar = Bar(f"{row['order']}, {row['figure']}", float(row["value"]), bounds, place)
-        series.setdefault(str(row["order"]), []).append(bar)
+    for figure in figures:
+        if figure.value is not None:
+            base = values.get((figures[0].who, figure.name), figure.value)
+            place = depths.index(figure.name.removeprefix(READ))
+            bar = Bar(f"{figure.who}, {figure.name}", figure.value, _about(base, figure), place)
+            series.setdefault(figure.who, []).append(bar)
     if series:
         title = "Right answers by passages read"
         told = f"Share of right answers by passages read, for {', '.join(series)}."
@@ -151,8 +151,12 @@ def _right_by_depth(result: Result, name: str) -> Iterator[Shown]:
         yield Shown(title, drawing, numbers, legend, about)
 
 
-def _about(base: float, bounds: tuple[float, float] | None) -> tuple[float, float] | None:
-    return None if bounds is None else (base + bounds[0], base + bounds[1])
+def _about(base: float, figure: Figure) -> Interval | None:
+    """Give a figure's bounds, or those of its change about the first's value."""
+    if figure.bounds is not None or figure.change is None or figure.change.bounds is None:
+        return figure.bounds
+    low, high = figure.change.bounds
+    return base + low, base + high
 
 
 def _cell(bar: Bar | None) -> Cell:

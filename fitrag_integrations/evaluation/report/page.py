@@ -17,8 +17,8 @@ from fitrag_integrations.evaluation.report.figures import drawings
 from fitrag_integrations.evaluation.report.findings import findings
 from fitrag_integrations.evaluation.report.questions import Question, questions
 from fitrag_integrations.evaluation.report.tables import Shown, Table, tables
-from fitrag_integrations.evaluation.report.words import counted, number, visible
 from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.words import counted, number, visible
 
 TEMPLATES = Path(__file__).parent / "templates"
 KINDS = {

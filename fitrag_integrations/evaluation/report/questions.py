@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.evaluation.figures.system import JUDGED, right_of, system_of
 from fitrag_integrations.evaluation.report.excerpts import Kept, excerpts, many
-from fitrag_integrations.evaluation.report.systems import JUDGED, right_of, system_of
-from fitrag_integrations.evaluation.report.words import counted, cut, number
 from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.words import counted, cut, number
 
 BUDGET = 2_500_000  # characters of traces and excerpts in a page
 LEAST, MOST = 300, 12_000  # of these, for one answer

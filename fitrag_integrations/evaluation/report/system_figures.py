@@ -5,35 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.figures.figure import Change, Figure
+from fitrag_integrations.evaluation.figures.system import System
 from fitrag_integrations.evaluation.report.charts import spread
 from fitrag_integrations.evaluation.report.charts.svg import swatch
 from fitrag_integrations.evaluation.report.charts.upright import Bar, Label
-from fitrag_integrations.evaluation.report.systems import Line
 from fitrag_integrations.evaluation.report.tables import Cell, Shown, Table
-from fitrag_integrations.evaluation.report.words import clipped, counted, interval, number, signed
+from fitrag_integrations.evaluation.words import clipped, counted, interval, number, signed
 
 
-def system_drawings(lines: Sequence[Line], name: str, prices: Prices | None) -> Iterator[Shown]:
+def system_drawings(lines: Sequence[System], name: str, prices: Prices | None) -> Iterator[Shown]:
     """Draw systems by what they give and take, as far as that is known."""
-    counted_all = [line for line in lines if line.tokens_in is not None]
+    counted_all = [line for line in lines if line.value("tokens_in") is not None]
     if counted_all:
         yield _against_tokens(counted_all, f"{name}-tokens")
-    if compared := [line for line in lines if line.difference is not None]:
+    if compared := [line for line in lines if line.accuracy.change is not None]:
         yield _differences(lines[0].name, compared, f"{name}-differences")
     costs = {line.name: cost for line in lines if (cost := line.cost(prices))}
     if prices is not None and costs:
         yield _costs(costs, f"{name}-costs", prices)
 
 
-def _against_tokens(lines: Sequence[Line], name: str) -> Shown:
+def _against_tokens(lines: Sequence[System], name: str) -> Shown:
     """Draw what an answer is worth against what it takes to read (FIT-RAG, Table 1)."""
-    bars = [Bar(line.name, line.accuracy, line.bounds, line.tokens_in or 0.0) for line in lines]
+    bars = [_bar(line.name, line.accuracy, line.value("tokens_in") or 0.0) for line in lines]
     title = "Accuracy against tokens"
     told = f"Accuracy over tokens read per question, of {counted(len(bars), 'system')}."
     label = Label(name, title, told, "tokens read per question", "accuracy")
     rows = [
-        [Cell(bar.name), Cell(number(bar.x)), Cell(number(bar.value), interval(line.bounds))]
-        for bar, line in zip(bars, lines, strict=True)
+        [Cell(bar.name), Cell(number(bar.x)), Cell(number(bar.value), interval(bar.bounds))]
+        for bar in bars
     ]
     numbers = Table(f"Numbers of: {title}", ["system", "tokens", "accuracy"], rows)
     legend = [(swatch(at), bar.name) for at, bar in enumerate(bars)]
@@ -41,15 +42,19 @@ def _against_tokens(lines: Sequence[Line], name: str) -> Shown:
     return Shown(title, spread.points(label, bars).markup(), numbers, legend, about)
 
 
-def _differences(first: str, lines: Sequence[Line], name: str) -> Shown:
+def _bar(name: str, figure: Figure, x: float) -> Bar:
+    return Bar(name, figure.value or 0.0, figure.bounds, x)
+
+
+def _differences(first: str, lines: Sequence[System], name: str) -> Shown:
     """Draw what each system gains or loses against the first, as a table of ablations tells."""
-    bars = [Bar(line.name, line.difference or 0.0, line.gap) for line in lines]
+    changes = {line.name: line.accuracy.change or Change(None) for line in lines}
+    bars = [Bar(each, change.value or 0.0, change.bounds) for each, change in changes.items()]
     title = f"Accuracy less that of {clipped(first, 30)}"
     told = f"Difference of each system to {first}, with its 95 % interval over the same questions."
     label = Label(name, title, told, f"difference to {first}", "")
     rows = [
-        [Cell(line.name), Cell(signed(line.difference), interval(line.gap, signed))]
-        for line in lines
+        [Cell(each), Cell(signed(change.value), change.told())] for each, change in changes.items()
     ]
     numbers = Table(f"Numbers of: {title}", ["system", "difference"], rows)
     about = "An interval that crosses the upright line leaves open which of the two is better."

@@ -4,33 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.summaries import ALL
+from fitrag_integrations.evaluation.figures.figure import ALL, CONFUSION, Change, Figure
+from fitrag_integrations.evaluation.figures.intervals import Interval
+from fitrag_integrations.evaluation.figures.system import System, systems
 from fitrag_integrations.evaluation.report.charts.svg import Drawing, Scale
-from fitrag_integrations.evaluation.report.systems import (
-    Bounds,
-    Line,
-    difference_bounds,
-    systems,
-    value_bounds,
-)
-from fitrag_integrations.evaluation.report.words import chance, interval, number, signed
 from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.words import interval, number, signed
 
-OF = ("system", "order", "method")
-AVERAGES = {
-    "f1": ("F1", 3),
-    "retrieval": ("retrieved for", 3),
-    "retriever_calls": ("retriever calls", 2),
-    "llm_calls": ("LLM calls", 2),
-    "tokens_in": ("tokens read", 0),
-    "tokens_out": ("tokens written", 1),
-    "seconds": ("seconds", 3),
+COLUMNS = {
+    "f1": "F1",
+    "retrieval": "retrieved for",
+    "retriever_calls": "retriever calls",
+    "llm_calls": "LLM calls",
+    "tokens_in": "tokens read",
+    "tokens_out": "tokens written",
+    "seconds": "seconds",
+    "cost": "cost of 1,000",
+    "noted": "noted",
 }
-"""Columns of the table of methods, with their decimals."""
+"""Columns of the table of methods after those of accuracy; that of costs where there are any."""
 NOTE = "Calls, tokens and seconds are averages per question; retrieved for and noted are shares."
 
 
@@ -67,49 +61,54 @@ class Shown:
 def tables(result: Result, prices: Prices | None) -> list[Table]:
     """Give a result's tables."""
     if result.kind == "methods" and (lines := systems(result)):
-        return [_methods(result, lines, prices)]
-    confusion = [row for row in result.figures if row.get("figure") == "confusion"]
-    rest = [row for row in result.figures if row.get("figure") != "confusion"]
+        return [_methods([line.priced(prices) for line in lines])]
+    figures = [Figure.of_row(row) for row in result.figures]
+    confusion = [figure for figure in figures if figure.name == CONFUSION]
+    rest = [figure for figure in figures if figure.name != CONFUSION]
     if result.kind == "compare":
         made = [_compared(rest)]
     else:
-        sets = list(dict.fromkeys(row.get("set") for row in rest))
-        made = [_pivot(_title(each), [r for r in rest if r.get("set") == each]) for each in sets]
+        sets = list(dict.fromkeys(figure.set for figure in rest))
+        made = [_pivot(_title(each), [f for f in rest if f.set == each]) for each in sets]
     return made + ([_confusion(confusion)] if confusion else [])
 
 
-def _title(name: Any) -> str:
-    return "Figures" if name in (None, ALL) else f"Figures of {name}"
+def _title(name: str) -> str:
+    return "Figures" if name == ALL else f"Figures of {name}"
 
 
-def _methods(result: Result, lines: Sequence[Line], prices: Prices | None) -> Table:
+def _methods(lines: Sequence[System]) -> Table:
     """Set methods side by side, accuracy with its interval."""
-    costs = ["cost of 1,000"] if any(line.cost(prices) for line in lines) else []
-    known, rows = {str(row.get("method", "")): row for row in result.figures}, []
-    for line in lines:
-        row = known[line.name]
-        cells = [Cell(line.name), _accuracy(line), _change(line.difference, line.gap)]
-        cells += [Cell(number(row.get(name), tail)) for name, (_, tail) in AVERAGES.items()]
-        if costs:
-            cost = line.cost(prices)
-            cells.append(Cell(number(None if cost is None else sum(cost.values()))))
-        rows.append([*cells, Cell(number(line.noted)), Cell(number(line.errors))])
-    names = [name for name, _ in AVERAGES.values()]
-    head = ["method", "accuracy", "to the first", *names, *costs, "noted", "errors"]
+    known = {name for line in lines for name in line.figures}
+    names = [name for name in COLUMNS if name != "cost" or name in known]
+    rows = [
+        [
+            Cell(line.name),
+            _accuracy(line.accuracy),
+            _change(line.accuracy.change),
+            *(_value(line.figures.get(name)) for name in names),
+            Cell(number(line.errors)),
+        ]
+        for line in lines
+    ]
+    head = ["method", "accuracy", "to the first", *(COLUMNS[name] for name in names), "errors"]
     return Table("Methods over the same questions", head, rows, NOTE)
 
 
-def _accuracy(line: Line) -> Cell:
-    bounds = line.bounds
-    return Cell(number(line.accuracy), interval(bounds), strip(line.accuracy, bounds))
+def _value(figure: Figure | None) -> Cell:
+    return Cell(number(None) if figure is None else str(figure))
 
 
-def _change(difference: float | None, bounds: Bounds | None, p: Any = None) -> Cell:
-    told = [interval(bounds, signed), f"p {chance(p)}" if p is not None else ""]
-    return Cell(signed(difference), ", ".join(filter(None, told)))
+def _accuracy(figure: Figure) -> Cell:
+    drawing = strip(figure.value or 0.0, figure.bounds)
+    return Cell(number(figure.value), interval(figure.bounds), drawing)
 
 
-def strip(value: float, bounds: Bounds | None) -> str:
+def _change(change: Change | None) -> Cell:
+    return Cell(number(None)) if change is None else Cell(signed(change.value), change.told())
+
+
+def strip(value: float, bounds: Interval | None) -> str:
     """Draw a share on a line from 0 to 1, its interval as a thick part."""
     drawing = Drawing.small(96, 12)
     across = Scale(0.0, 1.0, 6.0, 90.0)
@@ -120,62 +119,52 @@ def strip(value: float, bounds: Bounds | None) -> str:
     return drawing.markup()
 
 
-def _pivot(caption: str, rows: Sequence[Row]) -> Table:
+def _pivot(caption: str, figures: Sequence[Figure]) -> Table:
     """Set figures in rows and what they are of in columns."""
-    columns = list(dict.fromkeys(map(_who, rows)))
-    found = {(row.get("figure"), _who(row)): row for row in rows}
-    if columns == [""] and not any("difference" in row for row in rows):
-        return Table(caption, ["figure", "value", "95 % interval"], list(map(_plain, rows)))
-    names = list(dict.fromkeys(row.get("figure") for row in rows))
+    columns = list(dict.fromkeys(figure.who for figure in figures))
+    if columns == [""] and not any(figure.change for figure in figures):
+        rows = [[Cell(f.name), Cell(number(f.value)), Cell(interval(f.bounds))] for f in figures]
+        return Table(caption, ["figure", "value", "95 % interval"], rows)
+    found = {(figure.name, figure.who): figure for figure in figures}
     made = [
-        [Cell(str(name)), *(_figure(found.get((name, column))) for column in columns)]
-        for name in names
+        [Cell(name), *(_figure(found.get((name, column))) for column in columns)]
+        for name in dict.fromkeys(figure.name for figure in figures)
     ]
     return Table(caption, ["figure", *(column or "value" for column in columns)], made)
 
 
-def _plain(row: Row) -> list[Cell]:
-    """Write a figure that is of nothing in particular."""
-    cells = [str(row.get("figure")), number(row.get("value")), interval(value_bounds(row))]
-    return [Cell(text) for text in cells]
-
-
-def _who(row: Row) -> str:
-    return ", ".join(str(row[name]) for name in OF if row.get(name))
-
-
-def _figure(row: Row | None) -> Cell:
+def _figure(figure: Figure | None) -> Cell:
     """Write a value with its interval and, under it, its difference with that one's."""
-    if row is None:
+    if figure is None:
         return Cell(number(None))
-    below = interval(value_bounds(row))
-    if row.get("difference") is not None:
-        change = _change(row["difference"], difference_bounds(row), row.get("p"))
-        below = f"{below}{'; ' * bool(below)}{change.text} ({change.below})"
-    return Cell(number(row.get("value")), below)
+    below = interval(figure.bounds)
+    if figure.change is not None:
+        told = f"{signed(figure.change.value)} ({figure.change.told()})"
+        below = f"{below}{'; ' * bool(below)}{told}"
+    return Cell(number(figure.value), below)
 
 
-def _compared(rows: Sequence[Row]) -> Table:
+def _compared(figures: Sequence[Figure]) -> Table:
     """Set two results side by side, with their difference."""
-    named = [", ".join(filter(None, (str(row.get("figure")), _who(row)))) for row in rows]
     made = [
         [
-            Cell(name),
-            *(Cell(number(row.get(end))) for end in ("first", "second")),
-            _change(row.get("difference"), difference_bounds(row), row.get("p")),
-            Cell(number(row.get("questions"))),
+            Cell(", ".join(filter(None, (figure.name, figure.who)))),
+            *(Cell(number(end)) for end in figure.ends or (None, None)),
+            _change(figure.change),
+            Cell(number(figure.questions)),
         ]
-        for name, row in zip(named, rows, strict=True)
+        for figure in figures
     ]
     head = ["figure", "first", "second", "second less first", "questions"]
     return Table("Two runs over the same questions", head, made)
 
 
-def _confusion(rows: Sequence[Row]) -> Table:
+def _confusion(figures: Sequence[Figure]) -> Table:
     """Count questions by action, in rows, and by what was there, in columns."""
-    truths = list(dict.fromkeys(str(row.get("truth")) for row in rows))
-    actions = list(dict.fromkeys(str(row.get("action")) for row in rows))
-    found = {(str(row.get("action")), str(row.get("truth"))): row.get("value") for row in rows}
+    truths, actions = (
+        list(dict.fromkeys(figure.of[name] for figure in figures)) for name in ("truth", "action")
+    )
+    found = {(figure.of["action"], figure.of["truth"]): figure.value for figure in figures}
     made = [
         [Cell(each), *(Cell(number(found.get((each, truth)))) for truth in truths)]
         for each in actions

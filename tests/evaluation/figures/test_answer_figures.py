@@ -11,6 +11,7 @@ from fitrag_integrations.evaluation.figures.answers import (
     answer_rows,
     with_gold,
 )
+from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import Draws
 
 DRAWS = Draws(resamples=200, seed=1)
@@ -31,7 +32,7 @@ def rows(right, **others):
 
 def figure(figures, name, **labels):
     wanted = {"figure": name, "set": "all", "system": "", **labels}
-    (found,) = [row for row in figures if wanted.items() <= row.items()]
+    (found,) = [row for row in map(Figure.to_dict, figures) if wanted.items() <= row.items()]
     return found
 
 

@@ -18,15 +18,19 @@ def result(*questions, kind="answers", **settings):
     return Result(kind, (), questions, settings)
 
 
+def rows_of(pairs):
+    return [figure.to_dict() for figure in compared(pairs, DRAWS)]
+
+
 def test_questions_are_paired_by_content_in_any_order():
     one = result(question("a", 1.0), question("b", 0.0), question("c", 0.0))
     two = result(question("c", 1.0), question("a", 1.0), question("b", 1.0))
-    (row,) = compared(paired(one, two), DRAWS)
+    (row,) = rows_of(paired(one, two))
     assert (row["figure"], row["first"], row["second"]) == ("EM", pytest.approx(1 / 3), 1.0)
     assert row["difference"] == pytest.approx(2 / 3)
     assert 0 <= row["difference_low"] <= row["difference_high"] == 1.0
     assert row["p"] == pytest.approx(0.5)  # two of two in one direction, exact
-    assert compared(paired(one, two), DRAWS) == [row]
+    assert rows_of(paired(one, two)) == [row]
 
 
 def test_other_questions_are_refused_unless_the_common_ones_are_asked_for():
@@ -35,7 +39,7 @@ def test_other_questions_are_refused_unless_the_common_ones_are_asked_for():
     with pytest.raises(InputError, match="1 questions that only the first holds.*--common"):
         paired(one, two)
     pairs = paired(one, two, common=True)
-    assert compared(pairs, DRAWS)[0]["questions"] == 1
+    assert rows_of(pairs)[0]["questions"] == 1
     assert "1 of the first and 1 of the second are left out" in pairs.notes[0]
     with pytest.raises(InputError, match="there are none"):
         paired(result(question("a", 1.0)), result(question("z", 1.0)), common=True)
@@ -49,7 +53,7 @@ def test_kinds_and_systems_have_to_fit():
     one = result(question("a", 1.0, "crag"), question("a", 0.0, "direct"))
     two = result(question("a", 1.0, "direct"), question("a", 1.0, "flare"))
     pairs = paired(one, two)
-    assert [row["system"] for row in compared(pairs, DRAWS)] == ["direct"]
+    assert [row["system"] for row in rows_of(pairs)] == ["direct"]
     assert pairs.notes == (
         "crag is in one result only and left out",
         "flare is in one result only and left out",
@@ -57,20 +61,20 @@ def test_kinds_and_systems_have_to_fit():
     with pytest.raises(InputError, match="a system that is in both"):
         paired(one, result(question("a", 1.0, "x"), question("a", 1.0, "y")))
     alone = paired(result(question("a", 1.0, "old")), result(question("a", 0.0, "new")))
-    assert compared(alone, DRAWS)[0]["difference"] == -1.0
+    assert rows_of(alone)[0]["difference"] == -1.0
 
 
 def test_a_value_that_one_lacks_leaves_the_question_out_of_that_figure():
     one = result(question("a", 1.0), {**question("b", 1.0), "values": {}})
     two = result(question("a", 0.0), question("b", 0.0))
-    assert compared(paired(one, two), DRAWS)[0]["questions"] == 1
+    assert rows_of(paired(one, two))[0]["questions"] == 1
 
 
 def test_areas_are_compared_over_the_same_draws():
     scored = [("a", 0.9, 1), ("b", 0.4, 0), ("c", 0.3, 1), ("d", 0.1, 0)]
     one = result(*(question(n, 1.0, pairs={"AUC": [[s, y]]}) for n, s, y in scored))
     two = result(*(question(n, 1.0, pairs={"AUC": [[float(y), y]]}) for n, s, y in scored))
-    rows = {row["figure"]: row for row in compared(paired(one, two), DRAWS)}
+    rows = {row["figure"]: row for row in rows_of(paired(one, two))}
     assert (rows["AUC"]["first"], rows["AUC"]["second"]) == (3 / 4, 1.0)
     assert rows["AUC"]["difference"] == 1 / 4
     assert (rows["AUC"]["p"], rows["EM"]["difference"]) == (None, 0.0)

@@ -7,6 +7,8 @@ import pytest
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.intervals import paired_interval
 from fitrag_integrations.evaluation.figures.methods import Spent, methods_table, spent
+from fitrag_integrations.evaluation.figures.summaries import Draws
+from fitrag_integrations.evaluation.figures.system import System
 from fitrag_integrations.flow import Step
 from fitrag_integrations.types import Draft, Passage
 
@@ -62,16 +64,22 @@ def test_lines_by_hand():
     first = [line("direct", row, row < 2) for row in range(4)]
     second = [line("crag", row, row < 3) for row in (2, 0, 3)]  # in any order
     second.append(line("crag", 1, False, error={"message": "away"}))
-    one, other = methods_table([*first, *second], resamples=200, seed=3)
-    assert (one.method, one.questions, one.errors, one.accuracy) == ("direct", 4, 0, 0.5)
-    assert (one.f1, one.retrieval, one.retriever_calls, one.llm_calls) == (0.25, 0.25, 2, 1.5)
-    assert (one.tokens_in, one.tokens_out, one.seconds, one.noted) == (15, 4, 0.25, 0.25)
-    assert (one.difference, one.low, one.high) == (None, None, None)
-    assert (other.errors, other.accuracy, other.difference) == (1, 0.5, 0.0)
+    one, other = lines = methods_table([*first, *second], Draws(200, 3))
+    assert (one.name, one.questions, one.errors, one.accuracy.value) == ("direct", 4, 0, 0.5)
+    names = ("f1", "retrieval", "retriever_calls", "llm_calls", "tokens_in", "tokens_out")
+    assert [one.value(name) for name in names] == [0.25, 0.25, 2, 1.5, 15, 4]
+    assert (one.value("seconds"), one.value("noted")) == (0.25, 0.25)
+    told = one.to_dict()
+    assert (told["difference"], told["low"], told["high"]) == (None, None, None)
+    told = other.to_dict()
+    assert (told["errors"], told["accuracy"], told["difference"]) == (1, 0.5, 0.0)
     bounds = paired_interval([1, 0, 1, 0], [1, 1, 0, 0], resamples=200, seed=3)
-    assert (other.low, other.high) == bounds
-    assert methods_table([*first, *second], resamples=200, seed=3) == [one, other]
+    assert (told["low"], told["high"]) == bounds
+    assert methods_table([*first, *second], Draws(200, 3)) == lines
     assert methods_table([]) == []
+    assert [System.of_line(line.to_dict()).to_dict() for line in lines] == [
+        line.to_dict() for line in lines
+    ]
 
 
 def test_methods_have_to_be_asked_the_same():

@@ -34,7 +34,7 @@ def rows():
 
 
 def values(figures):
-    return {row["figure"]: row["value"] for row in figures if "truth" not in row}
+    return {figure.name: figure.value for figure in figures if "truth" not in figure.of}
 
 
 def test_the_confusion_and_what_follows_from_it():
@@ -45,7 +45,7 @@ def test_the_confusion_and_what_follows_from_it():
     assert (found["decided"], found["an answer is there"]) == (4 / 5, 2 / 5)
     # best grades with an answer .9 .2, without .8 -.8: 3 of 4 pairs in order
     assert found["AUC of the best grade"] == 3 / 4
-    counts = {(r["action"], r["truth"]): r["value"] for r in figures if "truth" in r}
+    counts = {(f.of["action"], f.of["truth"]): f.value for f in figures if "truth" in f.of}
     assert counts["correct", "an answer is there"] == counts["correct", "no answer is there"] == 1
     assert counts["ambiguous", "an answer is there"] == 1
     assert counts["incorrect", "no answer is there"] == 2

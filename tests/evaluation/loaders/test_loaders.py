@@ -175,11 +175,11 @@ def test_a_split_is_chosen_by_name(tmp_path):
         ("a.jsonl", b'{"question": "a?", "answers": ["b"]}\n{"cut', "line 2"),
         ("a.jsonl", b"[1]\n", "line 1: row"),
         ("a.jsonl", b"", "at least one row"),
-        ("a.jsonl.gz", b"no gzip", "whole text"),
+        ("a.jsonl.gz", b"no gzip", "whole gzip file"),
         ("a.json", b"{", "JSON"),
         ("a.json", b"[3]", "an object"),
         ("a.csv", b"a,b\n", ".jsonl, .json, .tsv"),
-        ("a.jsonl", b'{"question": "\xff"}', "UTF-8"),
+        ("a.jsonl", b'{"question": "\xff"}', "utf-8"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_file(tmp_path, name, data, told):

@@ -9,11 +9,11 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.figures.system import systems
 from fitrag_integrations.evaluation.report import html_report
 from fitrag_integrations.evaluation.report.excerpts import excerpts
 from fitrag_integrations.evaluation.report.findings import findings
 from fitrag_integrations.evaluation.report.questions import BUDGET, questions
-from fitrag_integrations.evaluation.report.systems import systems
 from fitrag_integrations.evaluation.report.tables import tables
 from fitrag_integrations.evaluation.result import Plot, Result
 
@@ -139,17 +139,16 @@ def test_unseen_characters_are_shown_by_their_codes():
 
 def test_systems_of_methods_and_of_answers_are_read_alike():
     direct, fitrag = systems(methods())
-    assert (direct.name, direct.accuracy, direct.gap, direct.tokens_in) == (
-        "direct",
-        0.5,
-        None,
-        1000,
-    )
-    assert direct.bounds[0] <= 0.5 <= direct.bounds[1]
-    assert (fitrag.difference, fitrag.gap) == (0.25, (0.1, 0.5))
+    assert (direct.name, direct.accuracy.value, direct.accuracy.change) == ("direct", 0.5, None)
+    assert direct.value("tokens_in") == 1000
+    assert direct.accuracy.bounds[0] <= 0.5 <= direct.accuracy.bounds[1]
+    change = fitrag.accuracy.change
+    assert (change.value, change.bounds) == (0.25, (0.1, 0.5))
     one, two = systems(answers())
-    assert (one.bounds, one.gap, one.tokens_in) == ((0.4, 0.8), None, 900.0)
-    assert (two.bounds, two.gap, two.tokens_in) == ((0.2, 0.6), (-0.4, 0.1), None)
+    assert (one.accuracy.bounds, one.accuracy.change) == ((0.4, 0.8), None)
+    assert two.accuracy.bounds == (0.2, 0.6)
+    assert two.accuracy.change.bounds == (-0.4, 0.1)
+    assert (one.value("tokens_in"), two.value("tokens_in")) == (900.0, None)
 
 
 def test_costs_follow_from_tokens_and_prices():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fitrag_integrations.evaluation.report.charts.spread import points
 from fitrag_integrations.evaluation.report.charts.svg import Scale, bounds
 from fitrag_integrations.evaluation.report.charts.upright import MOST, Bar, Label, thinned
-from fitrag_integrations.evaluation.report.words import (
+from fitrag_integrations.evaluation.words import (
     chance,
     clipped,
     cut,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Advance
@@ -13,28 +12,17 @@ from fitrag_integrations.commands.evaluate.cache import answered
 from fitrag_integrations.commands.evaluate.provenance import model_entry
 from fitrag_integrations.commands.run.read import best_answer
 from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match
-from fitrag_integrations.evaluation.figures.answers import set_of
 from fitrag_integrations.evaluation.figures.compress import Compressed
 from fitrag_integrations.evaluation.figures.summaries import Question
 from fitrag_integrations.evaluation.judging import gold
+from fitrag_integrations.evaluation.questions import set_of
 from fitrag_integrations.ports import Reader
 from fitrag_integrations.types import Excerpt, Passage
 
 BEFORE, AFTER = "right from the passages", "right from the excerpts"
-Given = Mapping[str, Any]
-
-
-def compressed_rows(rows: Sequence[Given]) -> list[Compressed]:
-    """Read rows as `fitrag compress` writes them; raises `InputError` naming the first bad one."""
-    made = []
-    for place, row in enumerate(rows, start=1):
-        try:
-            made.append(_compressed(row))
-        except InputError as error:
-            raise InputError(f"row {place}: {error}") from error
-    return made
 
 
 def with_readings(
@@ -61,7 +49,7 @@ def with_readings(
     return made
 
 
-def _read(reader: Reader, rows: Sequence[Given]) -> list[str]:
+def _read(reader: Reader, rows: Sequence[Row]) -> list[str]:
     """Read all texts of all rows in one batch; gives each row's best answer."""
     pairs = [
         (row["question"], Passage(str(i), text, title))
@@ -73,7 +61,7 @@ def _read(reader: Reader, rows: Sequence[Given]) -> list[str]:
     return [str(best_answer(each, None)["answer"]) if each else "" for each in found]
 
 
-def _asked(row: Compressed, excerpts: Sequence[Excerpt]) -> dict[str, Any]:
+def _asked(row: Compressed, excerpts: Sequence[Excerpt]) -> Row:
     texts = [[excerpt.passage.title, excerpt.text] for excerpt in excerpts]
     return {"question": row.question, "texts": texts}
 
@@ -82,7 +70,8 @@ def _is_right(answer: str, row: Compressed) -> float:
     return float(contains_answer(answer, row.answers) or exact_match(answer, row.answers))
 
 
-def _compressed(row: Given) -> Compressed:
+def compressed_row(row: Row) -> Compressed:
+    """Read a row as `fitrag compress` writes it."""
     question, passages, answers = question_of(row), passages_of(row), gold(row)
     given = row.get("excerpts")
     if not isinstance(given, list):
@@ -92,7 +81,7 @@ def _compressed(row: Given) -> Compressed:
     return Compressed(question, tuple(answers), tuple(passages), excerpts, set_of(row))
 
 
-def _excerpt(place: int, given: Any, passages: Sequence[Passage]) -> Excerpt:
+def _excerpt(place: int, given: object, passages: Sequence[Passage]) -> Excerpt:
     name = f"excerpts[{place}]"
     if not isinstance(given, Mapping):
         allowed = "an object with passage, start and end"

@@ -2,125 +2,118 @@
 
 from __future__ import annotations
 
-import json as json_
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
 
-import typer
-
-from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.options import Hardware, Quiet, Tokenizer
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.evaluate import options as evaluating
-from fitrag_integrations.commands.evaluate.answers import finish, show_figures
+from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.cache import cache_of
 from fitrag_integrations.commands.evaluate.compress.rows import (
     AFTER,
     BEFORE,
-    compressed_rows,
+    compressed_row,
     with_readings,
 )
-from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
-from fitrag_integrations.commands.evaluate.tables import check_plot, show_notes
+from fitrag_integrations.commands.evaluate.options import Outcome, Published
+from fitrag_integrations.commands.evaluate.provenance import Source
+from fitrag_integrations.commands.evaluate.tables import show_figures
+from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.evaluation.figures.compress import (
     KEPT,
+    Compressed,
     compress_figures,
     compress_plot,
     compress_rows,
     kept_curves,
 )
+from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
-    Figure,
     Question,
     by_set,
     column,
     difference,
-    mean_row,
+    mean_figure,
 )
-from fitrag_integrations.evaluation.loaders import read_questions
-from fitrag_integrations.evaluation.result import Result, check_result_name
-
-EMBEDDED = "embedded"
+from fitrag_integrations.evaluation.questions import each_row
+from fitrag_integrations.evaluation.result import Result
 
 
-def evaluate_compress(
-    rows: Annotated[str, typer.Argument(help="Rows of `fitrag compress`, with answers.")],
-    reader: Annotated[
-        str | None,
-        typer.Option(help="Reader that answers before and after: embedded, or a folder."),
-    ] = None,
-    tokenizer: options.Tokenizer = "approximate",
-    format: evaluating.Format = "auto",
-    split: evaluating.Split = None,
-    cache: evaluating.Cache = None,
-    out: evaluating.Out = None,
-    plot: evaluating.Plot = None,
-    resamples: evaluating.Resamples = 1000,
-    seed: evaluating.Seed = 0,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    batch_tokens: options.BatchTokens = None,
-    quiet: options.Quiet = False,
-    json: options.AsJson = False,
-) -> None:
+@dataclass(frozen=True)
+class EvaluateCompress:
     """Tell how many answers are kept for what share of the tokens, and draw the curve.
 
     Reads question, answers, passages[{title, text}] and excerpts[{passage, start, end, score}], as
     `fitrag compress` adds them. With a reader it also tells how many of its answers are right
     from the passages and from the excerpts.
     """
-    check_plot(plot)
-    check_result_name("--out", out)
-    loaded = read_questions(rows, format, split=split)
-    given = compressed_rows(loaded.rows)
-    count = models.token_counter(tokenizer)
-    questions, named = compress_rows(given, count), None
-    if reader is not None:
-        named = None if reader == EMBEDDED else reader
-        how = options.ModelOptions(named, device, dtype, batch_tokens)
-        with progress_bar("read", 2 * len(given), shown=not quiet) as advance:
-            questions = with_readings(questions, given, how, cache_of(cache, out), advance)
-    draws = Draws(resamples, seed)
-    figures = [*compress_figures(questions, draws), *_readings(questions, draws)]
-    curves = kept_curves(given, count)
-    notes = [*loaded.notes, *_notes(questions)]
-    result = Result(
-        "compress",
-        tuple(figures),
-        tuple(dict(question) for question in questions),
-        settings_of(
+
+    rows: Annotated[str, Argument("Rows of `fitrag compress`, with answers.")]
+    reader: Annotated[
+        str | None, Option("Reader that answers before and after: embedded, or a folder.")
+    ] = None
+    tokenizer: Tokenizer = "approximate"
+    shape: Published = Published()
+    cache: options.Cache = None
+    outcome: Outcome = Outcome()
+    hardware: Hardware = Hardware()
+    quiet: Quiet = False
+
+    def run(self) -> None:
+        """Measure it."""
+        self.outcome.check()
+        loaded = self.shape.read(self.rows)
+        given = each_row(loaded.rows, compressed_row)
+        count = models.token_counter(self.tokenizer)
+        questions = self._read(compress_rows(given, count), given)
+        draws = self.outcome.draws
+        figures = [*compress_figures(questions, draws), *_readings(questions, draws)]
+        curves = kept_curves(given, count)
+        chosen = {"format": loaded.format, "tokenizer": self.tokenizer}
+        used = {} if self.reader is None else {"reader": self._reader}
+        result = Result(
             "compress",
-            Source([rows], loaded.rows),
-            seed=seed,
-            resamples=resamples,
-            models={} if reader is None else {"reader": named},
-            options={"format": loaded.format, "tokenizer": tokenizer},
-        ),
-        (compress_plot(curves),),
-        tuple(notes),
-    )
-    finish(result, out, plot)
-    if json:
-        told = {"questions": len(questions), "figures": figures, "curves": curves, "notes": notes}
-        typer.echo(json_.dumps(told))
-        return
-    show_figures(figures, f"{len(questions)} questions")
-    show_notes(notes)
+            options.rows_of(figures),
+            questions,
+            self.outcome.settings("compress", Source([self.rows], loaded.rows), used, chosen),
+            (compress_plot(curves),),
+            [*loaded.notes, *_notes(questions)],
+        )
+        self.outcome.tell(
+            result,
+            options.told_of(questions, result, curves=curves),
+            lambda: show_figures(figures, f"{len(questions)} questions"),
+        )
+
+    @property
+    def _reader(self) -> str | None:
+        return None if self.reader == options.EMBEDDED else self.reader
+
+    def _read(self, questions: list[Question], given: Sequence[Compressed]) -> list[Question]:
+        """Have the reader answer from the passages and from the excerpts, where there is one."""
+        if self.reader is None:
+            return questions
+        cache = cache_of(self.cache, self.outcome.out)
+        with progress_bar("read", 2 * len(given), shown=not self.quiet) as advance:
+            return with_readings(questions, given, self.hardware.of(self._reader), cache, advance)
 
 
-def _readings(questions: Sequence[Question], draws: Draws) -> list[Figure]:
+def _readings(questions: Sequence[Question], draws: Draws) -> Iterator[Figure]:
     """Compare the answers read before and after, where a reader was asked."""
-    rows = []
     for name, part in by_set(questions).items():
-        before = mean_row(part, BEFORE, draws, set=name)
-        after = mean_row(part, AFTER, draws, set=name)
+        before = mean_figure(part, BEFORE, draws, set=name)
+        after = mean_figure(part, AFTER, draws, set=name)
         if before is not None and after is not None:
-            told = difference(column(part, BEFORE), column(part, AFTER), draws)
-            rows += [before, {**after, **told}]
-    return rows
+            yield before
+            yield replace(
+                after, change=difference(column(part, BEFORE), column(part, AFTER), draws)
+            )
 
 
-def _notes(questions: Sequence[Mapping[str, Any]]) -> list[str]:
+def _notes(questions: Sequence[Question]) -> list[str]:
     without = sum(KEPT not in question["values"] for question in questions)
     told = f"the passages of {without} questions hold no answer: nothing could be kept of them"
     return [told] if without else []

@@ -5,32 +5,45 @@ For `fitrag calibrate gate` and `fitrag evaluate gate`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK, chunks
 from fitrag_integrations.commands.engine.options import ModelOptions
-from fitrag_integrations.commands.engine.rows import Row, read_rows
 from fitrag_integrations.commands.run.gate import gate_verb
-from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.outcomes import Outcomes
 from fitrag_integrations.flow import run_many
+from fitrag_integrations.ports import Gate
 
 
-def labelled_rows(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Read every row; raises `InputError` naming the file and line of a damaged one."""
-    return [_sound(row, path) for path in paths for row in _rows(path)]
+@runtime_checkable
+class Named(Protocol):
+    """Have a name."""
+
+    @property
+    def name(self) -> str: ...
 
 
-def is_scored(row: Mapping[str, Any]) -> bool:
+@runtime_checkable
+class Writing(Protocol):
+    """Be a gate that has drafts written."""
+
+    @property
+    def drafter(self) -> object: ...
+    @property
+    def draft_tokens(self) -> int: ...
+
+
+def is_scored(row: Row) -> bool:
     """Say whether a row brings a gate's score."""
     return row.get("p_known") is not None or row.get("score") is not None
 
 
-def outcomes_of(rows: Sequence[Mapping[str, Any]], gate: ModelOptions) -> tuple[Outcomes, Any]:
+def outcomes_of(rows: Sequence[Row], gate: ModelOptions) -> tuple[Outcomes, Gate | None]:
     """Take the rows' own scores if all have one; else the gate scores all of them.
 
     Scores of two gates are never mixed. Gives the gate as well, None where it was not loaded.
@@ -47,11 +60,12 @@ def outcomes_of(rows: Sequence[Mapping[str, Any]], gate: ModelOptions) -> tuple[
     return Outcomes.of([{**row, "p_known": p} for row, p in zip(rows, told, strict=True)]), loaded
 
 
-def check_drafter(rows: Sequence[Mapping[str, Any]], gate: Any, judged: str) -> None:
+def check_drafter(rows: Sequence[Row], gate: Gate | None, judged: str) -> None:
     """Raise `InputError` where the gate would write drafts in the place of the model judged."""
-    name = getattr(getattr(gate, "drafter", None), "name", None)
-    writes = bool(getattr(gate, "draft_tokens", 0)) and any(r.get("draft") is None for r in rows)
-    if writes and judged and isinstance(name, str) and name != judged:
+    if not isinstance(gate, Writing) or not isinstance(gate.drafter, Named):
+        return
+    name, writes = gate.drafter.name, any(row.get("draft") is None for row in rows)
+    if gate.draft_tokens and writes and judged not in ("", name):
         allowed = f"drafts of {judged!r}, or --fitted-for {name}"
         raise InputError.of("draft", given=f"rows that leave it to {name!r}", allowed=allowed)
 
@@ -66,16 +80,3 @@ def gate_manifest(folder: Path) -> dict[str, Any]:
         allowed = f"the folder of a gate ({', '.join(models.GATES)}); this one holds {holds}"
         raise InputError.of("--model", given=str(folder), allowed=allowed)
     return read_manifest(folder, "model.json", kind=kind)
-
-
-def _rows(path: Path) -> Sequence[Row]:
-    if not path.is_file():
-        raise InputError.of("rows", given=str(path), allowed="a .jsonl or .jsonl.gz file")
-    return list(read_rows(jsonl.read_lines(str(path))))
-
-
-def _sound(row: Row, path: Path) -> dict[str, Any]:
-    if row.problem is not None:
-        line = f"{path}, line {row.given['line']}"
-        raise InputError.of(line, given=row.given["raw"], allowed="a JSON object")
-    return row.given

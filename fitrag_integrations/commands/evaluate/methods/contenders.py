@@ -9,20 +9,31 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.commands.engine.batch import Advance, chunks
 from fitrag_integrations.commands.engine.resume import resume
-from fitrag_integrations.commands.engine.rows import Row, described, passages_of, question_of
-from fitrag_integrations.commands.evaluate.formats import OURS, rows_of
+from fitrag_integrations.commands.engine.rows import (
+    Row as Line,
+)
+from fitrag_integrations.commands.engine.rows import (
+    described,
+    passages_of,
+    question_of,
+)
+from fitrag_integrations.commands.evaluate.options import Ours
 from fitrag_integrations.commands.run.answering import Answers
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1
 from fitrag_integrations.evaluation.figures.methods import RETRIEVING, spent
+from fitrag_integrations.evaluation.figures.summaries import SECONDS, TOGETHER
+from fitrag_integrations.evaluation.judging import gold
+from fitrag_integrations.evaluation.questions import each_row
 from fitrag_integrations.evaluation.trace_fields import TELLS, trace_fields
 from fitrag_integrations.flow import Traced, run_many
 from fitrag_integrations.methods.answer.answering import Answered
@@ -40,11 +51,12 @@ ADDS = (
     "llm_calls",
     "tokens_in",
     "tokens_out",
-    "seconds",
+    SECONDS,
+    TOGETHER,
     "notes",
     *TELLS,
 )
-FAILED: Mapping[str, Any] = {"answer": "", "correct": False, "f1": 0.0, "notes": []}
+FAILED: Row = {"answer": "", "correct": False, "f1": 0.0, "notes": []}
 
 
 @dataclass(frozen=True)
@@ -56,9 +68,9 @@ class Contender:
     answers: Answers
 
 
-def named_recipes(given: str) -> dict[str, tuple[dict[str, Any], Method]]:
+def named_recipes(given: str) -> dict[str, tuple[Row, Method]]:
     """Build the methods of a list; a file is called by its name without `.toml`."""
-    built: dict[str, tuple[dict[str, Any], Method]] = {}
+    built: dict[str, tuple[Row, Method]] = {}
     for recipe in filter(None, map(str.strip, given.split(","))):
         name = Path(recipe).stem if is_file(recipe) else recipe
         if name in built:
@@ -69,48 +81,31 @@ def named_recipes(given: str) -> dict[str, tuple[dict[str, Any], Method]]:
     return built
 
 
-def setup_of(world: Mapping[str, Any]) -> str:
+def setup_of(world: Row) -> str:
     """Sum up what answers depend on, so that no run continues another with other settings."""
     text = json.dumps(world, sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
 
 
-def question_rows(
-    path: Path,
-    limit: int | None,
-    *,
-    indexed: bool,
-    format: str = OURS,
-    split: str | None = None,
-) -> list[dict[str, Any]]:
+def question_rows(path: Path, shape: Ours, limit: int | None, *, indexed: bool) -> list[Row]:
     """Read the questions; raises `InputError` naming the first row that lacks something."""
-    rows = list(itertools.islice(rows_of(path, format, split), limit))
-    for number, row in enumerate(rows, start=1):
-        try:
-            _check(row, indexed=indexed)
-        except InputError as error:
-            raise InputError(f"{path}, row {number}: {error}") from error
+
+    def checked(row: Row) -> Row:
+        question_of(row)
+        gold(row)
+        if "passages" in row or not indexed:
+            passages_of(row)
+        return row
+
+    rows = each_row(shape.rows(path)[:limit], checked, f"{path}, ")
     if not rows:
         raise InputError.of("questions", given=str(path), allowed="at least one row")
     return rows
 
 
-def _check(row: Mapping[str, Any], *, indexed: bool) -> None:
-    question_of(row)
-    answers = row.get("answers")
-    if not isinstance(answers, list) or not answers or not all(map(_is_text, answers)):
-        raise InputError.of("answers", given=answers, allowed="a list of at least one text")
-    if "passages" in row or not indexed:
-        passages_of(row)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
 def answer_all(
     runs: Sequence[Contender],
-    asked: Sequence[Mapping[str, Any]],
+    asked: Sequence[Row],
     out: Path,
     count: TokenCounter,
     advance: Advance,
@@ -123,7 +118,9 @@ def answer_all(
     With `warm` a method answers its first question once before the clock starts, so that loading
     a model is no method's time. `explained` keeps of every answer what `telling.told` tells.
     """
-    rows: Iterator[Row] = (Row(_given(run, i, row)) for run in runs for i, row in enumerate(asked))
+    rows: Iterator[Line] = (
+        Line(_given(run, i, row)) for run in runs for i, row in enumerate(asked)
+    )
     done = 0
     if out.exists():
         resumed, rows = resume(out, rows, ADDS)
@@ -140,40 +137,36 @@ def answer_all(
     return done
 
 
-def _given(run: Contender, number: int, row: Mapping[str, Any]) -> dict[str, Any]:
+def _given(run: Contender, number: int, row: Row) -> dict[str, Any]:
     kept = {"question": row["question"], "answers": row["answers"]}
     return {"method": run.name, "setup": run.setup, "row": number, **kept}
 
 
 def _answered(
     answers: Answers,
-    chunk: Sequence[Row],
-    asked: Sequence[Mapping[str, Any]],
+    chunk: Sequence[Line],
+    asked: Sequence[Row],
     count: TokenCounter,
     explained: bool,
 ) -> Iterator[bytes]:
     began = time.perf_counter()
     traces = run_many([answers(asked[row.given["row"]]) for row in chunk])
     seconds = (time.perf_counter() - began) / len(chunk)
+    timed = {SECONDS: round(seconds, 6), TOGETHER: len(chunk)}
     for row, traced in zip(chunk, traces, strict=True):
         trace = trace_fields(traced) if explained else {}
-        judged = outcome(traced, row.given["answers"], seconds, count)
-        yield jsonl.dump({**row.given, **judged, **trace})
+        judged = outcome(traced, row.given["answers"], count)
+        yield jsonl.dump({**row.given, **judged, **timed, **trace})
 
 
-def outcome(
-    traced: Traced[Answered], gold: Sequence[str], seconds: float, count: TokenCounter
-) -> dict[str, Any]:
-    """Judge an answer and give its costs; an error is a wrong answer, and told."""
-    judged: dict[str, Any] = dict(FAILED)
+def outcome(traced: Traced[Answered], answers: Sequence[str], count: TokenCounter) -> Row:
+    """Judge an answer and count what it took; an error is a wrong answer, and told."""
+    judged = FAILED
     if traced.error is None:
         text, notes = traced.value.text, list(traced.value.context.notes)
-        right, f1 = contains_answer(text, gold), token_f1(text, gold)
+        right, f1 = contains_answer(text, answers), token_f1(text, answers)
         judged = {"answer": text, "correct": right, "f1": f1, "notes": notes}
-    costs = {
-        "retrieved": any(step.port in RETRIEVING for step in traced.steps),
-        **spent(traced.steps, count).to_dict(),
-        "seconds": round(seconds, 6),
-    }
+    retrieved = any(step.port in RETRIEVING for step in traced.steps)
+    costs = {"retrieved": retrieved, **spent(traced.steps, count).to_dict()}
     error = {} if traced.error is None else {"error": described(traced.error)}
     return {**judged, **costs, **error}

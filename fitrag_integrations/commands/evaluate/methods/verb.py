@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json as json_
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
-
-from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.options import (
+    AsJson,
+    ModelOptions,
+    Overwrite,
+    Quiet,
+    Tokenizer,
+)
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.engine.rows import read_rows
-from fitrag_integrations.commands.evaluate import options as evaluating
-from fitrag_integrations.commands.evaluate.answers import prices_of
 from fitrag_integrations.commands.evaluate.methods.contenders import (
     Contender,
     answer_all,
@@ -22,78 +23,54 @@ from fitrag_integrations.commands.evaluate.methods.contenders import (
     question_rows,
     setup_of,
 )
-from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
-from fitrag_integrations.commands.evaluate.tables import check_plot, draw
+from fitrag_integrations.commands.evaluate.options import (
+    EVERYTHING,
+    Drawing,
+    Ours,
+    Outcome,
+    Priced,
+    refuse_errors,
+)
+from fitrag_integrations.commands.evaluate.provenance import Source
+from fitrag_integrations.commands.evaluate.tables import WIDE, change, show
 from fitrag_integrations.commands.run.answering import Answers
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.methods import MethodFigures, methods_table
-from fitrag_integrations.evaluation.figures.methods_result import (
-    cost_of,
-    method_figures,
+from fitrag_integrations.evaluation.figures.methods import (
     method_plots,
     method_rows,
+    methods_table,
 )
-from fitrag_integrations.evaluation.result import Result, check_result_name
+from fitrag_integrations.evaluation.figures.summaries import Draws
+from fitrag_integrations.evaluation.figures.system import System
+from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.methods.answer.answering import Answering
 from fitrag_integrations.methods.answer.instruction import EQUAL, instruction_named
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
+from fitrag_integrations.ports import Method
 
 EVERY = (
     "direct,fitrag,crag,iknow,slimplm,itrg,vanilla,cot,genread,refeed,selfeval,selfask,flare,"
     "iterretgen,targ,replug"
 )
 """What runs on what the package ships; skrknn wants a bank, selfrag a model of its own."""
+COLUMNS = {
+    "f1": "F1",
+    "retrieval": "retrieved",
+    "retriever_calls": "retriever",
+    "llm_calls": "LLM calls",
+    "tokens_in": "tokens in",
+    "tokens_out": "out",
+    "seconds": "seconds",
+    "noted": "noted",
+}
+Recipes = dict[str, tuple[Row, Method]]
 
 
-def evaluate_methods(
-    questions: Annotated[Path, typer.Argument(help="Rows of question and answers, a list.")],
-    out: Annotated[Path, typer.Option(help="Answers, a line each; a stopped run continues there.")],
-    methods: Annotated[
-        str, typer.Option(help="Names or .toml files, with commas; the first is the baseline.")
-    ] = EVERY,
-    index: Annotated[
-        Path | None, typer.Option(help="Index to search where a row has no passages of its own.")
-    ] = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="Passages to take from the index.")] = 10,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Questions to ask.", show_default="all")
-    ] = None,
-    llm: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROVIDER:MODEL",
-            help="LangChain chat model that answers, and writes what methods have written.",
-            show_default="the embedded reader and generator",
-        ),
-    ] = None,
-    reader: Annotated[
-        str | None, typer.Option(help="Reader's name or folder.", show_default="the embedded one")
-    ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="Encoder of the index.", show_default="its own")
-    ] = None,
-    tokenizer: options.Tokenizer = "approximate",
-    template: Annotated[
-        str, typer.Option(help="Prompt for all: equal, a template's name, or own for each its own.")
-    ] = EQUAL,
-    price_in: evaluating.PriceIn = None,
-    price_out: evaluating.PriceOut = None,
-    price_search: evaluating.PriceSearch = None,
-    format: evaluating.OursFormat = "fitrag",
-    split: evaluating.Split = None,
-    traces: Annotated[
-        bool, typer.Option("--traces", help="Keep in --out how each answer came about.")
-    ] = False,
-    result: evaluating.Result = None,
-    plot: evaluating.Plot = None,
-    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap samples.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
-    overwrite: options.Overwrite = False,
-    quiet: options.Quiet = False,
-    json: options.AsJson = False,
-) -> None:
+@dataclass(frozen=True)
+class EvaluateMethods:
     """Answer the same questions by several methods and set accuracy and cost side by side.
 
     Reads question, answers and, without --index, passages[{title, text}]. Accuracy is that of
@@ -102,112 +79,136 @@ def evaluate_methods(
     instruction for all, and a question judged known by the plain prompt its label was made with.
     The column noted is the share of questions on which something was degraded; --out tells what.
     """
-    if llm is not None and reader is not None:
-        raise InputError.of("--reader", given=reader, allowed="nothing, where --llm answers")
-    if out.suffixes[-1:] != [".jsonl"] and out.suffixes[-2:] != [".jsonl", ".gz"]:
-        raise InputError.of("--out", given=str(out), allowed="a .jsonl or .jsonl.gz file")
-    check_plot(plot)
-    check_result_name("--result", result)
-    prices = prices_of(price_in, price_out, price_search)
-    recipes = named_recipes(methods)
-    instruction = instruction_named(template)
-    indexed = index is not None
-    asked = question_rows(questions, limit, indexed=indexed, format=format, split=split)
-    count = models.token_counter(tokenizer)
-    world = {"k": k, "index": index and str(index), "llm": llm, "reader": reader}
-    world["template"] = template
-    setups = {
-        name: setup_of({**world, "encoder": encoder, "tokenizer": tokenizer, "method": recipe})
-        for name, (recipe, _) in recipes.items()
-    }
-    found = None
-    if index is not None:
-        found = models.load_retriever(index, options.ModelOptions(encoder), k=k)
-    generate: Any = EMBEDDED_GENERATOR
-    if llm is not None:
-        generate = models.batched(models.load_chat_model(llm))
-    reading = None if llm is not None else models.load_reader(options.ModelOptions(reader))
-    runs = [
-        Contender(
-            name,
-            setups[name],
-            Answers(Answering(method, reader=reading, template=instruction), found, generate),
-        )
-        for name, (_, method) in recipes.items()
-    ]
-    if overwrite:
-        out.unlink(missing_ok=True)
-    shown = not quiet
-    with progress_bar("evaluate", len(asked) * len(runs), shown=shown) as advance:
-        warm = llm is None
-        advance(answer_all(runs, asked, out, count, advance, warm=warm, explained=traces))
-    rows = [row.given for row in read_rows(jsonl.read_lines(str(out)))]
-    table = methods_table(rows, resamples=resamples, seed=seed)
-    figures = method_figures(table, prices)
-    if result is not None:
-        settings = settings_of(
+
+    questions: Annotated[Path, Argument("Rows of question and answers, a list.")]
+    out: Annotated[Path, Option("Answers, a line each; a stopped run continues there.")]
+    methods: Annotated[
+        str, Option("Names or .toml files, with commas; the first is the baseline.")
+    ] = EVERY
+    index: Annotated[
+        Path | None, Option("Index to search where a row has no passages of its own.")
+    ] = None
+    k: Annotated[int, Option("Passages to take from the index.", name="--k", min=1)] = 10
+    limit: Annotated[int | None, Option("Questions to ask.", min=1, default="all")] = None
+    llm: Annotated[
+        str | None,
+        Option(
+            "LangChain chat model that answers, and writes what methods have written.",
+            metavar="PROVIDER:MODEL",
+            default="the embedded reader and generator",
+        ),
+    ] = None
+    reader: Annotated[
+        str | None, Option("Reader's name or folder.", default="the embedded one")
+    ] = None
+    encoder: Annotated[str | None, Option("Encoder of the index.", default="its own")] = None
+    tokenizer: Tokenizer = "approximate"
+    template: Annotated[
+        str, Option("Prompt for all: equal, a template's name, or own for each its own.")
+    ] = EQUAL
+    price: Priced = Priced()
+    shape: Ours = Ours()
+    traces: Annotated[bool, Option("Keep in --out how each answer came about.")] = False
+    result: Annotated[Path | None, Option(EVERYTHING, name="--result")] = None
+    plot: Drawing = None
+    draws: Draws = Draws()
+    overwrite: Overwrite = False
+    quiet: Quiet = False
+    json: AsJson = False
+
+    def run(self) -> None:
+        """Answer, judge and compare."""
+        outcome = Outcome(self.result, self.plot, self.draws, self.json)
+        self.check(outcome)
+        prices, recipes = self.price.prices(), named_recipes(self.methods)
+        instruction = instruction_named(self.template)
+        indexed = self.index is not None
+        asked = question_rows(self.questions, self.shape, self.limit, indexed=indexed)
+        runs = self._runs(recipes, instruction)
+        self._answer(runs, asked)
+        rows = list(jsonl.read_jsonl(self.out))
+        lines = methods_table(rows, self.draws, prices)
+        used = {} if self.llm is not None else {"reader": self.reader}
+        chosen = {
+            **self._world(),
+            "setups": {run.name: run.setup for run in runs},
+            "methods": self.methods,
+            "prices": prices and prices.to_dict(),
+        }
+        result = Result(
             "methods",
-            Source([str(questions)], asked),
-            seed=seed,
-            resamples=resamples,
-            models={} if llm is not None else {"reader": reader},
-            options={**world, "encoder": encoder, "tokenizer": tokenizer, "setups": setups}
-            | {"methods": methods, "prices": prices and prices.to_dict()},
+            [line.to_dict() for line in lines],
+            method_rows(rows, prices),
+            outcome.settings("methods", Source([str(self.questions)], asked), used, chosen),
+            method_plots(lines),
         )
-        _result(figures, rows, table, prices, settings).write(result)
-    if plot is not None:
-        draw(method_plots(table, prices), plot)
-    if json:
-        typer.echo(json_.dumps({"questions": len(asked), "seed": seed, "methods": figures}))
-        return
-    show(table, len(asked), prices)
+        told = {"questions": len(asked), "seed": self.draws.seed, "methods": list(result.figures)}
+        outcome.tell(result, told, lambda: _show(lines, len(asked)))
+        refuse_errors([row.get("error") for row in rows])
+
+    def check(self, outcome: Outcome) -> None:
+        """Raise `InputError` for options that do not go together."""
+        if self.llm is not None and self.reader is not None:
+            allowed = "nothing, where --llm answers"
+            raise InputError.of("--reader", given=self.reader, allowed=allowed)
+        if not self.out.name.endswith((".jsonl", ".jsonl.gz")):
+            given, allowed = str(self.out), "a .jsonl or .jsonl.gz file"
+            raise InputError.of("--out", given=given, allowed=allowed)
+        outcome.check("--result")
+
+    def _world(self) -> Row:
+        """Give what every method's answers depend on."""
+        names = {"llm": self.llm, "reader": self.reader, "template": self.template}
+        index = None if self.index is None else str(self.index)
+        searched = {"k": self.k, "index": index, "encoder": self.encoder}
+        return {**searched, **names, "tokenizer": self.tokenizer}
+
+    def _runs(self, recipes: Recipes, instruction: str | None) -> list[Contender]:
+        """Load what answers, and put each method before it."""
+        found, generate, reader = None, EMBEDDED_GENERATOR, None
+        if self.index is not None:
+            found = models.load_retriever(self.index, ModelOptions(self.encoder), k=self.k)
+        if self.llm is None:
+            reader = models.load_reader(ModelOptions(self.reader))
+        else:
+            generate = models.batched(models.load_chat_model(self.llm))
+        return [
+            Contender(
+                name,
+                setup_of({**self._world(), "method": recipe}),
+                Answers(Answering(method, reader=reader, template=instruction), found, generate),
+            )
+            for name, (recipe, method) in recipes.items()
+        ]
+
+    def _answer(self, runs: Sequence[Contender], asked: Sequence[Row]) -> None:
+        """Write what an earlier run has not written; a model of our own is warmed up first."""
+        if self.overwrite:
+            self.out.unlink(missing_ok=True)
+        count, warm = models.token_counter(self.tokenizer), self.llm is None
+        total = len(asked) * len(runs)
+        with progress_bar("evaluate", total, shown=not self.quiet) as advance:
+            done = answer_all(
+                runs, asked, self.out, count, advance, warm=warm, explained=self.traces
+            )
+            advance(done)
 
 
-def _result(
-    figures: Sequence[dict[str, Any]],
-    rows: Sequence[dict[str, Any]],
-    table: Sequence[MethodFigures],
-    prices: Prices | None,
-    settings: dict[str, Any],
-) -> Result:
-    questions = tuple(map(dict, method_rows(rows, prices)))
-    return Result("methods", tuple(figures), questions, settings, method_plots(table, prices))
-
-
-def show(table: Sequence[MethodFigures], questions: int, prices: Prices | None = None) -> None:
+def _show(lines: Sequence[System], questions: int) -> None:
     """Print the table, with what a thousand questions cost where prices are given."""
-    from rich.console import Console
-    from rich.table import Table
-
     title = f"{questions} questions; calls, tokens and seconds are averages per question"
-    drawn = Table(title=title, box=None, padding=(0, 2, 0, 0), title_justify="left")
-    drawn.add_column("method", no_wrap=True)
-    heads = ("accuracy", "to the first", "F1", "retrieved", "retriever", "LLM calls")
-    for head in (*heads, "tokens in", "out", "seconds", "noted", "errors"):
-        drawn.add_column(head, justify="right", no_wrap=True)
-    if prices is not None:
-        drawn.add_column("a thousand cost", justify="right", no_wrap=True)
-    for line in table:
-        drawn.add_row(
-            line.method,
-            f"{line.accuracy:.3f}",
-            _difference(line),
-            f"{line.f1:.3f}",
-            f"{line.retrieval:.2f}",
-            f"{line.retriever_calls:.2f}",
-            f"{line.llm_calls:.2f}",
-            f"{line.tokens_in:.0f}",
-            f"{line.tokens_out:.0f}",
-            f"{line.seconds:.3f}",
-            f"{line.noted:.2f}",
+    costs = {"cost": "a thousand cost"} if all("cost" in line.figures for line in lines) else {}
+    heads = ("accuracy", "to the first", *COLUMNS.values(), "errors", *costs.values())
+    rows = [
+        [
+            line.name,
+            str(line.accuracy),
+            change(line.accuracy.change),
+            *(str(line.figures[name]) for name in COLUMNS),
             str(line.errors),
-            *([] if prices is None else [f"{cost_of(line, prices):.3f}"]),
-        )
-    wide = None if sys.stdout.isatty() else 140 if prices is None else 160
-    Console(width=wide).print(drawn)
-
-
-def _difference(line: MethodFigures) -> str:
-    if line.difference is None:
-        return "-"
-    return f"{line.difference:+.3f} ({line.low:+.3f} to {line.high:+.3f})"
+            *(str(line.figures[name]) for name in costs),
+        ]
+        for line in lines
+    ]
+    columns = {"method": False, **dict.fromkeys(heads, True)}
+    show(title, columns, rows, wide=WIDE + 20 * len(costs))

@@ -5,60 +5,52 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fitrag_integrations.commands.engine.batch import Advance, chunks
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
-from fitrag_integrations.commands.evaluate.formats import OURS, rows_of
-from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.commands.evaluate.options import Ours
+from fitrag_integrations.core.checks import check_label, check_number
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match, normalize
 from fitrag_integrations.evaluation.figures.ranking import Ranking
+from fitrag_integrations.evaluation.judging import gold
+from fitrag_integrations.evaluation.questions import each_row, set_of
 from fitrag_integrations.evaluation.ranking import Candidates
 from fitrag_integrations.ports import Reader, Scorer
 from fitrag_integrations.types import BiLabelScore
 
-Given = Mapping[str, Any]
 CHUNK = 16  # questions that share a model batch
 ADDED = ("labels", "ours")
-SETS = ("set", "dataset")  # the fields that name a row's data set
 
 
-def ranked_rows(
-    paths: Sequence[Path], format: str = OURS, split: str | None = None
-) -> list[dict[str, Any]]:
+def ranked_rows(paths: Sequence[Path], shape: Ours) -> list[Row]:
     """Read the rows; raises `InputError` naming the first that lacks something."""
-    rows = []
-    for path in paths:
-        for number, row in enumerate(rows_of(path, format, split), start=1):
-            try:
-                rows.append(_checked(row))
-            except InputError as error:
-                raise InputError(f"{path}, row {number}: {error}") from error
+    rows = [row for path in paths for row in each_row(shape.rows(path), _checked, f"{path}, ")]
     if not rows:
         given = ", ".join(map(str, paths))
         raise InputError.of("rows", given=given, allowed="at least one row")
     return rows
 
 
-def as_given(row: Given) -> dict[str, Any]:
+def as_given(row: Row) -> Row:
     """Leave out what was added to a row while it was read."""
     return {name: value for name, value in row.items() if name not in ADDED}
 
 
-def short_answers(rows: Sequence[Given]) -> int:
+def short_answers(rows: Sequence[Row]) -> int:
     """Count the rows that have an answer of one letter or of none, and labels of ours."""
     return sum(
         any(len(normalize(answer)) < 2 for answer in row["answers"]) for row in rows if row["ours"]
     )
 
 
-def are_scored(rows: Sequence[Given]) -> bool:
+def are_scored(rows: Sequence[Row]) -> bool:
     """Say whether every row brings the scores of its passages, as `fitrag score` adds them."""
     return all(row.get("scores") is not None for row in rows)
 
 
-def candidates(rows: Sequence[Given], scorer: Scorer | None, advance: Advance) -> list[Candidates]:
+def candidates(rows: Sequence[Row], scorer: Scorer | None, advance: Advance) -> list[Candidates]:
     """Score the passages of each row, or take the scores that it brings where `scorer` is None."""
     made = []
     for chunk in chunks(rows, CHUNK):
@@ -70,7 +62,7 @@ def candidates(rows: Sequence[Given], scorer: Scorer | None, advance: Advance) -
 
 
 def read_first(
-    rows: Sequence[Given],
+    rows: Sequence[Row],
     ranked: Sequence[Candidates],
     reader: Reader,
     k: int,
@@ -114,36 +106,21 @@ def _is_right(answer: str, gold: Sequence[str]) -> bool:
     return contains_answer(answer, gold) or exact_match(answer, gold)
 
 
-def _checked(row: dict[str, Any]) -> dict[str, Any]:
+def _checked(row: Row) -> Row:
     question_of(row)
     passages = passages_of(row)
     brought = [passage.get("has_answer") for passage in row["passages"]]
     ours = None in brought
-    answers = row.get("answers")
-    if ours or answers is not None:
-        answers = _gold(answers)
+    answers = gold(row) if ours or row.get("answers") is not None else []
     if ours:
-        brought = [contains_answer(f"{p.title} {p.text}", answers or ()) for p in passages]
-    labels = [_label(f"passages[{i}].has_answer", value) for i, value in enumerate(brought)]
+        brought = [contains_answer(f"{p.title} {p.text}", answers) for p in passages]
+    labels = [check_label(f"passages[{i}].has_answer", value) for i, value in enumerate(brought)]
     if row.get("scores") is not None:
         _recorded([row])
-    return {**row, "answers": answers or [], "labels": labels, "ours": ours}
+    return {**row, "answers": answers, "labels": labels, "ours": ours}
 
 
-def _gold(answers: Any) -> list[str]:
-    texts = isinstance(answers, list) and all(isinstance(a, str) for a in answers)
-    if not texts or not any(map(str.strip, answers)):
-        raise InputError.of("answers", given=answers, allowed="a list of at least one text")
-    return [answer for answer in answers if answer.strip()]
-
-
-def _label(field: str, value: Any) -> int:
-    if value not in (0, 1):
-        raise InputError.of(field, given=value, allowed="0 or 1")
-    return int(value)
-
-
-def _recorded(rows: Sequence[Given]) -> list[Any]:
+def _recorded(rows: Sequence[Row]) -> list[object]:
     for row in rows:
         given, count = row["scores"], len(row["passages"])
         if not isinstance(given, list) or len(given) != count:
@@ -151,17 +128,17 @@ def _recorded(rows: Sequence[Given]) -> list[Any]:
     return [score for row in rows for score in row["scores"]]
 
 
-def _score(given: Any) -> BiLabelScore:
+def _score(given: object) -> BiLabelScore:
     if not isinstance(given, Mapping):
         allowed = "an object with has_answer and llm_prefer"
         raise InputError.of("scores", given=given, allowed=allowed)
     return BiLabelScore.from_dict(given)
 
 
-def _candidates(row: Given, scores: Sequence[BiLabelScore]) -> Candidates:
+def _candidates(row: Row, scores: Sequence[BiLabelScore]) -> Candidates:
     given = [passage.get("llm_prefer") for passage in row["passages"]]
     prefer = tuple(
-        None if value is None else _label(f"passages[{i}].llm_prefer", value)
+        None if value is None else check_label(f"passages[{i}].llm_prefer", value)
         for i, value in enumerate(given)
     )
     asked = any(value is not None for value in given)
@@ -171,11 +148,11 @@ def _candidates(row: Given, scores: Sequence[BiLabelScore]) -> Candidates:
         llm_prefer=prefer if asked else None,
         right=tuple(None if p is None else bool(p) for p in prefer) if asked else None,
         trust=_trust(row) if asked else None,
-        set=str(next((row[name] for name in SETS if row.get(name)), "")),
+        set=set_of(row),
     )
 
 
-def _trust(row: Given) -> tuple[float, ...] | None:
+def _trust(row: Row) -> tuple[float, ...] | None:
     """Take the reader's score of every passage; None where one has none."""
     given = [passage.get("reader_score") for passage in row["passages"]]
     if None in given:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json as json_
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
-import typer
-
-from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.evaluate import options as evaluating
-from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
+from fitrag_integrations.commands.evaluate.options import EMBEDDED, Ours, Outcome
+from fitrag_integrations.commands.evaluate.provenance import Source
 from fitrag_integrations.commands.evaluate.rerank.rows import (
     are_scored,
     as_given,
@@ -21,57 +20,38 @@ from fitrag_integrations.commands.evaluate.rerank.rows import (
     read_first,
     short_answers,
 )
-from fitrag_integrations.commands.evaluate.rerank.table import by_order, show
-from fitrag_integrations.commands.evaluate.tables import check_plot
+from fitrag_integrations.commands.evaluate.tables import change, probability, show
+from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.ranking import Figure, Ranking
-from fitrag_integrations.evaluation.figures.ranking_result import (
+from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figures.ranking import (
+    Ranking,
     ranking_figures,
     ranking_plots,
     ranking_rows,
 )
-from fitrag_integrations.evaluation.result import Result, check_result_name
+from fitrag_integrations.evaluation.ranking import Candidates
+from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.words import NOTHING
 from fitrag_integrations.ports import Scorer
 
-EMBEDDED = "embedded"
 KS = "1,3,5,10,20,50,100"
 READ_KS = "1,3,5"
+CHANGE = {"difference": "difference", "low": "difference_low", "high": "difference_high", "p": "p"}
 
 
-def evaluate_rerank(
-    rows: Annotated[list[Path], typer.Argument(help="Labelled rows: .jsonl or .jsonl.gz.")],
-    model: options.Model = None,
-    reranker: Annotated[
-        str | None, typer.Option(help="A published reranker in its place: name or folder.")
-    ] = None,
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            help="What it puts out: tokens, logit or probability.", show_default="by its kind"
-        ),
-    ] = None,
-    k: Annotated[
-        str, typer.Option("--k", help="Depths of R@k; deeper than any row is left out.")
-    ] = KS,
-    reader: Annotated[
-        str | None,
-        typer.Option(help="Reader that answers from the first passages: embedded, or a folder."),
-    ] = None,
-    read_k: Annotated[str, typer.Option(help="How many passages it is given.")] = READ_KS,
+@dataclass(frozen=True, slots=True)
+class OrdersOutcome(Outcome):
+    """Say it of orders, whose R@k and answers are drawn."""
+
     plot: Annotated[
-        Path | None, typer.Option(help="Draw R@k and accuracy into this file: .png, .svg or .pdf.")
-    ] = None,
-    format: evaluating.OursFormat = "fitrag",
-    split: evaluating.Split = None,
-    out: evaluating.Out = None,
-    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap samples.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    batch_tokens: options.BatchTokens = None,
-    quiet: options.Quiet = False,
-    json: options.AsJson = False,
-) -> None:
+        Path | None, Option("Draw R@k and accuracy into this file: .png, .svg or .pdf.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class EvaluateRerank:
     """Compare four orders of each question's passages: the retriever's and those by the scores.
 
     Reads question, answers and passages[{title, text}] in the retriever's order, with has_answer,
@@ -79,51 +59,88 @@ def evaluate_rerank(
     `fitrag score`, which are taken unless a model is named. An interval holds 95 % of bootstrap
     samples of the difference to the retriever's order over the same questions.
     """
-    check_plot(plot)
-    check_result_name("--out", out)
-    ks, read_ks = depths("--k", k), depths("--read-k", read_k)
-    given = ranked_rows(rows, format, split)
-    if reader is not None and not all(row["answers"] for row in given):
-        allowed = "nothing, where rows have no answers to compare with"
-        raise InputError.of("--reader", given=reader, allowed=allowed)
-    how = options.ModelOptions(model, device, dtype, batch_tokens)
-    with progress_bar("score", len(given), shown=not quiet) as advance:
-        scorer = _scorer(given, how, reranker, scale)
-        ranked = candidates(given, scorer, advance)
-    if reader is not None:
-        named = None if reader == EMBEDDED else reader
-        reading = models.load_reader(options.ModelOptions(named, device, dtype, batch_tokens))
-        with progress_bar("read", len(given), shown=not quiet) as advance:
-            ranked = read_first(given, ranked, reading, max(read_ks), advance)
-    ranking = Ranking(ranked, resamples=resamples, seed=seed)
-    ks, read_ks = ([k for k in some if k <= ranking.depth] for some in (ks, read_ks))
-    figures = ranking.figures(ks, read_ks)
-    gaps, notes = ranking.gap_closed(), _notes(given, ranking, read_ks)
-    if plot is not None:
-        _draw(ranking, figures, plot)
-    if out is not None:
-        used = {} if scorer is None else {"scorer": model if reranker is None else reranker}
-        settings = settings_of(
+
+    rows: Annotated[tuple[Path, ...], Argument("Labelled rows: .jsonl or .jsonl.gz.")]
+    reranker: Annotated[
+        str | None, Option("A published reranker in its place: name or folder.")
+    ] = None
+    scale: Annotated[
+        str | None,
+        Option("What it puts out: tokens, logit or probability.", default="by its kind"),
+    ] = None
+    k: Annotated[str, Option("Depths of R@k; deeper than any row is left out.", name="--k")] = KS
+    reader: Annotated[
+        str | None,
+        Option("Reader that answers from the first passages: embedded, or a folder."),
+    ] = None
+    read_k: Annotated[str, Option("How many passages it is given.")] = READ_KS
+    shape: Ours = Ours()
+    outcome: OrdersOutcome = OrdersOutcome()
+    model: ModelOptions = ModelOptions()
+    quiet: Quiet = False
+
+    def run(self) -> None:
+        """Measure it."""
+        self.outcome.check()
+        ks, read_ks = depths("--k", self.k), depths("--read-k", self.read_k)
+        given = ranked_rows(self.rows, self.shape)
+        if self.reader is not None and not all(row["answers"] for row in given):
+            allowed = "nothing, where rows have no answers to compare with"
+            raise InputError.of("--reader", given=self.reader, allowed=allowed)
+        scorer = self._scorer(given)
+        ranking = Ranking(self._ranked(given, scorer, read_ks), self.outcome.draws)
+        ks, read_ks = ([k for k in some if k <= ranking.depth] for some in (ks, read_ks))
+        figures, gaps = ranking.figures(ks, read_ks), ranking.gap_closed()
+        source = Source(list(map(str, self.rows)), [as_given(row) for row in given])
+        chosen = {"k": ks, "read_k": read_ks, "scale": self.scale, "format": self.shape.format}
+        result = Result(
             "rerank",
-            Source(list(map(str, rows)), [as_given(row) for row in given]),
-            seed=seed,
-            resamples=resamples,
-            models=used if reader is None else {**used, "reader": named},
-            options={"k": ks, "read_k": read_ks, "scale": scale, "format": format},
-        )
-        Result(
-            "rerank",
-            tuple(ranking_figures(figures)),
-            tuple(map(dict, ranking_rows(given, ranking, ks, read_ks))),
-            settings,
+            ranking_figures(figures),
+            ranking_rows(given, ranking, ks, read_ks),
+            self.outcome.settings("rerank", source, self._used(scorer), chosen),
             ranking_plots(ranking),
-            tuple(notes),
-        ).write(out)
-    if json:
-        told = {"rows": len(given), "figures": by_order(figures), "gap_closed": gaps}
-        typer.echo(json_.dumps({**told, "notes": notes}))
-        return
-    show(figures, gaps, notes, len(given))
+            _notes(given, ranking, read_ks),
+        )
+        told = {"rows": len(given), "figures": by_order(result.figures), "gap_closed": gaps}
+        self.outcome.tell(
+            result,
+            {**told, "notes": list(result.notes)},
+            lambda: _show(figures, gaps, len(given)),
+            draw=lambda path: _draw(ranking, figures, path),
+        )
+
+    @property
+    def _reader(self) -> str | None:
+        return None if self.reader == EMBEDDED else self.reader
+
+    def _used(self, scorer: Scorer | None) -> Row:
+        named = self.model.model if self.reranker is None else self.reranker
+        used = {} if scorer is None else {"scorer": named}
+        return used if self.reader is None else {**used, "reader": self._reader}
+
+    def _ranked(
+        self, rows: Sequence[Row], scorer: Scorer | None, read_ks: Sequence[int]
+    ) -> list[Candidates]:
+        """Score the passages, and have read what comes first where a reader is asked."""
+        with progress_bar("score", len(rows), shown=not self.quiet) as advance:
+            ranked = candidates(rows, scorer, advance)
+        if self.reader is None:
+            return ranked
+        reader = models.load_reader(replace(self.model, model=self._reader))
+        with progress_bar("read", len(rows), shown=not self.quiet) as advance:
+            return read_first(rows, ranked, reader, max(read_ks), advance)
+
+    def _scorer(self, rows: Sequence[Row]) -> Scorer | None:
+        """Load what scores; None where the rows bring their scores and no model is named."""
+        if self.reranker is None:
+            if self.scale is not None:
+                allowed = "nothing without --reranker"
+                raise InputError.of("--scale", given=self.scale, allowed=allowed)
+            scored = self.model.model is None and are_scored(rows)
+            return None if scored else models.load_scorer(self.model)
+        if self.model.model is not None:
+            raise InputError.of("--reranker", given=self.reranker, allowed="nothing beside --model")
+        return models.load_reranker(self.reranker, self.scale, self.model)
 
 
 def depths(option: str, given: str) -> list[int]:
@@ -134,36 +151,16 @@ def depths(option: str, given: str) -> list[int]:
     return sorted(set(map(int, parts)))
 
 
-def _scorer(
-    rows: Sequence[Mapping[str, Any]],
-    how: options.ModelOptions,
-    reranker: str | None,
-    scale: str | None,
-) -> Scorer | None:
-    """Load what scores; None where the rows bring their scores and no model is named."""
-    if reranker is None:
-        if scale is not None:
-            raise InputError.of("--scale", given=scale, allowed="nothing without --reranker")
-        if how.model is None and are_scored(rows):
-            return None
-        return models.load_scorer(how)
-    if how.model is not None:
-        raise InputError.of("--reranker", given=reranker, allowed="nothing beside --model")
-    from fitrag_integrations.models import BiLabelScorer
-
-    made = BiLabelScorer.from_reranker(
-        reranker,
-        scale=cast(Any, scale),
-        device=how.device,
-        dtype=how.dtype,
-        batch_tokens=how.batch_tokens,
-    )
-    return cast(Scorer, made)
+def by_order(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
+    """Give the figures of each order by their names; `low` and `high` bound the difference."""
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        change = {name: row[own] for name, own in CHANGE.items()}
+        found.setdefault(row["order"], {})[row["figure"]] = {"value": row["value"], **change}
+    return found
 
 
-def _notes(
-    rows: Sequence[Mapping[str, Any]], ranking: Ranking, read_ks: Sequence[int]
-) -> list[str]:
+def _notes(rows: Sequence[Row], ranking: Ranking, read_ks: Sequence[int]) -> list[str]:
     notes = []
     if len(ranking.orders) == 2:
         notes.append("the scorer gives no llm_prefer: has_answer is all there is to sort by")
@@ -179,3 +176,26 @@ def _draw(ranking: Ranking, figures: Sequence[Figure], path: Path) -> None:
     from fitrag_integrations.evaluation.plots import plot_ranking
 
     plot_ranking(ranking.curves(), figures).savefig(path)
+
+
+def _show(figures: Sequence[Figure], gaps: Mapping[str, float | None], rows: int) -> None:
+    """Print the figures down and the orders across, and the gap closed."""
+    title = f"{rows} questions; with the difference to the retriever's order and its interval"
+    orders = list(dict.fromkeys(figure.who for figure in figures))
+    found = {(figure.name, figure.who): figure for figure in figures}
+    lines = []
+    for name in dict.fromkeys(figure.name for figure in figures):
+        cells = [found.get((name, order)) for order in orders]
+        lines.append([name, *map(_cell, cells)])
+        if any(cell and cell.change and cell.change.p is not None for cell in cells):
+            tests = (NOTHING if cell is None else probability(cell.change) for cell in cells)
+            lines.append(["  McNemar's p", *tests])
+    closed = {by: NOTHING if gap is None else f"{gap:.2f}" for by, gap in gaps.items()}
+    lines.append(["gap closed (MRR)", *(closed.get(order, NOTHING) for order in orders)])
+    show(title, {"figure": False, **dict.fromkeys(orders, True)}, lines)
+
+
+def _cell(figure: Figure | None) -> str:
+    if figure is None:
+        return NOTHING
+    return str(figure) if figure.change is None else f"{figure} {change(figure.change)}"

@@ -16,7 +16,7 @@ from fitrag_integrations.evaluation.report.charts.svg import (
     frame,
 )
 from fitrag_integrations.evaluation.report.charts.upright import Bar, Label, hint_of, whisker
-from fitrag_integrations.evaluation.report.words import clipped, number, tick
+from fitrag_integrations.evaluation.words import clipped, number, tick
 
 Box = tuple[float, float, float, float]
 

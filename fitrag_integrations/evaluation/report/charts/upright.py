@@ -22,7 +22,7 @@ from fitrag_integrations.evaluation.report.charts.svg import (
     frame,
     stroke,
 )
-from fitrag_integrations.evaluation.report.words import clipped, interval, number
+from fitrag_integrations.evaluation.words import clipped, interval, number
 
 Points = Sequence[tuple[float, float]]
 MARKED = 20  # a line of more points is drawn without marks
