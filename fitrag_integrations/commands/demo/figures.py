@@ -1,67 +1,59 @@
-"""What the demo measures, over all its questions."""
+"""What the demo measures, over all its questions, by the figures of `fitrag evaluate`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from fitrag_integrations.commands.demo.data import Worked
+from fitrag_integrations.commands.demo.stacks import Worked
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.evaluation.figures.compress import KEPT, Compressed, compress_rows
+from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figures.summaries import Draws, mean_figure
+from fitrag_integrations.evaluation.ranking import recall_at
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.types import Excerpt
 
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """Hold one pipeline's figures: shares in [0, 1], tokens and milliseconds a question.
-
-    Recall counts a passage known to hold the answer, over the answerable questions. `kept` is the
-    share of questions whose answer the compressor kept, of those where it was given one. Recall,
-    tokens and `kept` leave out the questions that were not retrieved for.
-    """
-
-    accuracy: float
-    answerable: float
-    unanswerable: float
-    recall_1_before: float
-    recall_1_after: float
-    recall_5_before: float
-    recall_5_after: float
-    tokens_before: float
-    tokens_after: float
-    saved: float
-    kept: float
-    milliseconds: float
+SHARES = ("accuracy", "answerable", "unanswerable")
+RECALLS = ("recall_1_before", "recall_1_after", "recall_5_before", "recall_5_after")
+TOKENS = ("tokens_before", "tokens_after")
+GATED = ("right_skipped", "right_if_retrieved", "right_retrieved")
+Figures = dict[str, Figure]
 
 
 def figures(worked: Sequence[Worked], seconds: float, *, extractive: bool) -> Figures:
-    """Measure a pipeline that took `seconds` for all questions."""
-    asked = [each for each in worked if each.question.answerable]
-    others = [each for each in worked if not each.question.answerable]
+    """Measure a pipeline that took `seconds` for all questions.
 
-    def right(each: Worked) -> bool:
-        return is_right(each, extractive=extractive)
+    Shares are in [0, 1]; tokens and milliseconds are those of a question. Recall counts a passage
+    known to hold the answer, over the answerable questions. `kept` is the share of questions whose
+    answer the compressor kept, of those where it was given one. Recall, tokens and `kept` leave out
+    the questions that were not retrieved for.
+    """
+    values = [_values(each, extractive) for each in worked]
+    found = {name: _mean(values, name) for name in (*SHARES, *RECALLS, *TOKENS, "kept")}
+    before, after = (found[name].value or 0.0 for name in TOKENS)
+    found["saved"] = Figure("saved", 1 - after / before if before else 0.0)
+    return {**found, "milliseconds": Figure("milliseconds", 1000 * seconds / max(1, len(worked)))}
 
-    shown = [each for each in worked if not each.skipped]
-    found = [each for each in shown if each.question.answerable]
-    before = _mean(shown, lambda each: tokens(map(_whole, each.compressed)))
-    after = _mean(shown, lambda each: tokens(each.kept))
-    held = [each for each in found if _holds(each, map(_whole, each.compressed))]
-    return Figures(
-        accuracy=_mean(worked, right),
-        answerable=_mean(asked, right),
-        unanswerable=_mean(others, right),
-        recall_1_before=_mean(found, lambda each: found_within(each, 1)),
-        recall_1_after=_mean(found, lambda each: ranked_within(each, 1)),
-        recall_5_before=_mean(found, lambda each: found_within(each, 5)),
-        recall_5_after=_mean(found, lambda each: ranked_within(each, 5)),
-        tokens_before=before,
-        tokens_after=after,
-        saved=1 - after / before if before else 0.0,
-        kept=_mean(held, lambda each: _holds(each, each.kept)),
-        milliseconds=1000 * seconds / max(1, len(worked)),
-    )
+
+def gate_figures(worked: Sequence[Worked], again: Sequence[Worked], threshold: float) -> Figures:
+    """Compare a pipeline behind a gate with `again`, its skipped questions retrieved for.
+
+    `skipped` is the share of questions that were not retrieved for; `right_skipped` is how many of
+    these were right, `right_if_retrieved` how many of the same would have been, and
+    `right_retrieved` how many of the others. None where there are no such questions. `tokens` is
+    what the prompts of all questions took, `tokens_if_retrieved` what they would have taken.
+    """
+    values = []
+    for each in worked:
+        way = "right_skipped" if each.skipped else "right_retrieved"
+        values.append({"skipped": float(each.skipped), way: _right(each), "tokens": _cost(each)})
+    values += [{"right_if_retrieved": _right(each)} for each in again]
+    others = [each for each in worked if not each.skipped]
+    values += [{"tokens_if_retrieved": _cost(each)} for each in (*others, *again)]
+    names = ("skipped", "tokens", "tokens_if_retrieved")
+    found = {name: _mean(values, name) for name in names} | {
+        name: _mean(values, name, None) for name in GATED
+    }
+    return {"threshold": Figure("threshold", threshold), **found}
 
 
 def is_right(each: Worked, *, extractive: bool) -> bool:
@@ -75,30 +67,44 @@ def is_right(each: Worked, *, extractive: bool) -> bool:
     return contains_answer(each.answer, each.question.answers)
 
 
-def found_within(each: Worked, depth: int) -> bool:
-    """Say whether retrieval put a passage with the answer among the first `depth`."""
-    return any(passage.id in each.question.passage_ids for passage in each.found[:depth])
+def recalls(each: Worked) -> dict[str, float]:
+    """Give R@1 and R@5 of a question, before and after the reranker."""
+    found = [passage.id for passage in each.found]
+    ids = {"before": found, "after": [excerpt.passage.id for excerpt in each.ranked]}
+    return {
+        f"recall_{k}_{when}": recall_at([one in each.question.passage_ids for one in given], k)
+        for when, given in ids.items()
+        for k in (1, 5)
+    }
 
 
-def ranked_within(each: Worked, depth: int) -> bool:
-    """Say the same of the reranker."""
-    first = each.ranked[:depth]
-    return any(excerpt.passage.id in each.question.passage_ids for excerpt in first)
+def compression(each: Worked) -> Mapping[str, float]:
+    """Give what `fitrag evaluate compress` measures of a question that was retrieved for."""
+    row = Compressed(each.question.text, each.question.answers, each.compressed, each.kept)
+    values: Mapping[str, float] = compress_rows([row])[0]["values"]
+    return values
 
 
-def tokens(excerpts: Iterable[Excerpt]) -> int:
-    """Count what excerpts cost in a prompt, by estimate."""
-    return approximate_tokens(render_excerpts(list(excerpts)))
+def _values(each: Worked, extractive: bool) -> dict[str, float]:
+    right, answerable = float(is_right(each, extractive=extractive)), each.question.answerable
+    values = {"accuracy": right, "answerable" if answerable else "unanswerable": right}
+    if each.skipped:
+        return values
+    measured = compression(each)
+    values |= dict(zip(TOKENS, (measured["tokens_in"], measured["tokens_out"]), strict=True))
+    if answerable:
+        values |= recalls(each) | ({"kept": measured[KEPT]} if KEPT in measured else {})
+    return values
 
 
-def _holds(each: Worked, excerpts: Iterable[Excerpt]) -> bool:
-    shown = (f"{excerpt.passage.title} {excerpt.text}" for excerpt in excerpts)
-    return any(contains_answer(text, each.question.answers) for text in shown)
+def _right(each: Worked) -> float:
+    return float(is_right(each, extractive=True))
 
 
-def _whole(excerpt: Excerpt) -> Excerpt:
-    return Excerpt.whole(excerpt.passage)
+def _cost(each: Worked) -> float:
+    return float(approximate_tokens(each.prompt))
 
 
-def _mean(items: Sequence[Worked], value: Callable[[Worked], float]) -> float:
-    return sum(map(value, items)) / len(items) if items else 0.0
+def _mean(values: Sequence[dict[str, float]], name: str, nothing: float | None = 0.0) -> Figure:
+    found = mean_figure([{"values": each} for each in values], name, Draws())
+    return found or Figure(name, nothing)

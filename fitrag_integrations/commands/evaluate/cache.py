@@ -62,12 +62,12 @@ def _known(path: Path) -> dict[str, Any]:
     whole, newline, cut = data.rpartition(b"\n")
     if cut:
         path.write_bytes(whole + newline)
-    known, number = {}, 0
+    known: dict[str, Any] = {}
     try:
-        for number, row in enumerate(jsonl.read_jsonl(path), start=1):
+        for row in jsonl.read_jsonl(path):
             known[row["key"]] = row["value"]
     except (InputError, KeyError) as error:
-        given = f"{path}, line {number}: {error}"
+        given = f"{path}, line {len(known) + 1}: {error}"
         allowed = "a cache of fitrag evaluate: delete it or choose another"
         raise InputError.of("--cache", given=given, allowed=allowed) from error
     return known

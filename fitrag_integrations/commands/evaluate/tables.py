@@ -63,6 +63,27 @@ def show_figures(figures: Sequence[Figure], title: str) -> None:
     show(title, {**columns, "questions": True}, rows)
 
 
+def pivot(figures: Sequence[Figure]) -> tuple[list[str], list[list[str]]]:
+    """Set figures down and what they are of across; gives the heads and the rows."""
+    heads = list(dict.fromkeys(figure.who for figure in figures))
+    found = {(figure.name, figure.who): figure for figure in figures}
+    rows = []
+    for name in dict.fromkeys(figure.name for figure in figures):
+        cells = [found.get((name, head)) for head in heads]
+        rows.append([name, *map(_cell, cells)])
+        if any(cell and cell.change and cell.change.p is not None for cell in cells):
+            tests = (NOTHING if cell is None else probability(cell.change) for cell in cells)
+            rows.append(["  McNemar's p", *tests])
+    return heads, rows
+
+
+def _cell(figure: Figure | None) -> str:
+    if figure is None:
+        return NOTHING
+    told = f"{figure} ({interval(figure.bounds)})" if figure.bounds else str(figure)
+    return told if figure.change is None else f"{told} {figure.change}"
+
+
 def change(given: Change | None) -> str:
     """Write a difference with its interval."""
     return NOTHING if given is None else str(given)

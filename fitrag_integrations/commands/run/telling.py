@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import typer
 
@@ -25,12 +25,18 @@ def tell(traced: Traced[Answered]) -> None:
     answered = traced.value
     typer.echo(answered.text or "(no answer)")
     typer.echo("")
-    for excerpt in kept(answered):
-        typer.echo(f"  {shown(excerpt.text, answered.text, marks)}")
-        typer.echo(f"    {excerpt.passage.title or excerpt.passage.id}")
+    for line in kept_lines(kept(answered), answered.text, marks):
+        typer.echo(line)
     typer.echo(saved(traced))
     typer.echo("")
     typer.echo(Traced(answered.context, traced.steps).explain())
+
+
+def kept_lines(excerpts: Sequence[Excerpt], answer: str, marks: tuple[str, str]) -> Iterator[str]:
+    """Give each excerpt with the answer marked, and under it the passage it is of."""
+    for excerpt in excerpts:
+        yield f"  {shown(excerpt.text, answer, marks)}"
+        yield f"    {excerpt.passage.title or excerpt.passage.id}"
 
 
 def kept(answered: Answered) -> list[Excerpt]:
@@ -60,10 +66,13 @@ def shown(text: str, answer: str, marks: tuple[str, str]) -> str:
 def saved(traced: Traced[Answered]) -> str:
     """Say what the prompt's excerpts cost beside all that was retrieved, by estimate."""
     found = list({passage.id: passage for passage in _retrieved(traced)}.values())
-    if not found:
-        return "nothing was retrieved"
+    return cost(found, traced.value.context.excerpts) if found else "nothing was retrieved"
+
+
+def cost(found: Sequence[Passage], kept: Sequence[Excerpt]) -> str:
+    """Say how many tokens of the passages were left, by estimate."""
     before = approximate_tokens(render_excerpts([Excerpt.whole(each) for each in found]))
-    after = approximate_tokens(render_excerpts(traced.value.context.excerpts))
+    after = approximate_tokens(render_excerpts(kept))
     return f"{before} -> {after} tokens, of {len(found)} passages"
 
 

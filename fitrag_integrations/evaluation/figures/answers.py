@@ -17,13 +17,11 @@ from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import ALL, Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     SECONDS,
-    TOGETHER,
     Draws,
     Question,
     by_set,
     column,
     difference,
-    is_apart,
     mean_figure,
 )
 from fitrag_integrations.evaluation.judging import MEASURES, gold, judged, predicted
@@ -33,7 +31,7 @@ from fitrag_integrations.evaluation.trace_fields import TELLS
 
 SPENT = ("tokens_in", "tokens_out", "retriever_calls", SECONDS)
 COST = "cost of a thousand questions"
-SHOWN = ("notes", "error", TOGETHER, *TELLS)
+SHOWN = ("notes", "error", *TELLS)
 
 
 def answer_rows(
@@ -99,8 +97,7 @@ def _measured(
             _check_same(asked, first, system)
             base, own = column(asked[first], measure), column(questions, measure)
             if len(base) == len(own):
-                apart = is_apart([*asked[first], *questions], measure)
-                told = difference(base, own, draws, apart=apart, test=measure in MEASURES)
+                told = difference(base, own, draws, name=measure, test=measure in MEASURES)
                 figure = replace(figure, change=told)
             yield figure
 

@@ -21,7 +21,6 @@ from fitrag_integrations.evaluation.figures.summaries import (
     Statistic,
     area_of,
     difference,
-    is_apart,
     statistic_change,
 )
 from fitrag_integrations.evaluation.result import Result
@@ -122,7 +121,7 @@ def _means(first: list[Question], second: list[Question], draws: Draws) -> Itera
         ]
         if values:
             one, other = (list(each) for each in zip(*values, strict=True))
-            change = difference(one, other, draws, apart=is_apart([*first, *second], name))
+            change = difference(one, other, draws, name=name)
             ends = float(np.mean(one)), float(np.mean(other))
             yield Figure(name, ends[1], questions=len(values), change=change, ends=ends)
 

@@ -117,8 +117,7 @@ class Figure(Shown):
 
 def real(value: object) -> float | None:
     """Take a number, None for anything else."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def pair(row: Row, low: str, high: str) -> Interval | None:

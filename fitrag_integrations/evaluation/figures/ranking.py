@@ -178,9 +178,7 @@ class Ranking:
         return found
 
 
-def _figure(
-    by: str, name: str, value: float | None, change: Change | None = None
-) -> Figure:
+def _figure(by: str, name: str, value: float | None, change: Change | None = None) -> Figure:
     return Figure(name, value, change=change, of={"order": by})
 
 

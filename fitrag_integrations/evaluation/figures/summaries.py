@@ -24,7 +24,7 @@ from fitrag_integrations.evaluation.ranking import Area
 
 Question: TypeAlias = Row
 Statistic: TypeAlias = Callable[[Places], float | None]
-SECONDS, TOGETHER = "seconds", "timed_together"
+SECONDS = "seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ def column(questions: Iterable[Question], name: str) -> list[float]:
     return [float(q["values"][name]) for q in questions if q["values"].get(name) is not None]
 
 
-def is_apart(questions: Iterable[Question], name: str) -> bool:
+def is_apart(name: str, values: Sequence[float]) -> bool:
     """Say whether each question has a value of its own.
 
-    The seconds of questions that went through in one batch are the batch's mean: how they spread is
-    not known, and an interval over copies of one number would be too narrow.
+    Seconds that several share are the mean of a batch they went through in: how they spread is not
+    known, and an interval over copies of one number would be too narrow.
     """
-    return name != SECONDS or all(int(q.get(TOGETHER) or 1) == 1 for q in questions)
+    return name != SECONDS or len(set(values)) == len(values)
 
 
 def mean_figure(questions: Sequence[Question], name: str, draws: Draws, **of: str) -> Figure | None:
@@ -72,7 +72,7 @@ def mean_figure(questions: Sequence[Question], name: str, draws: Draws, **of: st
     values = column(questions, name)
     if not values:
         return None
-    bounds = draws.mean(values) if is_apart(questions, name) else None
+    bounds = draws.mean(values) if is_apart(name, values) else None
     return Figure(name, float(np.mean(values)), bounds, len(values), of=of)
 
 
@@ -99,16 +99,16 @@ def difference(
     second: Sequence[float],
     draws: Draws,
     *,
-    apart: bool = True,
+    name: str = "",
     test: bool = True,
 ) -> Change:
     """Compare two ways over the same questions: the second less the first.
 
-    `p` is McNemar's, where every value is 0 or 1 and a `test` is wanted. Values that are not each
-    question's own, `apart`, have no interval.
+    `p` is McNemar's, where every value is 0 or 1 and a `test` is wanted. There are no bounds where
+    a value of this `name` is not each question's own.
     """
     bounds = None
-    if apart:
+    if is_apart(name, first) and is_apart(name, second):
         bounds = paired_interval(second, first, resamples=draws.resamples, seed=draws.seed)
     p = mcnemar(second, first) if test and {*first, *second} <= {0.0, 1.0} else None
     return Change(float(np.mean(second) - np.mean(first)), bounds, p)

@@ -31,7 +31,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1
 from fitrag_integrations.evaluation.figures.methods import RETRIEVING, spent
-from fitrag_integrations.evaluation.figures.summaries import SECONDS, TOGETHER
+from fitrag_integrations.evaluation.figures.summaries import SECONDS
 from fitrag_integrations.evaluation.judging import gold
 from fitrag_integrations.evaluation.questions import each_row
 from fitrag_integrations.evaluation.trace_fields import TELLS, trace_fields
@@ -52,7 +52,6 @@ ADDS = (
     "tokens_in",
     "tokens_out",
     SECONDS,
-    TOGETHER,
     "notes",
     *TELLS,
 )
@@ -152,7 +151,7 @@ def _answered(
     began = time.perf_counter()
     traces = run_many([answers(asked[row.given["row"]]) for row in chunk])
     seconds = (time.perf_counter() - began) / len(chunk)
-    timed = {SECONDS: round(seconds, 6), TOGETHER: len(chunk)}
+    timed = {SECONDS: round(seconds, 6)}
     for row, traced in zip(chunk, traces, strict=True):
         trace = trace_fields(traced) if explained else {}
         judged = outcome(traced, row.given["answers"], count)

@@ -33,7 +33,7 @@ from fitrag_integrations.commands.evaluate.options import (
 )
 from fitrag_integrations.commands.evaluate.provenance import Source
 from fitrag_integrations.commands.evaluate.tables import WIDE, change, show
-from fitrag_integrations.commands.run.answering import Answers
+from fitrag_integrations.commands.run.answering import Answers, Generates
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
@@ -50,6 +50,7 @@ from fitrag_integrations.methods.answer.answering import Answering
 from fitrag_integrations.methods.answer.instruction import EQUAL, instruction_named
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.ports import Method
+from fitrag_integrations.types import Template
 
 EVERY = (
     "direct,fitrag,crag,iknow,slimplm,itrg,vanilla,cot,genread,refeed,selfeval,selfask,flare,"
@@ -163,9 +164,10 @@ class EvaluateMethods:
         searched = {"k": self.k, "index": index, "encoder": self.encoder}
         return {**searched, **names, "tokenizer": self.tokenizer}
 
-    def _runs(self, recipes: Recipes, instruction: str | None) -> list[Contender]:
+    def _runs(self, recipes: Recipes, instruction: Template | None) -> list[Contender]:
         """Load what answers, and put each method before it."""
-        found, generate, reader = None, EMBEDDED_GENERATOR, None
+        found, reader = None, None
+        generate: Generates = EMBEDDED_GENERATOR
         if self.index is not None:
             found = models.load_retriever(self.index, ModelOptions(self.encoder), k=self.k)
         if self.llm is None:

@@ -20,7 +20,7 @@ from fitrag_integrations.commands.evaluate.rerank.rows import (
     read_first,
     short_answers,
 )
-from fitrag_integrations.commands.evaluate.tables import change, probability, show
+from fitrag_integrations.commands.evaluate.tables import pivot, show
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
@@ -181,21 +181,7 @@ def _draw(ranking: Ranking, figures: Sequence[Figure], path: Path) -> None:
 def _show(figures: Sequence[Figure], gaps: Mapping[str, float | None], rows: int) -> None:
     """Print the figures down and the orders across, and the gap closed."""
     title = f"{rows} questions; with the difference to the retriever's order and its interval"
-    orders = list(dict.fromkeys(figure.who for figure in figures))
-    found = {(figure.name, figure.who): figure for figure in figures}
-    lines = []
-    for name in dict.fromkeys(figure.name for figure in figures):
-        cells = [found.get((name, order)) for order in orders]
-        lines.append([name, *map(_cell, cells)])
-        if any(cell and cell.change and cell.change.p is not None for cell in cells):
-            tests = (NOTHING if cell is None else probability(cell.change) for cell in cells)
-            lines.append(["  McNemar's p", *tests])
+    orders, lines = pivot(figures)
     closed = {by: NOTHING if gap is None else f"{gap:.2f}" for by, gap in gaps.items()}
     lines.append(["gap closed (MRR)", *(closed.get(order, NOTHING) for order in orders)])
     show(title, {"figure": False, **dict.fromkeys(orders, True)}, lines)
-
-
-def _cell(figure: Figure | None) -> str:
-    if figure is None:
-        return NOTHING
-    return str(figure) if figure.change is None else f"{figure} {change(figure.change)}"
