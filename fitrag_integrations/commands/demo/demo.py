@@ -46,8 +46,8 @@ SAID = (
 )
 GATE_SAID = (
     "What the gate says is known is answered by a language model of five million weights, which",
-    "was shown some of these answers in training, up to 64 times. Recall, tokens and kept are those",
-    "of the other questions; answers with retrieval are the reader's.",
+    "was shown some of these answers in training, up to 64 times. Recall, tokens and kept are of",
+    "the other questions; answers with retrieval are the reader's.",
 )
 WIDTH = 100
 ABSTAINED = "(no answer: the reader abstains)"

@@ -74,15 +74,21 @@ def _plotted(plot: Plot, name: str) -> Shown:
     levels = {each: float(v) for each, v in plot.levels.items() if real(v) is not None}
     told = f"{plot.y} over {plot.x}; {counted(len(series), 'series')}: {', '.join(series)}."
     label = Label(name, plot.name, told, plot.x, plot.y)
+    marks = {each: (float(p[0]), float(p[1])) for each, p in plot.marks.items() if _is_point(p)}
     sign = {"line": "line", "points": "points"}.get(plot.kind, "area")
     legend = [(swatch(at, sign), each) for at, each in enumerate(series)]
+    legend += [(swatch(at), each) for at, each in enumerate(marks, start=len(series))]
     title, about = KNOWN.get(plot.name, (plot.name, ""))
-    drawing = _draw(plot.kind, label, series, levels).markup()
+    drawing = _draw(plot.kind, label, series, levels, marks).markup()
     return Shown(title, drawing, _numbers_of(plot, series), legend, about)
 
 
 def _draw(
-    kind: str, label: Label, series: Mapping[str, list[Any]], levels: Mapping[str, float]
+    kind: str,
+    label: Label,
+    series: Mapping[str, list[Any]],
+    levels: Mapping[str, float],
+    marks: Mapping[str, tuple[float, float]],
 ) -> Drawing:
     if kind == "bar":
         groups = list(dict.fromkeys(str(x) for points in series.values() for x, _ in points))
@@ -95,7 +101,11 @@ def _draw(
         return upright.histogram(label, series)
     if kind == "points":
         return spread.points(label, [Bar(n, y, x=x) for n, ps in series.items() for x, y in ps])
-    return upright.lines(label, series, levels)
+    return upright.lines(label, series, levels, marks)
+
+
+def _is_point(given: Sequence[object]) -> bool:
+    return len(given) == 2 and all(real(end) is not None for end in given)
 
 
 def _numbers(plot: Plot, points: Sequence[Sequence[object]]) -> list[Any]:

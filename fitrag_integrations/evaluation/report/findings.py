@@ -3,10 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.system import System, systems
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.evaluation.words import counted, interval, number, visible
+
+HEADLINE = {
+    "accuracy": "accuracy",
+    "tokens_in": "tokens read a question",
+    "cost": "cost of 1,000 questions",
+}
+SAVED = {
+    "answer kept": "answers kept",
+    "tokens_in": "tokens of the passages",
+    "tokens_out": "tokens of the excerpts",
+    "accuracy of the answers": "accuracy of the answers",
+    "share of retrieval": "share of retrieval",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Hold a figure of the headline, what it is, and what it is beside."""
+
+    name: str
+    value: str
+    below: str = ""
+
+
+def tiles(result: Result, prices: Prices | None) -> list[Tile]:
+    """Give accuracy, tokens and cost of the best system, beside the first's; or what was saved."""
+    lines = [line.priced(prices) for line in systems(result)]
+    if lines:
+        best = max(lines, key=_worth)
+        return [
+            Tile(f"{name}, {best.name}", str(figure), _first(lines[0], best, each))
+            for each, name in HEADLINE.items()
+            if (figure := best.figures.get(each)) is not None
+        ]
+    figures = {figure.name: figure for figure in map(Figure.of_row, reversed(result.figures))}
+    return [
+        Tile(name, str(figures[each]), interval(figures[each].bounds))
+        for each, name in SAVED.items()
+        if each in figures
+    ]
+
+
+def _worth(line: System) -> tuple[float, float]:
+    return line.accuracy.value or 0.0, -(line.value("tokens_in") or 0.0)
+
+
+def _first(first: System, best: System, name: str) -> str:
+    figure = first.figures.get(name)
+    return "" if first is best or figure is None else f"{first.name}: {figure}"
 
 
 def findings(result: Result) -> list[str]:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import quote
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.report.figures import drawings
-from fitrag_integrations.evaluation.report.findings import findings
+from fitrag_integrations.evaluation.report.findings import Tile, findings, tiles
 from fitrag_integrations.evaluation.report.questions import Question, questions
 from fitrag_integrations.evaluation.report.tables import Shown, Table, tables
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.evaluation.words import counted, number, visible
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 TEMPLATES = Path(__file__).parent / "templates"
 KINDS = {
     "answers": "Answers",
@@ -42,6 +46,7 @@ class Part:
     """Hold what the page shows of one result."""
 
     title: str
+    tiles: list[Tile]
     findings: list[str]
     notes: Sequence[str]
     tables: list[Table]
@@ -81,9 +86,32 @@ def html_report(
         parts=[_part(result, place, prices) for place, result in enumerate(results, start=1)],
         questions=asked,
         filters=list(_filters(asked)),
+        figures=_export([row for result in results for row in result.figures]),
+        rows=_export([row for result in results for row in result.per_question]),
         summary=_summary(results, len(asked)),
     )
     return page
+
+
+def _export(rows: Sequence[Row]) -> str:
+    """Give rows as a link to a file of comma-separated values."""
+    flat = [dict(_cells(row)) for row in rows]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(dict.fromkeys(name for row in flat for name in row)))
+    writer.writeheader()
+    writer.writerows(flat)
+    return f"data:,{quote(out.getvalue().encode('utf-8', 'replace'))}"
+
+
+def _cells(row: Row) -> Iterator[tuple[str, object]]:
+    """Give what fits into cells; what a spreadsheet would take for a formula stays a text."""
+    for name, value in row.items():
+        if name == "values" and isinstance(value, Mapping):
+            yield from _cells(value)
+        elif isinstance(value, str):
+            yield name, f"'{value}" if value[:1] in FORMULAS else value
+        elif value is None or isinstance(value, int | float):
+            yield name, value
 
 
 def _filters(asked: Sequence[Question]) -> Iterator[tuple[str, str]]:
@@ -106,6 +134,7 @@ def _part(result: Result, place: int, prices: Prices | None) -> Part:
     prices = _prices(result) if prices is None else prices
     return Part(
         title=", ".join([KINDS[result.kind], *_size(result)]),
+        tiles=tiles(result, prices),
         findings=findings(result),
         notes=result.notes,
         tables=tables(result, prices),

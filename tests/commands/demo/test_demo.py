@@ -2,21 +2,25 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from command_fakes import FirstWord, Words, write
 
-from fitrag_integrations.commands.demo import data as demo_data
-from fitrag_integrations.commands.demo import report as demo_report
-from fitrag_integrations.commands.demo.data import Parts, Question, Worked
+from fitrag_integrations.commands.demo import demo, stacks
 from fitrag_integrations.commands.demo.demo import equal_answers
-from fitrag_integrations.commands.demo.figures import figures, is_right
-from fitrag_integrations.commands.demo.gate import gate_figures
-from fitrag_integrations.commands.demo.langchain import langchain_stack
-from fitrag_integrations.commands.demo.llama_index import llama_index_stack
+from fitrag_integrations.commands.demo.figures import figures, gate_figures, is_right
+from fitrag_integrations.commands.demo.stacks import (
+    Parts,
+    Question,
+    Worked,
+    langchain_stack,
+    llama_index_stack,
+)
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage, RetrievalDecision
 
+BUILDS = (langchain_stack, llama_index_stack)
 TEXTS = ("Ann wrote it in May. It sold. Bo read it.", "Rain falls in May. It ends.", "Cy came.")
 
 
@@ -41,6 +45,10 @@ def index():
     return FaissIndex.build(passages(), encoder=Letters())
 
 
+def values(found):
+    return SimpleNamespace(**{name: figure.value for name, figure in found.items()})
+
+
 def question(text="who wrote it", *, answerable=True, ids=("p0",)):
     return Question(text, ("Ann",), frozenset(ids), answerable)
 
@@ -48,7 +56,7 @@ def question(text="who wrote it", *, answerable=True, ids=("p0",)):
 def test_both_frameworks_give_the_same(index):
     parts = Parts(index, Words(), FirstWord(), k=3, top_n=2)
     asked = [question(), question("when is rain"), question("who came in")]
-    chain, engine = langchain_stack(parts)(asked), llama_index_stack(parts)(asked)
+    chain, engine = (parts.stack(build)(asked) for build in BUILDS)
     assert equal_answers({"a": (chain, 1.0), "b": (engine, 1.0)}) == 3
     for one, other in zip(chain, engine, strict=True):
         for name in ("found", "ranked", "kept"):
@@ -84,7 +92,7 @@ class Sure:
 def test_what_is_known_is_not_retrieved_for_in_both(index):
     parts = Parts(index, Words(), FirstWord(), k=3, top_n=2, gate=Sure())
     asked = [question(), question("when is rain"), question("who came in")]
-    chain, engine = langchain_stack(parts)(asked), llama_index_stack(parts)(asked)
+    chain, engine = (parts.stack(build)(asked) for build in BUILDS)
     for worked in (chain, engine):
         assert [each.skipped for each in worked] == [True, False, True]
         assert [each.decision.p_known for each in worked] == [0.9, 0.1, 0.9]
@@ -113,15 +121,15 @@ def test_gate_figures_by_hand():
         worked("", "who " * 40, unknown),
     ]
     again = [worked("Bo", "who " * 40, None), worked("", "who " * 40, None, rows[1].question)]
-    got = gate_figures(rows, again, 0.5)
+    got = values(gate_figures(rows, again, 0.5))
     assert (got.threshold, got.skipped) == (0.5, 0.5)
     assert (got.right_skipped, got.right_if_retrieved, got.right_retrieved) == (0.5, 0.5, 0.5)
     assert got.tokens < got.tokens_if_retrieved
     assert not is_right(rows[1], extractive=True)  # it was asked to know, not to abstain
-    none = gate_figures(rows[2:], [], 0.5)
+    none = values(gate_figures(rows[2:], [], 0.5))
     assert (none.skipped, none.right_skipped, none.right_if_retrieved) == (0.0, None, None)
     assert none.tokens == none.tokens_if_retrieved
-    left_out = figures(rows, 1.0, extractive=True)
+    left_out = values(figures(rows, 1.0, extractive=True))
     assert left_out.recall_1_before == 1.0 and left_out.tokens_before > 0
 
 
@@ -129,8 +137,8 @@ def test_a_chat_model_answers_in_both(index):
     from langchain_core.language_models import FakeListChatModel
 
     parts = Parts(index, Words(), FirstWord(), FakeListChatModel(responses=["Ann"]), k=2)
-    for build in (langchain_stack, llama_index_stack):
-        assert [each.answer for each in build(parts)([question()])] == ["Ann"]
+    for build in BUILDS:
+        assert [each.answer for each in parts.stack(build)([question()])] == ["Ann"]
 
 
 def test_figures_by_hand():
@@ -142,7 +150,7 @@ def test_figures_by_hand():
         return Worked(asked, found, wholes, kept, "prompt", answer, 2)
 
     first = Excerpt(ann, 0, 20)
-    got = figures(
+    measured = figures(
         [
             worked(question(), (rain, ann), (ann, rain), (first,), "Ann"),
             worked(question(), (ann, rain), (rain, ann), (Excerpt(ann, 21, 29),), "Rain"),
@@ -152,6 +160,7 @@ def test_figures_by_hand():
         2.0,
         extractive=True,
     )
+    got = values(measured)
     assert (got.accuracy, got.answerable, got.unanswerable) == (0.5, 0.5, 0.5)
     assert (got.recall_1_before, got.recall_1_after) == (0.5, 0.5)
     assert (got.recall_5_before, got.recall_5_after) == (1.0, 1.0)
@@ -161,24 +170,24 @@ def test_figures_by_hand():
 
 
 def test_the_sample_is_spread_and_holds_enough_unanswerable_questions():
-    sample = demo_data.questions(150)
+    sample = stacks.questions(150)
     assert len(sample) == len(set(sample)) == 150
     assert sum(not each.answerable for each in sample) >= 30
-    assert len(demo_data.questions(10)) == 10
-    assert len(demo_data.questions(9999)) == 381
-    assert demo_data.spread("abcdef", 3) == ["a", "c", "e"]
+    assert len(stacks.questions(10)) == 10
+    assert len(stacks.questions(9999)) == 381
+    assert stacks.spread("abcdef", 3) == ["a", "c", "e"]
 
 
 def test_examples_fit_a_terminal(index, capsys):
     parts = Parts(index, Words(), FirstWord(), k=3, top_n=2)
-    worked = langchain_stack(parts)([question(), question("[bold]odd[/bold] one")])
+    worked = parts.stack(langchain_stack)([question(), question("[bold]odd[/bold] one")])
     gated = replace(parts, gate=Sure())
-    worked += langchain_stack(gated)([question("who may that be")])
-    for each in demo_report.chosen(worked, 3, extractive=True):
-        demo_report.show_example(demo_report.console(), 1, each)
-    demo_report.show_gate(demo_report.console(), {"one": gate_figures(worked, [], 0.5)}, ["said"])
+    worked += gated.stack(langchain_stack)([question("who may that be")])
+    for each in demo.chosen(worked, 3, extractive=True):
+        demo.show_worked(each)
+    demo.show_figures({"one": gate_figures(worked, [], 0.5)}, ["said"])
     shown = capsys.readouterr().out
-    assert "Gate: p_known 0.90, not retrieved for" in shown
+    assert "Gate: the model seems to know it" in shown
     assert "[bold]odd[/bold] one" in shown
     assert max(map(len, shown.splitlines())) <= 100
 
@@ -195,13 +204,14 @@ def test_the_opening_is_the_right_answer_that_saved_most(capsys):
     wrong = worked("Bo", "Ann wrote it. " + "It rained. " * 90, 13)
     little = worked("Ann", "Ann wrote it. It rained.", 13)
     much = worked("Ann", "Ann wrote it. " + "It rained. " * 40, 13)
-    assert demo_report.most_saved([wrong, little, much], extractive=True) is much
-    assert demo_report.most_saved([wrong], extractive=True) is None
-    demo_report.show_opening(demo_report.console(), much)
+    assert demo.most_saved([wrong, little, much], extractive=True) is much
+    assert demo.most_saved([wrong], extractive=True) is None
+    demo.show_worked(much, whole=True)
     shown = capsys.readouterr().out
     assert "Before and after: who wrote it" in shown and "Answer: Ann" in shown
-    before, after = demo_report.whole_tokens(much), demo_report.tokens(much.kept)
-    assert f"{before} -> {after} tokens" in shown and before > 5 * after
+    (told,) = [line for line in shown.splitlines() if " -> " in line]
+    before, _, after = told.strip("│ ").partition(" tokens")[0].split()
+    assert int(before) > 5 * int(after)
 
 
 @pytest.fixture

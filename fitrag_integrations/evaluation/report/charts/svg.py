@@ -147,7 +147,8 @@ def frame(
         drawing.line(across(value), up.start, across(value), up.start + 5, "axis")
         drawing.text(across(value), up.start + 21, tick(value))
     drawing.text((LEFT + WIDTH - RIGHT) / 2, drawing.height - 10, names[0], "name")
-    drawing.text(6, 18, names[1], "name", "start")
+    cut = f" (axis from {tick(up.low)})" if up.low > 0 else ""
+    drawing.text(6, 18, names[1] + cut, "name", "start")
     return across, up
 
 

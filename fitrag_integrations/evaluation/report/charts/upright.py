@@ -65,11 +65,14 @@ class Bar:
 
 
 def lines(
-    label: Label, series: Mapping[str, Points], levels: Mapping[str, float] | None = None
+    label: Label,
+    series: Mapping[str, Points],
+    levels: Mapping[str, float] | None = None,
+    marks: Mapping[str, tuple[float, float]] | None = None,
 ) -> Drawing:
-    """Draw a line for each series, and dotted ones at the levels, with their names."""
-    drawing, heights = label.drawing(), dict(levels or {})
-    every = [point for points in series.values() for point in points]
+    """Draw a line for each series, dotted ones at the levels with their names, and the marks."""
+    drawing, heights, marked = label.drawing(), dict(levels or {}), dict(marks or {})
+    every = [point for points in (*series.values(), [*marked.values()]) for point in points]
     tall = bounds([y for _, y in every] + list(heights.values()))
     wide = bounds([x for x, _ in every])
     whole = all(float(x).is_integer() for x, _ in every)
@@ -82,6 +85,9 @@ def lines(
         for x, y in shown if len(shown) <= MARKED else [shown[0], shown[-1]]:
             hint = f"{clipped(name, 60)}: {number(float(y))} at {number(x)}"
             drawing.mark(at, across(x), up(y), hint, 4.0)
+    for at, (name, (x, y)) in enumerate(marked.items(), start=len(series)):
+        hint = f"{clipped(name, 60)}: {number(y)} at {number(x)}"
+        drawing.mark(at, across(x), up(y), hint, 6.0)
     _named(drawing, up, heights)
     return drawing
 
