@@ -6,27 +6,14 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from fitrag_integrations.commands.demo.figures import (
-    Figures,
-    compression,
-    figures,
-    gate_figures,
-    is_right,
-    recalls,
-)
-from fitrag_integrations.commands.demo.stacks import (
-    PASSAGES,
-    Parts,
-    Question,
-    Worked,
-    langchain_stack,
-    llama_index_stack,
-    questions,
-)
+from fitrag_integrations.commands.demo import figures as measured
+from fitrag_integrations.commands.demo import stacks
+from fitrag_integrations.commands.demo.figures import Figures, is_right, recalls
+from fitrag_integrations.commands.demo.stacks import Parts, Worked
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK, chunks
 from fitrag_integrations.commands.engine.options import AsJson, ModelOptions
@@ -35,22 +22,18 @@ from fitrag_integrations.commands.evaluate.tables import pivot, show
 from fitrag_integrations.commands.run.telling import MARKS, cost, kept_lines
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.methods.prompts import render_excerpts
-from fitrag_integrations.text.tokens import approximate_tokens
 
-STACKS = {"LangChain": langchain_stack, "LlamaIndex": llama_index_stack}
+STACKS = {"LangChain": stacks.langchain_stack, "LlamaIndex": stacks.llama_index_stack}
 NEEDS = {"langchain_core": "langchain", "llama_index.core": "llama-index", "faiss": "faiss"}
-SAID = (
-    "recall_n: a passage with the answer is among the first n, before and after reranking.",
-    "In brackets are 95 % intervals over the questions.",
-)
-GATE_SAID = (
-    "What the gate says is known is answered by a language model of five million weights, which",
-    "was shown some of these answers in training, up to 64 times. Recall, tokens and kept are of",
-    "the other questions; answers with retrieval are the reader's.",
-)
+SAID = """\
+{} questions, {} of them not answered by the corpus, where {} is right.
+recall_n: a passage with the answer is among the first n, before and after reranking.
+In brackets are 95 % intervals. Answers of both frameworks are equal on {} of {} questions."""
+GATE_SAID = """\
+What the gate says is known is answered by a language model of five million weights, which
+was shown some of these answers in training, up to 64 times. Recall, tokens and kept are of
+the other questions; answers with retrieval are the reader's."""
 WIDTH = 100
-ABSTAINED = "(no answer: the reader abstains)"
 Run = tuple[list[Worked], float]
 
 
@@ -81,51 +64,49 @@ class DemoPlan:
         """Ask and show."""
         for module, extra in NEEDS.items():
             require_extra(module, extra=extra, feature="fitrag demo")
-        parts, asked = _parts(self.model, self.llm), questions(self.questions)
+        parts, asked = self._parts(), stacks.questions(self.questions)
+        reads = self.llm is None
         runs = {name: _run(name, parts, asked) for name in STACKS}
-        extractive = self.llm is None
-        rows = {name: figures(*run, extractive=extractive) for name, run in runs.items()}
-        gates = _gates(parts, runs) if parts.gate is not None else {}
-        worked, _ = runs["LangChain"]
-        examples = chosen(worked, self.examples, extractive=extractive)
+        rows = {name: measured.figures(*run, extractive=reads) for name, run in runs.items()}
+        gates = {} if parts.gate is None else _gates(parts, runs)
+        worked, same = runs["LangChain"][0], equal_answers(runs)
+        others = sum(not question.answerable for question in asked)
+        examples = chosen(worked, self.examples, extractive=reads)
         if self.json:
-            typer.echo(json.dumps(_report(rows, gates, runs, examples)))
+            counts = {"questions": len(asked), "unanswerable": others, "equal_answers": same}
+            told = {"figures": _plain(rows), "gate": _plain(gates)}
+            shown = [each.to_dict() for each in examples]
+            typer.echo(json.dumps({**counts, **told, "examples": shown}))
             return
-        opening = most_saved(worked, extractive=extractive)
-        if opening is not None:
+        if (opening := most_saved(worked, extractive=reads)) is not None:
             show_worked(opening, whole=True)
-        right = "abstaining" if extractive else "knowing the answer"
-        show_figures(rows, [f"Where the corpus has no answer, {right} is right.", *SAID])
-        typer.echo(f"Both frameworks answer {equal_answers(runs)} of {len(worked)} alike.")
+        right = "abstaining" if reads else "knowing the answer"
+        show_figures(rows, SAID.format(len(asked), others, right, same, len(asked)))
         if gates:
             show_figures(gates, GATE_SAID)
         for each in examples:
             show_worked(each)
 
+    def _parts(self) -> Parts:
+        """Load the models, index the corpus, and run each once: no pipeline pays for it."""
+        from fitrag_integrations.retrieval import read_corpus
 
-def _parts(chosen: ModelOptions, llm: str | None) -> Parts:
-    """Load the models, index the corpus, and run each once so that no pipeline pays for it."""
-    from fitrag_integrations.retrieval import read_corpus
-
-    plain = replace(chosen, model=None)
-    chat = None if llm is None else models.load_chat_model(llm)
-    scorer, reader = models.load_scorer(chosen), models.load_reader(plain)
-    gate: Any = models.load_gate(plain) if llm is None else None
-    corpus = list(read_corpus(PASSAGES))
-    index = models.new_index(plain)
-    with progress_bar("indexing", len(corpus)) as advance:
-        for chunk in chunks(corpus, CHUNK):
-            index.add(chunk)
-            advance(len(chunk))
-    first = "What is this?"
-    scorer.score([(first, corpus[0])])
-    reader.read([(first, corpus[0])])
-    if gate is not None:
-        gate.p_known([first], [draft.text for draft in gate.drafter.draft([first])])
-    return Parts(index, scorer, reader, chat, gate=gate)
+        plain, llm = replace(self.model, model=None), self.llm
+        scorer, reader = models.load_scorer(self.model), models.load_reader(plain)
+        chat = None if llm is None else models.load_chat_model(llm)
+        index, corpus = models.new_index(plain), list(read_corpus(stacks.PASSAGES))
+        with progress_bar("indexing", len(corpus)) as advance:
+            for chunk in chunks(corpus, CHUNK):
+                index.add(chunk)
+                advance(len(chunk))
+        gate = None if chat is not None else models.load_gate(plain)
+        parts = Parts(index, scorer, reader, chat, gate=gate)
+        for build in STACKS.values():
+            parts.stack(build)(stacks.questions(1))
+        return parts
 
 
-def _run(name: str, parts: Parts, asked: Sequence[Question]) -> Run:
+def _run(name: str, parts: Parts, asked: Sequence[stacks.Question]) -> Run:
     stack, worked = parts.stack(STACKS[name]), list[Worked]()
     began = time.perf_counter()
     with progress_bar(name, len(asked)) as advance:
@@ -137,36 +118,32 @@ def _run(name: str, parts: Parts, asked: Sequence[Question]) -> Run:
 
 def _gates(parts: Parts, runs: Mapping[str, Run]) -> dict[str, Figures]:
     """Retrieve once for what the gate let pass, to compare."""
-    skipped = [each.question for each in runs["LangChain"][0] if each.skipped]
-    again, _ = _run("LangChain", replace(parts, gate=None), skipped)
-    held = {each.question: each for each in again}
-    return {
-        name: gate_figures(
-            worked, [held[w.question] for w in worked if w.question in held], parts.gate.threshold
-        )
-        for name, (worked, _) in runs.items()
-    }
+    passed = [each.question for each in runs["LangChain"][0] if each.skipped]
+    again, _ = _run("LangChain", replace(parts, gate=None), passed)
+    limit = parts.gate.threshold
+    return {name: measured.gate_figures(run[0], again, limit) for name, run in runs.items()}
 
 
 def chosen(worked: Sequence[Worked], count: int, *, extractive: bool) -> list[Worked]:
     """Choose examples: one plain, one the reranker helped, one unanswerable, one that was known,
     then the others.
     """
-    right = [each for each in worked if is_right(each, extractive=extractive)]
-    first = [(each, recalls(each)) for each in right]
-    plain = [each for each, r in first if r["recall_1_before"]]
-    helped = [each for each, r in first if r["recall_1_after"] and not r["recall_1_before"]]
-    others = [each for each in right if not each.question.answerable and not each.skipped]
-    known = [each for each in right if each.skipped]
-    picked = [*plain[:1], *helped[:1], *others[:1], *known[:1]]
-    return [*picked, *(each for each in worked if each not in picked)][:count]
+    right = [(each, recalls(each)) for each in worked if is_right(each, extractive=extractive)]
+    kinds = (
+        [each for each, r in right if r["recall_1_before"]],
+        [each for each, r in right if r["recall_1_after"] > r["recall_1_before"]],
+        [each for each, _ in right if not each.question.answerable and not each.skipped],
+        [each for each, _ in right if each.skipped],
+    )
+    first = [each for kind in kinds for each in kind[:1]]
+    return [*first, *(each for each in worked if each not in first)][:count]
 
 
 def most_saved(worked: Sequence[Worked], *, extractive: bool) -> Worked | None:
     """Choose what to open with: a right answer, read from the least of many tokens."""
 
     def saved(each: Worked) -> float:
-        values = compression(each)
+        values = measured.compression(each)
         return values["tokens_in"] - values["tokens_out"]
 
     right = [w for w in worked if w.answer and not w.skipped and is_right(w, extractive=extractive)]
@@ -188,56 +165,23 @@ def show_worked(each: Worked, *, whole: bool = False) -> None:
         ranked = each.ranked[: each.top_n]
         lines += [f"{r.score:.3f} {' *'[r.passage.id in ids]} {r.passage.title}" for r in ranked]
     lines += ["", cost(each.compressed, each.kept)] if each.ranked else []
-    lines += [*kept_lines(each.kept, each.answer, MARKS), "", f"Answer: {each.answer or ABSTAINED}"]
+    answer = each.answer or "(no answer: the reader abstains)"
+    lines += [*kept_lines(each.kept, each.answer, MARKS), "", f"Answer: {answer}"]
     lines += [] if whole else [f"Expected: {gold}{', not in the corpus' * (not ids)}"]
     panel = Panel(Text.from_ansi("\n".join(lines)), title=Text(title), title_align="left")
     Console(width=WIDTH, highlight=False).print(panel)
 
 
-def show_figures(rows: Mapping[str, Figures], said: Sequence[str]) -> None:
+def show_figures(rows: Mapping[str, Figures], said: str) -> None:
     """Print figures down and the frameworks across, and lines under them."""
     named = [replace(f, of={"system": name}) for name, row in rows.items() for f in row.values()]
     heads, lines = pivot(named)
     show("", {"": False, **dict.fromkeys(heads, True)}, lines, WIDTH)
-    for line in said:
-        typer.echo(line)
+    typer.echo(said)
 
 
-def _report(
-    rows: Mapping[str, Figures],
-    gates: Mapping[str, Figures],
-    runs: Mapping[str, Run],
-    examples: Sequence[Worked],
-) -> dict[str, object]:
-    """Give all of it as plain values."""
-    worked, _ = runs["LangChain"]
-    return {
-        "questions": len(worked),
-        "unanswerable": sum(not each.question.answerable for each in worked),
-        "equal_answers": equal_answers(runs),
-        "figures": {name: _plain(row) for name, row in rows.items()},
-        "gate": {name: _plain(row) for name, row in gates.items()},
-        "examples": [_example(each) for each in examples],
-    }
-
-
-def _plain(row: Figures) -> dict[str, float | None]:
-    return {name: figure.value for name, figure in row.items()}
-
-
-def _example(each: Worked) -> dict[str, object]:
-    return {
-        "question": each.question.text,
-        "answers": list(each.question.answers),
-        "answerable": each.question.answerable,
-        "found": [passage.id for passage in each.found],
-        "ranked": [excerpt.passage.id for excerpt in each.ranked],
-        "kept": [[e.passage.id, e.start, e.end] for e in each.kept],
-        "tokens": approximate_tokens(render_excerpts(each.kept)),
-        "prompt": each.prompt,
-        "answer": each.answer,
-        "decision": None if each.decision is None else each.decision.to_dict(),
-    }
+def _plain(rows: Mapping[str, Figures]) -> dict[str, dict[str, float | None]]:
+    return {which: {name: f.value for name, f in row.items()} for which, row in rows.items()}
 
 
 def equal_answers(runs: Mapping[str, Run]) -> int:

@@ -12,10 +12,8 @@ from fitrag_integrations.evaluation.figures.summaries import Draws, mean_figure
 from fitrag_integrations.evaluation.ranking import recall_at
 from fitrag_integrations.text.tokens import approximate_tokens
 
-SHARES = ("accuracy", "answerable", "unanswerable")
 RECALLS = ("recall_1_before", "recall_1_after", "recall_5_before", "recall_5_after")
 TOKENS = ("tokens_before", "tokens_after")
-GATED = ("right_skipped", "right_if_retrieved", "right_retrieved")
 Figures = dict[str, Figure]
 
 
@@ -28,7 +26,8 @@ def figures(worked: Sequence[Worked], seconds: float, *, extractive: bool) -> Fi
     the questions that were not retrieved for.
     """
     values = [_values(each, extractive) for each in worked]
-    found = {name: _mean(values, name) for name in (*SHARES, *RECALLS, *TOKENS, "kept")}
+    names = ("accuracy", "answerable", "unanswerable", *RECALLS, *TOKENS, "kept")
+    found = {name: _mean(values, name) for name in names}
     before, after = (found[name].value or 0.0 for name in TOKENS)
     found["saved"] = Figure("saved", 1 - after / before if before else 0.0)
     return {**found, "milliseconds": Figure("milliseconds", 1000 * seconds / max(1, len(worked)))}
@@ -42,25 +41,24 @@ def gate_figures(worked: Sequence[Worked], again: Sequence[Worked], threshold: f
     `right_retrieved` how many of the others. None where there are no such questions. `tokens` is
     what the prompts of all questions took, `tokens_if_retrieved` what they would have taken.
     """
-    values = []
+    passed = {each.question for each in worked if each.skipped}
+    again = [each for each in again if each.question in passed]
+    values = [{"right_if_retrieved": _right(each)} for each in again]
     for each in worked:
         way = "right_skipped" if each.skipped else "right_retrieved"
         values.append({"skipped": float(each.skipped), way: _right(each), "tokens": _cost(each)})
-    values += [{"right_if_retrieved": _right(each)} for each in again]
     others = [each for each in worked if not each.skipped]
     values += [{"tokens_if_retrieved": _cost(each)} for each in (*others, *again)]
-    names = ("skipped", "tokens", "tokens_if_retrieved")
-    found = {name: _mean(values, name) for name in names} | {
-        name: _mean(values, name, None) for name in GATED
-    }
+    found = {name: _mean(values, name) for name in ("skipped", "tokens", "tokens_if_retrieved")}
+    for name in ("right_skipped", "right_if_retrieved", "right_retrieved"):
+        found[name] = _mean(values, name, None)
     return {"threshold": Figure("threshold", threshold), **found}
 
 
 def is_right(each: Worked, *, extractive: bool) -> bool:
-    """Say whether an answer is right.
+    """Say whether an answer is right: whether a gold answer stands in it.
 
-    It is where a gold answer stands in it. A reader is right on an unanswerable question if it
-    abstains; a language model may know it all the same.
+    A reader is right on an unanswerable question if it abstains; a language model may know it.
     """
     if extractive and not each.question.answerable and not each.skipped:
         return not each.answer
@@ -69,13 +67,10 @@ def is_right(each: Worked, *, extractive: bool) -> bool:
 
 def recalls(each: Worked) -> dict[str, float]:
     """Give R@1 and R@5 of a question, before and after the reranker."""
-    found = [passage.id for passage in each.found]
-    ids = {"before": found, "after": [excerpt.passage.id for excerpt in each.ranked]}
-    return {
-        f"recall_{k}_{when}": recall_at([one in each.question.passage_ids for one in given], k)
-        for when, given in ids.items()
-        for k in (1, 5)
-    }
+    ranked = [excerpt.passage for excerpt in each.ranked]
+    held = [[p.id in each.question.passage_ids for p in some] for some in (each.found, ranked)]
+    values = [recall_at(labels, k) for k in (1, 5) for labels in held]
+    return dict(zip(RECALLS, values, strict=True))
 
 
 def compression(each: Worked) -> Mapping[str, float]:
@@ -92,9 +87,8 @@ def _values(each: Worked, extractive: bool) -> dict[str, float]:
         return values
     measured = compression(each)
     values |= dict(zip(TOKENS, (measured["tokens_in"], measured["tokens_out"]), strict=True))
-    if answerable:
-        values |= recalls(each) | ({"kept": measured[KEPT]} if KEPT in measured else {})
-    return values
+    kept = {"kept": measured[KEPT]} if KEPT in measured else {}
+    return values | recalls(each) | kept if answerable else values
 
 
 def _right(each: Worked) -> float:

@@ -12,8 +12,9 @@ from fitrag_integrations.commands.engine.models import batched
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.methods.prompts import PromptTemplate
+from fitrag_integrations.methods.prompts import PromptTemplate, render_excerpts
 from fitrag_integrations.ports import Method, Ports, Reader, Scorer
+from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 from fitrag_integrations.values.windows import by_score
 
@@ -22,6 +23,7 @@ PASSAGES = HOME / "passages.jsonl"
 FEWEST_UNANSWERABLE = 30
 T = TypeVar("T")
 Answers = Callable[[list[str]], list[str]]
+Build = Callable[["Parts", Method], Answers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,21 @@ class Worked:
         """Give the passages the compressor was given."""
         return tuple(excerpt.passage for excerpt in self.ranked[: self.top_n])
 
+    def to_dict(self) -> dict[str, object]:
+        """Give it as plain values, passages by their ids."""
+        return {
+            "question": self.question.text,
+            "answers": list(self.question.answers),
+            "answerable": self.question.answerable,
+            "found": [passage.id for passage in self.found],
+            "ranked": [excerpt.passage.id for excerpt in self.ranked],
+            "kept": [[e.passage.id, e.start, e.end] for e in self.kept],
+            "tokens": approximate_tokens(render_excerpts(self.kept)),
+            "prompt": self.prompt,
+            "answer": self.answer,
+            "decision": self.decision and self.decision.to_dict(),
+        }
+
 
 def questions(count: int) -> list[Question]:
     """Take an evenly spread sample, in the order of the file.
@@ -102,13 +119,10 @@ class Parts:
     top_n: int = 3
     gate: Any = None
 
-    def stack(
-        self, build: Callable[[Parts, Method, Any], Answers]
-    ) -> Callable[[Sequence[Question]], list[Worked]]:
+    def stack(self, build: Build) -> Callable[[Sequence[Question]], list[Worked]]:
         """Build the pipeline of a framework around FIT-RAG, and watch the method at work."""
         method = Watched(FitRag(self.scorer, gate=self.gate, top_n=self.top_n))
-        writer = self.gate and self.gate.drafter
-        answers = build(self, method, writer if self.llm is None else self.llm)
+        answers = build(self, method)
 
         def answer(asked: Sequence[Question]) -> list[Worked]:
             said = answers([question.text for question in asked])
@@ -120,6 +134,13 @@ class Parts:
     def reads(self) -> Reader | None:
         """Give the reader, where it is asked."""
         return self.reader if self.llm is None else None
+
+    def writes(self, prompts: Sequence[str]) -> Sequence[str | Exception]:
+        """Have a language model go on with prompts: the one given, or that of the gate."""
+        if self.llm is not None:
+            return batched(self.llm)(prompts)
+        written: Sequence[str] = self.gate.drafter.generate(prompts)
+        return written
 
     def render(self, context: Context) -> str:
         """Write the prompt: that of the language model where it answers by itself."""
@@ -135,14 +156,13 @@ class Parts:
         return Worked(question, tuple(found), ranked, tuple(context.excerpts), *end)
 
 
-def langchain_stack(parts: Parts, method: Method, writer: Any) -> Answers:
+def langchain_stack(parts: Parts, method: Method) -> Answers:
     """Run the method as a LangChain Runnable."""
     from langchain_core.runnables import RunnableLambda
 
     from fitrag_integrations.langchain import FaissRetriever, MethodRunnable
 
-    if parts.llm is None and writer is not None:
-        writer = RunnableLambda(lambda prompt: str(*parts.gate.drafter.generate([prompt])))
+    writer = parts.llm or RunnableLambda(lambda prompt: parts.writes([prompt])[0])
     retriever = FaissRetriever(index=parts.index, k=parts.k)
     chain = MethodRunnable(
         method=method, retriever=retriever, reader=parts.reads, llm=writer, template=parts
@@ -150,13 +170,14 @@ def langchain_stack(parts: Parts, method: Method, writer: Any) -> Answers:
     return lambda asked: [str(answer) for answer in chain.batch(asked)]
 
 
-def llama_index_stack(parts: Parts, method: Method, writer: Any) -> Answers:
+def llama_index_stack(parts: Parts, method: Method) -> Answers:
     """Run the method as a LlamaIndex query engine."""
     from fitrag_integrations.llama_index import FaissRetriever, MethodQueryEngine
 
-    llm = writer if parts.llm is None else batched(writer)
     retriever = FaissRetriever(parts.index, similarity_top_k=parts.k)
-    engine = MethodQueryEngine(method, retriever, reader=parts.reads, llm=llm, template=parts)
+    engine = MethodQueryEngine(
+        method, retriever, reader=parts.reads, llm=parts.writes, template=parts
+    )
     return lambda asked: [response.response or "" for response in engine.query_many(asked)]
 
 
