@@ -147,7 +147,9 @@ class Parts:
         alone = context.decision is not None and not context.decision.retrieve
         if self.gate is None or not alone:
             return context.prompt()
-        return PromptTemplate("closed_book", self.gate.drafter.prompt).render(context)
+        return PromptTemplate("closed_book", self.gate.drafter.prompt, one_line=True).render(
+            context
+        )
 
     def _worked(self, question: Question, answer: str, method: Watched) -> Worked:
         context, found = method.contexts[question.text], method.found[question.text]

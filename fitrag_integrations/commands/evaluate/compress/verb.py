@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.options import Hardware, Quiet, Tokenizer
+from fitrag_integrations.commands.engine.options import EncoderHardware, Quiet, Tokenizer
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.cache import cache_of
@@ -59,7 +59,7 @@ class EvaluateCompress:
     shape: Published = Published()
     cache: options.Cache = None
     outcome: Outcome = Outcome()
-    hardware: Hardware = Hardware()
+    hardware: EncoderHardware = EncoderHardware()
     quiet: Quiet = False
 
     def run(self) -> None:
