@@ -72,7 +72,7 @@ def check_label(field: str, value: object) -> int:
     """Require 0 or 1, booleans among them."""
     if value is None or isinstance(value, str) or value not in (0, 1):
         raise InputError.of(field, given=value, allowed="0 or 1")
-    return int(value)
+    return int(value == 1)
 
 
 def check_is(field: str, value: object, kind: type[T]) -> T:

@@ -21,8 +21,10 @@ from fitrag_integrations.evaluation.report.findings import Tile, findings, tiles
 from fitrag_integrations.evaluation.report.questions import Question, questions
 from fitrag_integrations.evaluation.report.tables import Shown, Table, tables
 from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.evaluation.words import counted, number, visible
+from fitrag_integrations.evaluation.words import counted, cut, number, visible
 
+TOLD = ("id", "question", "set", "system", "prediction", "values", "action")
+CELL = 1000  # characters
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 TEMPLATES = Path(__file__).parent / "templates"
 KINDS = {
@@ -87,7 +89,7 @@ def html_report(
         questions=asked,
         filters=list(_filters(asked)),
         figures=_export([row for result in results for row in result.figures]),
-        rows=_export([row for result in results for row in result.per_question]),
+        rows=_export([_told(row) for result in results for row in result.per_question]),
         summary=_summary(results, len(asked)),
     )
     return page
@@ -103,13 +105,19 @@ def _export(rows: Sequence[Row]) -> str:
     return f"data:,{quote(out.getvalue().encode('utf-8', 'replace'))}"
 
 
+def _told(row: Row) -> Row:
+    """Take of a question's row what a spreadsheet has use for; traces would make the page heavy."""
+    return {name: row[name] for name in TOLD if name in row}
+
+
 def _cells(row: Row) -> Iterator[tuple[str, object]]:
     """Give what fits into cells; what a spreadsheet would take for a formula stays a text."""
     for name, value in row.items():
         if name == "values" and isinstance(value, Mapping):
             yield from _cells(value)
         elif isinstance(value, str):
-            yield name, f"'{value}" if value[:1] in FORMULAS else value
+            text, _ = cut(value, CELL)
+            yield name, f"'{text}" if text.startswith(FORMULAS) else text
         elif value is None or isinstance(value, int | float):
             yield name, value
 
