@@ -27,10 +27,10 @@ from fitrag_integrations.evaluation.figures.summaries import (
 from fitrag_integrations.evaluation.judging import MEASURES, gold, judged, predicted
 from fitrag_integrations.evaluation.questions import SETS, each_row, question_id, set_of, with_ids
 from fitrag_integrations.evaluation.result import Plot
-from fitrag_integrations.evaluation.trace_fields import TELLS
 
 SPENT = ("tokens_in", "tokens_out", "retriever_calls", SECONDS)
 COST = "cost of a thousand questions"
+TELLS = ("explained", "decision", "action", "excerpts")
 SHOWN = ("notes", "error", *TELLS)
 
 

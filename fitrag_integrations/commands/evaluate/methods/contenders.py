@@ -24,17 +24,18 @@ from fitrag_integrations.commands.engine.rows import (
     passages_of,
     question_of,
 )
+from fitrag_integrations.commands.evaluate.methods.traces import trace_fields
 from fitrag_integrations.commands.evaluate.options import Ours
 from fitrag_integrations.commands.run.answering import Answers
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1
+from fitrag_integrations.evaluation.figures.answers import TELLS
 from fitrag_integrations.evaluation.figures.methods import RETRIEVING, spent
 from fitrag_integrations.evaluation.figures.summaries import SECONDS
 from fitrag_integrations.evaluation.judging import gold
 from fitrag_integrations.evaluation.questions import each_row
-from fitrag_integrations.evaluation.trace_fields import TELLS, trace_fields
 from fitrag_integrations.flow import Traced, run_many
 from fitrag_integrations.methods.answer.answering import Answered
 from fitrag_integrations.methods.compose.recipe import is_file, method_from, read_recipe

@@ -7,8 +7,6 @@ from fitrag_integrations.flow import Traced
 from fitrag_integrations.methods.answer.answering import Answered
 from fitrag_integrations.types import Excerpt
 
-TELLS = ("explained", "decision", "action", "excerpts")
-
 
 def trace_fields(traced: Traced[Answered]) -> Row:
     """Give `explained`, the trace in lines, and what the method decided and kept.

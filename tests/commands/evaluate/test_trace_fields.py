@@ -2,9 +2,9 @@
 
 import json
 
+from fitrag_integrations.commands.evaluate.methods.traces import TELLS, trace_fields
 from fitrag_integrations.evaluation.report.questions import questions
 from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.evaluation.trace_fields import TELLS, trace_fields
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.methods.answer.answering import Answered
 from fitrag_integrations.types import Action, Context, Excerpt, Passage, RetrievalDecision
