@@ -31,6 +31,7 @@ from fitrag_integrations.training.bilabel.fit import (
     _start,
 )
 from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher, label_groups
+from fitrag_integrations.training.bilabel.lists import Lists
 from fitrag_integrations.training.bilabel.module import (
     BiLabelModule,
     HeldPairs,
@@ -90,12 +91,13 @@ def features(args: argparse.Namespace) -> None:
     known = [row for row in rows if None not in row.llm_prefer]
     plan = BilabelPlan(args.base, "head", 0, 0, 0.0, 0, True, 0.0, 0, True)
     trunk, tokenizer, base = _start(plan)
-    evidence = _evidence(known, tokenizer, base, plan)
+    given = Lists(known, tokenizer)
+    evidence = _evidence(given, tokenizer, base, plan)
     head = BiLabelHead(trunk.width, features=evidence.count)
     module = BiLabelModule(trunk, head, tokenizer, evidence=evidence)
-    pairs, sizes = _frozen(_rounded(module, plan).eval(), known)
+    pairs = _frozen(_rounded(module, plan).eval(), given)
     parts = {"pooled": pairs.pooled.float(), "features": pairs.features, "labels": pairs.labels}
-    save_file(parts | {"sizes": torch.tensor(sizes)}, args.out)
+    save_file(parts | {"sizes": torch.tensor(given.sizes)}, args.out)
 
 
 def table(args: argparse.Namespace) -> None:

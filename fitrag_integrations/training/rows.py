@@ -1,7 +1,6 @@
 """The training rows: a question, a passage that holds the answer, and passages that do not."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from fitrag_integrations.core.jsonl import read_jsonl as read_jsonl
@@ -103,15 +102,6 @@ def labelled_json(row: Labelled) -> dict[str, Any]:
             for passage, has, prefer, score in labels
         ],
     }
-
-
-def single_passages(rows: Iterable[Labelled]) -> list[Labelled]:
-    """Take labelled questions apart: a row of its own for each passage."""
-    return [
-        replace(row, passages=(p,), has_answer=(has,), llm_prefer=(prefer,), reader_scores=())
-        for row in rows
-        for p, has, prefer in zip(row.passages, row.has_answer, row.llm_prefer, strict=True)
-    ]
 
 
 def passage_row(row: dict[str, Any]) -> Passage:

@@ -17,9 +17,10 @@ from training_rows import labelled_rows
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.bilabel.encoder_run import fit_through
-from fitrag_integrations.training.bilabel.fit import _data, _start
+from fitrag_integrations.training.bilabel.fit import _start
 from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher
-from fitrag_integrations.training.bilabel.module import BiLabelModule, targets
+from fitrag_integrations.training.bilabel.lists import Data
+from fitrag_integrations.training.bilabel.module import BiLabelModule
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.loop.parallel import join, leave
 from fitrag_integrations.training.loop.running import Running
@@ -38,9 +39,9 @@ def train(base, folder, *, kill_at=0, **changes):
     team, _ = join(torch.device("cpu"))
     plan = replace(PLAN, base=base, **changes)
     torch.manual_seed(plan.seed)
-    data = _data(mixed_rows(), (), plan)
     trunk, tokenizer, _ = _start(plan)
-    weigher = Weigher(plan.imbalance, targets(data.train)) if plan.imbalance.learns else None
+    data = Data.of(mixed_rows(), (), plan, tokenizer)
+    weigher = Weigher(plan.imbalance, data.train.labels) if plan.imbalance.learns else None
     head = BiLabelHead(trunk.width)
     module = BiLabelModule(trunk, head, tokenizer, evidence=Evidence(), weigher=weigher)
     passes = []

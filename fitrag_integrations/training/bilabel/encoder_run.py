@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from fitrag_integrations.models.encoder.encoders import fold_adapter, tuned_names
-from fitrag_integrations.training.bilabel.losses import targets
+from fitrag_integrations.training.bilabel.lists import Batch, Data, Lists
 from fitrag_integrations.training.bilabel.measuring import cross_entropy, held_logits, rounded
 from fitrag_integrations.training.bilabel.module import BiLabelModule
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
@@ -21,16 +19,7 @@ from fitrag_integrations.training.loop.parallel import Processes
 from fitrag_integrations.training.loop.run_folder import begin, run_fields
 from fitrag_integrations.training.loop.running import Running
 from fitrag_integrations.training.loop.tuning import tune_layers, with_lora
-from fitrag_integrations.training.rows import Labelled, labelled_json
-
-
-@dataclass(frozen=True, slots=True)
-class Data:
-    """Hold questions to train on, to learn w on (empty where it stays), and held out."""
-
-    train: Sequence[Labelled]
-    weighed: Sequence[Labelled]
-    held: Sequence[Labelled]
+from fitrag_integrations.training.rows import labelled_json
 
 
 def fit_through(
@@ -51,10 +40,11 @@ def fit_through(
     else:
         tune_layers(module.trunk)
     with torch.inference_mode():
-        module.head.standardize(module.features(data.train[:64]).clone())
+        first = data.train.encoded(range(min(64, len(data.train))))
+        module.head.standardize(module.evidence.features(first.pairs).clone())
     if team.first:
-        rows = map(labelled_json, [*data.train, *data.weighed])
-        begin(folder, run_fields(plan, team.count, rows, map(labelled_json, data.held)))
+        rows = map(labelled_json, [*data.train.rows, *data.weighed.rows])
+        begin(folder, run_fields(plan, team.count, rows, map(labelled_json, data.held.rows)))
     best = _best(module, data.held, folder, plan, team) if plan.evaluate_every else None
     _loop(module, data, folder, plan, running, team, best).run()
     if best is not None and team.first:
@@ -65,17 +55,16 @@ def fit_through(
 
 def _best(
     module: BiLabelModule,
-    held: Sequence[Labelled],
+    held: Lists,
     folder: Path,
     plan: BilabelPlan,
     team: Processes,
 ) -> Best:
     """Judge by the cross-entropy of what is held out, each process on its share of it."""
-    labels = targets(held)
 
     def loss() -> float:
         ready = rounded(module) if plan.bfloat16 else module
-        return cross_entropy(held_logits(ready, held, team=team), labels)
+        return cross_entropy(held_logits(ready, held, team=team), held.labels)
 
     return Best(module, folder / "best.safetensors", loss, writes=team.first)
 
@@ -88,13 +77,12 @@ def _loop(
     running: Running,
     team: Processes,
     best: Best | None,
-) -> Loop[list[Labelled]]:
-    lengths = [max(len(passage.text) for passage in row.passages) for row in data.train]
-    chosen = epochs(lengths, plan.batch or plan.questions, seed=plan.seed)
+) -> Loop[Batch]:
+    chosen = epochs(data.train.lengths, plan.batch or plan.questions, seed=plan.seed)
     settings = _settings(plan, running, plan.steps_over(len(data.train)))
 
-    def batch(number: int) -> list[Labelled]:
-        return [data.train[i] for i in chosen(number)]
+    def batch(number: int) -> Batch:
+        return data.train.encoded(chosen(number))
 
     if module.weigher is None:
         return Loop(module, batch, settings, folder, best, team)

@@ -25,9 +25,9 @@ from fitrag_integrations.models.evidence.lexical import inverse_document_frequen
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
 from fitrag_integrations.models.scorer.bilabel import write_head
-from fitrag_integrations.training.bilabel.encoder_run import Data, fit_through
+from fitrag_integrations.training.bilabel.encoder_run import fit_through
 from fitrag_integrations.training.bilabel.imbalance import Weigher
-from fitrag_integrations.training.bilabel.losses import targets
+from fitrag_integrations.training.bilabel.lists import Data, Lists
 from fitrag_integrations.training.bilabel.measuring import figures, held_logits, rounded
 from fitrag_integrations.training.bilabel.module import (
     BiLabelModule,
@@ -39,8 +39,7 @@ from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.loop.parallel import Processes, join
 from fitrag_integrations.training.loop.running import Running
 from fitrag_integrations.training.reader.fit import ReaderPlan, fit_reader
-from fitrag_integrations.training.rows import Labelled, single_passages, write_jsonl
-from fitrag_integrations.training.splitting import refuse_shared, split
+from fitrag_integrations.training.rows import Labelled, write_jsonl
 
 __all__ = ["BilabelPlan", "ReaderPlan", "Running", "fit_bilabel", "fit_reader"]
 
@@ -64,13 +63,13 @@ def fit_bilabel(
         require_extra("matplotlib.figure", extra="plots", feature="plots")
     team, device = join(_device(plan, running))
     torch.manual_seed(plan.seed)
-    data = _data(rows, held, plan)
     trunk, tokenizer, base = _start(plan)
+    data = Data.of(rows, held, plan, tokenizer)
     evidence = _evidence(data.train, tokenizer, base, plan)
     head = BiLabelHead(trunk.width, features=evidence.count, hidden=plan.hidden)
     weigher = None
     if plan.imbalance.mode != "none":
-        weigher = Weigher(plan.imbalance, targets(data.train))
+        weigher = Weigher(plan.imbalance, data.train.labels)
     module = BiLabelModule(
         trunk,
         head,
@@ -93,14 +92,6 @@ def _device(plan: BilabelPlan, running: Running) -> torch.device:
     return Options(device=named).resolved()[0]
 
 
-def _data(rows: Sequence[Labelled], held: Sequence[Labelled], plan: BilabelPlan) -> Data:
-    """Split the rows; those that w is learnt on are of the training questions."""
-    train, held = (list(rows), list(held)) if held else split(rows, plan.share, plan.seed)
-    refuse_shared(train, held)
-    train, weighed = split(train, plan.share, plan.seed) if plan.imbalance.learns else (train, [])
-    return Data(train if plan.batch is None else single_passages(train), weighed, held)
-
-
 def _start(plan: BilabelPlan) -> tuple[Trunk, PairTokenizer, str]:
     """Load the encoder to start from: a model folder's, tuned, or a base by name."""
     folder = Path(plan.base)
@@ -112,14 +103,11 @@ def _start(plan: BilabelPlan) -> tuple[Trunk, PairTokenizer, str]:
     return trunk, PairTokenizer(plain, max_length=MAX_LENGTH), plan.base
 
 
-def _evidence(
-    rows: Sequence[Labelled], tokenizer: PairTokenizer, base: str, plan: BilabelPlan
-) -> Evidence:
+def _evidence(given: Lists, tokenizer: PairTokenizer, base: str, plan: BilabelPlan) -> Evidence:
     """Count how rare tokens are in the passages at hand, and load the base for late interaction."""
     if not plan.evidence:
         return Evidence()
-    texts = {f"{p.title} {p.text}" for row in rows for p in row.passages}
-    sets = tokenizer.vocabularies(sorted(texts))
+    sets = tokenizer.vocabularies(given.texts)
     rarity = inverse_document_frequency(sets, tokenizer.vocabulary)
     untouched, _ = load_base(base, attention="eager")
     return Evidence(rarity, LateInteraction(untouched, rarity, pad_id=tokenizer.pad_id))
@@ -142,17 +130,17 @@ def _fit_on_frozen(
     if team.count > 1:
         raise InputError.of("tune", given="head", allowed="lora or full in several processes")
     ready, device = _rounded(module, plan), next(module.trunk.parameters()).device
-    fitted, sizes = _frozen(ready, data.train)
+    fitted = _frozen(ready, data.train)
     seen = fit_head(
         module.head.cpu(),
         fitted.pooled,
         fitted.features,
         fitted.labels,
-        sizes,
+        data.train.sizes,
         rate=plan.rate,
         seed=plan.seed,
         weigher=module.weigher,
-        held=_frozen(ready, data.weighed)[0] if data.weighed else None,
+        held=_frozen(ready, data.weighed) if len(data.weighed) else None,
         momentum=plan.momentum if plan.optimizer == "sgd" else None,
         listwise=plan.listwise,
         epochs=20 if plan.epochs is None else round(plan.epochs),
@@ -163,24 +151,23 @@ def _fit_on_frozen(
     write_jsonl(out / "run" / "log.jsonl", steps)
 
 
-def _frozen(module: BiLabelModule, rows: Sequence[Labelled]) -> tuple[HeldPairs, list[int]]:
+def _frozen(module: BiLabelModule, given: Lists) -> HeldPairs:
     with torch.inference_mode():
-        parts = [module.inputs(rows[i : i + 8]) for i in range(0, len(rows), 8)]
-    sizes = [size for part in parts for size in part[2]]
+        parts = [module.inputs(batch.pairs) for batch in given.batches()]
     pooled = torch.cat([part[0].cpu() for part in parts]).clone()
     features = torch.cat([part[1].cpu() for part in parts]).clone()
-    return HeldPairs(pooled, features, targets(rows)), sizes
+    return HeldPairs(pooled, features, given.labels)
 
 
 def _finish(
     module: BiLabelModule,
-    held: Sequence[Labelled],
+    held: Lists,
     out: Path,
     plan: BilabelPlan,
     base: str,
     plots: Path | None,
 ) -> dict[str, float]:
-    logits, labels = held_logits(_rounded(module, plan), held), targets(held)
+    logits, labels = held_logits(_rounded(module, plan), held), held.labels
     temperatures = fit_temperatures(logits, labels)
     _save_scorer(module, out, plan, base=base, temperatures=temperatures)
     scaled = logits / torch.tensor(temperatures)

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from fitrag_integrations.training.bilabel.imbalance import group_losses
 from fitrag_integrations.training.losses import list_loss
-from fitrag_integrations.training.rows import Labelled
 
 LISTWISE = 0.3
-
-
-def targets(rows: Sequence[Labelled]) -> Tensor:
-    """Stack the labels. Shape: (pairs, 2); columns are has_answer, llm_prefer; NaN is not known."""
-    has = [float(label) for row in rows for label in row.has_answer]
-    prefer = [_number(label) for row in rows for label in row.llm_prefer]
-    return torch.tensor([has, prefer]).T.contiguous()
-
-
-def _number(label: int | None) -> float:
-    return math.nan if label is None else float(label)
 
 
 def losses(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -14,9 +13,10 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.evaluation.calibration import calibration_error
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.placing import cast
+from fitrag_integrations.training.bilabel.lists import Lists
 from fitrag_integrations.training.bilabel.module import BiLabelModule
 from fitrag_integrations.training.loop.parallel import ALONE, Processes
-from fitrag_integrations.training.rows import LABELS, Labelled
+from fitrag_integrations.training.rows import LABELS
 
 
 def rounded(module: BiLabelModule) -> BiLabelModule:
@@ -41,20 +41,14 @@ def _rounded(trunk: Trunk) -> Trunk:
 
 
 @torch.inference_mode()
-def held_logits(
-    module: BiLabelModule, rows: Sequence[Labelled], *, team: Processes = ALONE
-) -> Tensor:
+def held_logits(module: BiLabelModule, given: Lists, *, team: Processes = ALONE) -> Tensor:
     """Give the logits of all pairs, on the CPU. Shape: (pairs, 2). Processes share the work."""
     module.eval()
-    sizes = [0, *(len(row.passages) for row in rows)]
-    starts = torch.tensor(sizes).cumsum(0).tolist()
-    mine = team.mine(len(rows))
-    parts = [
-        module.inputs(rows[i : min(i + 8, mine.stop)]) for i in range(mine.start, mine.stop, 8)
-    ]
-    found = [module.head(pooled, extra).cpu() for pooled, extra, _ in parts]
-    places = range(starts[mine.start], starts[mine.stop])
-    return team.gather(torch.cat([torch.zeros(0, 2), *found]), starts[-1], places)
+    mine = team.mine(len(given))
+    parts = [module.inputs(batch.pairs) for batch in given.batches(mine)]
+    found = [module.head(pooled, features).cpu() for pooled, features in parts]
+    places = range(*given.pairs_of(mine.start, mine.stop))
+    return team.gather(torch.cat([torch.zeros(0, 2), *found]), len(given.labels), places)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> float:

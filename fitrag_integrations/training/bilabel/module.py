@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.encoder.pairs import PairTokenizer
+from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.runtime.worker import token_batches
 from fitrag_integrations.training.bilabel.imbalance import Weigher, draw_pairs
-from fitrag_integrations.training.bilabel.losses import LISTWISE, losses, targets
+from fitrag_integrations.training.bilabel.lists import Batch
+from fitrag_integrations.training.bilabel.losses import LISTWISE, losses
 from fitrag_integrations.training.loop.device import device_of, full_precision
-from fitrag_integrations.training.rows import Labelled
 
 
 class BiLabelModule(nn.Module):
@@ -48,26 +48,19 @@ class BiLabelModule(nn.Module):
         self.tokenizer, self.evidence = tokenizer, evidence
         self.batch_tokens, self.listwise = batch_tokens, listwise
 
-    def forward(self, rows: Sequence[Labelled]) -> dict[str, Tensor]:
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Give the pointwise and the listwise loss, each the mean over both labels.
 
         With a weigher the pointwise one comes by group, not weighted yet.
         """
-        pooled, features, sizes = self.inputs(rows)
-        grouped = self.weigher is not None
+        pooled, features = self.inputs(batch.pairs)
+        grouped, listwise = self.weigher is not None, self.listwise
         with full_precision(pooled.device):
             logits = self.head(pooled, features)
-            return losses(logits, targets(rows), sizes, grouped=grouped, listwise=self.listwise)
+            return losses(logits, batch.labels, batch.sizes, grouped=grouped, listwise=listwise)
 
-    def features(self, rows: Sequence[Labelled]) -> Tensor:
-        """Measure the evidence of all pairs of some rows. Shape: (pairs, features)."""
-        pairs = [(row.question, passage) for row in rows for passage in row.passages]
-        return self.evidence.features(self.tokenizer.encode_cut(pairs))
-
-    def inputs(self, rows: Sequence[Labelled]) -> tuple[Tensor, Tensor, list[int]]:
-        """Encode all pairs of some rows. Shapes: (pairs, width), (pairs, features); list sizes."""
-        pairs = [(row.question, passage) for row in rows for passage in row.passages]
-        encoded = self.tokenizer.encode_cut(pairs)
+    def inputs(self, encoded: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
+        """Give what the head reads of each pair. Shapes: (pairs, width), (pairs, features)."""
         device = device_of(self.trunk)
         pooled: dict[int, Tensor] = {}
         for batch in self._passes([len(pair) for pair in encoded]):
@@ -77,8 +70,7 @@ class BiLabelModule(nn.Module):
             vectors = self.trunk.pool(self.trunk(ids, mask, types), mask)
             pooled |= dict(zip(batch, vectors, strict=True))
         stacked = torch.stack([pooled[i] for i in range(len(encoded))])
-        features = self.evidence.features(encoded).to(device)
-        return stacked, features, [len(row.passages) for row in rows]
+        return stacked, self.evidence.features(encoded).to(device)
 
     def _passes(self, lengths: list[int]) -> list[list[int]]:
         if self.batch_tokens is not None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.training.bilabel.imbalance import Weigher, draw_pairs
-from fitrag_integrations.training.bilabel.losses import targets
+from fitrag_integrations.training.bilabel.lists import Batch as PairBatch
+from fitrag_integrations.training.bilabel.lists import Lists
 from fitrag_integrations.training.loop.loop import Batch, Loop, Seen
 from fitrag_integrations.training.loop.optimizers import trainable
-from fitrag_integrations.training.rows import Labelled, single_passages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +53,15 @@ class WeighingLoop(Loop[Batch]):
         return losses["matched"] + losses["mismatched"]
 
 
-def held_batches(
-    rows: Sequence[Labelled], pairs: int, *, seed: int
-) -> Callable[[int], list[Labelled] | None]:
-    """Give a function from a step to held-out pairs, each as a row with one passage.
+def held_batches(given: Lists, pairs: int, *, seed: int) -> Callable[[int], PairBatch | None]:
+    """Give a function from a step to held-out pairs, each a list of its own.
 
     At most `pairs` matched and as many mismatched ones; None where a group is empty.
     """
-    single = single_passages(rows)
-    labels = targets(single)
+    single = given.apart()
 
-    def batch(step: int) -> list[Labelled] | None:
-        drawn = draw_pairs(labels, pairs, seed * 1_000_003 + step)
-        return [single[i] for i in drawn.tolist()] or None
+    def batch(step: int) -> PairBatch | None:
+        drawn = draw_pairs(single.labels, pairs, seed * 1_000_003 + step).tolist()
+        return single.encoded(drawn) if drawn else None
 
     return batch

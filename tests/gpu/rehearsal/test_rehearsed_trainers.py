@@ -10,6 +10,7 @@ from training_rows import judged_rows, labelled_rows, reading_rows
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.bilabel.fit import _start as start_bilabel
+from fitrag_integrations.training.bilabel.lists import Lists
 from fitrag_integrations.training.bilabel.module import BiLabelModule
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan
@@ -24,7 +25,8 @@ def bilabel(base):
     trunk, tokenizer, _ = start_bilabel(BilabelPlan(base=base, evidence=False))
     trunk.requires_grad_(True)
     head = BiLabelHead(trunk.width)
-    return BiLabelModule(trunk, head, tokenizer, evidence=Evidence()), labelled_rows()[:4]
+    batch = Lists(labelled_rows()[:4], tokenizer).encoded(range(4))
+    return BiLabelModule(trunk, head, tokenizer, evidence=Evidence()), batch
 
 
 def reader(base):

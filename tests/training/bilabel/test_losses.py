@@ -11,11 +11,11 @@ from fitrag_integrations.evaluation.answers import tokens
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.evidence.evidence import Evidence
+from fitrag_integrations.training.bilabel.lists import Lists
 from fitrag_integrations.training.bilabel.module import (
     BiLabelModule,
     fit_head,
     losses,
-    targets,
 )
 from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.losses import span_loss
@@ -70,7 +70,14 @@ def test_lists_are_kept_apart():
 
 
 def test_targets_are_stacked_by_pair():
-    assert targets(labelled_rows()[:2]).tolist() == [[1, 1], [0, 0], [0, 0], [1, 1], [0, 0], [0, 1]]
+    assert Lists(labelled_rows()[:2], None).labels.tolist() == [
+        [1, 1],
+        [0, 0],
+        [0, 0],
+        [1, 1],
+        [0, 0],
+        [0, 1],
+    ]
 
 
 def reader_module(base):
@@ -125,13 +132,14 @@ def test_scorer_losses_do_not_depend_on_how_pairs_are_batched(base):
     trunk, _ = load_base(base)
     head = BiLabelHead(trunk.width)
     module = BiLabelModule(trunk, head, tokenizer_of(base), evidence=Evidence()).eval()
-    rows = labelled_rows()
-    pooled, features, sizes = module.inputs(rows)
-    assert pooled.shape == (30, 32) and features.shape == (30, 0) and sizes == [3] * 10
-    alone = torch.cat([module.inputs([row])[0] for row in rows])
+    given = Lists(labelled_rows(), module.tokenizer)
+    whole = given.encoded(range(10))
+    pooled, features = module.inputs(whole.pairs)
+    assert pooled.shape == (30, 32) and features.shape == (30, 0) and whole.sizes == [3] * 10
+    alone = torch.cat([module.inputs(given.encoded([i]).pairs)[0] for i in range(10)])
     torch.testing.assert_close(pooled, alone, atol=1e-5, rtol=0)
-    expected = losses(head(pooled, features), targets(rows), sizes)
-    assert {k: float(v) for k, v in module(rows).items()} == pytest.approx(
+    expected = losses(head(pooled, features), given.labels, whole.sizes)
+    assert {k: float(v) for k, v in module(whole).items()} == pytest.approx(
         {k: float(v) for k, v in expected.items()}
     )
 

@@ -17,6 +17,7 @@ from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence
+from fitrag_integrations.training.bilabel.lists import Lists
 from fitrag_integrations.training.bilabel.measuring import cross_entropy, held_logits
 from fitrag_integrations.training.bilabel.module import BiLabelModule, fit_head
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
@@ -159,7 +160,8 @@ def test_passes_stay_under_the_budget_and_questions_whole(bert):
     tight = BiLabelModule(trunk, head, tokenizer, evidence=Evidence(), batch_tokens=120).eval()
     seen = []
     trunk.register_forward_pre_hook(lambda _, given: seen.append(given[0].shape))
-    found, expected = tight(ROWS), plain(ROWS)
+    batch = Lists(ROWS, tokenizer).encoded(range(len(ROWS)))
+    found, expected = tight(batch), plain(batch)
     sizes = [rows * width for rows, width in seen[:-2]]
     assert len(sizes) > 4 and max(sizes) <= 120 and sum(rows for rows, _ in seen[:-2]) == 30
     assert {k: float(v) for k, v in found.items()} == pytest.approx(
@@ -170,8 +172,8 @@ def test_passes_stay_under_the_budget_and_questions_whole(bert):
 def test_held_logits_are_in_order(bert):
     trunk, _ = load_base(bert)
     module = BiLabelModule(trunk, BiLabelHead(trunk.width), tokenizer_of(bert), evidence=Evidence())
-    whole = held_logits(module, ROWS)
-    alone = torch.cat([held_logits(module, [row]) for row in ROWS])
+    whole = held_logits(module, Lists(ROWS, module.tokenizer))
+    alone = torch.cat([held_logits(module, Lists([row], module.tokenizer)) for row in ROWS])
     torch.testing.assert_close(whole, alone, atol=1e-5, rtol=0)
     labels = torch.tensor([[1.0, math.nan], [0.0, 0.0]])
     logits = torch.zeros(2, 2)
