@@ -28,7 +28,6 @@ from fitrag_integrations.training.bilabel.fit import (
     _evidence,
     _frozen,
     _rounded,
-    _start,
 )
 from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher, label_groups
 from fitrag_integrations.training.bilabel.lists import Lists
@@ -39,6 +38,7 @@ from fitrag_integrations.training.bilabel.module import (
 )
 from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.rows import labelled_row, read_jsonl
+from fitrag_integrations.training.starting import start_encoder
 
 WAYS = {
     "none": Imbalance(),
@@ -90,7 +90,7 @@ def features(args: argparse.Namespace) -> None:
     rows = [labelled_row(row) for row in read_jsonl(args.file)]
     known = [row for row in rows if None not in row.llm_prefer]
     plan = BilabelPlan(args.base, "head", 0, 0, 0.0, 0, True, 0.0, 0, True)
-    trunk, tokenizer, base = _start(plan)
+    trunk, tokenizer, base = start_encoder(plan.base)
     given = Lists(known, tokenizer)
     evidence = _evidence(given, tokenizer, base, plan)
     head = BiLabelHead(trunk.width, features=evidence.count)

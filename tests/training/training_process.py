@@ -17,13 +17,13 @@ from training_rows import labelled_rows
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.bilabel.encoder_run import fit_through
-from fitrag_integrations.training.bilabel.fit import _start
 from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher
 from fitrag_integrations.training.bilabel.lists import Data
 from fitrag_integrations.training.bilabel.module import BiLabelModule
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.loop.parallel import join, leave
 from fitrag_integrations.training.loop.running import Running
+from fitrag_integrations.training.starting import start_encoder
 
 LEARN = Imbalance("corrected", alpha=5.0, pairs=2)
 PLAN = BilabelPlan("", "lora", 5, 2, 1e-2, 0, False, 0.3, 13, False, LEARN, evaluate_every=2)
@@ -39,7 +39,7 @@ def train(base, folder, *, kill_at=0, **changes):
     team, _ = join(torch.device("cpu"))
     plan = replace(PLAN, base=base, **changes)
     torch.manual_seed(plan.seed)
-    trunk, tokenizer, _ = _start(plan)
+    trunk, tokenizer, _ = start_encoder(plan.base)
     data = Data.of(mixed_rows(), (), plan, tokenizer)
     weigher = Weigher(plan.imbalance, data.train.labels) if plan.imbalance.learns else None
     head = BiLabelHead(trunk.width)

@@ -14,7 +14,7 @@ from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.bilabel.weighing_loop import WeighingLoop, held_batches
 from fitrag_integrations.training.loop.batches import epochs
 from fitrag_integrations.training.loop.early_stopping import Best
-from fitrag_integrations.training.loop.loop import Loop, LoopSettings
+from fitrag_integrations.training.loop.loop import Loop
 from fitrag_integrations.training.loop.parallel import Processes
 from fitrag_integrations.training.loop.run_folder import begin, run_fields
 from fitrag_integrations.training.loop.running import Running
@@ -79,7 +79,15 @@ def _loop(
     best: Best | None,
 ) -> Loop[Batch]:
     chosen = epochs(data.train.lengths, plan.batch or plan.questions, seed=plan.seed)
-    settings = _settings(plan, running, plan.steps_over(len(data.train)))
+    steps = plan.steps_over(len(data.train))
+    settings = running.settings(
+        plan,
+        steps,
+        evaluate_every=plan.evaluate_every or steps,
+        accumulate=plan.accumulate,
+        optimizer=plan.optimizer,
+        momentum=plan.momentum,
+    )
 
     def batch(number: int) -> Batch:
         return data.train.encoded(chosen(number))
@@ -89,19 +97,4 @@ def _loop(
     held = held_batches(data.weighed, plan.imbalance.pairs, seed=plan.seed)
     return WeighingLoop(
         module, batch, settings, folder, best, team, weigher=module.weigher, held=held
-    )
-
-
-def _settings(plan: BilabelPlan, running: Running, steps: int) -> LoopSettings:
-    return LoopSettings(
-        steps,
-        plan.rate,
-        seed=plan.seed,
-        bfloat16=plan.bfloat16,
-        save_seconds=running.save_seconds,
-        log_every=running.log_every,
-        evaluate_every=plan.evaluate_every or steps,
-        accumulate=plan.accumulate,
-        optimizer=plan.optimizer,
-        momentum=plan.momentum,
     )

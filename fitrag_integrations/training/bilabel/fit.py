@@ -10,20 +10,13 @@ import torch
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.encoder.encoders import (
-    MAX_LENGTH,
-    load_base,
-    load_encoder,
-    save_encoder,
-)
+from fitrag_integrations.models.encoder.encoders import load_base, save_encoder
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
-from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.evidence.late import LateInteraction
-from fitrag_integrations.models.evidence.lexical import inverse_document_frequency
 from fitrag_integrations.models.runtime.engine import Options
-from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
+from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.scorer.bilabel import write_head
 from fitrag_integrations.training.bilabel.encoder_run import fit_through
 from fitrag_integrations.training.bilabel.imbalance import Weigher
@@ -40,6 +33,7 @@ from fitrag_integrations.training.loop.parallel import Processes, join
 from fitrag_integrations.training.loop.running import Running
 from fitrag_integrations.training.reader.fit import ReaderPlan, fit_reader
 from fitrag_integrations.training.rows import Labelled, write_jsonl
+from fitrag_integrations.training.starting import rarity_of, start_encoder
 
 __all__ = ["BilabelPlan", "ReaderPlan", "Running", "fit_bilabel", "fit_reader"]
 
@@ -63,7 +57,7 @@ def fit_bilabel(
         require_extra("matplotlib.figure", extra="plots", feature="plots")
     team, device = join(_device(plan, running))
     torch.manual_seed(plan.seed)
-    trunk, tokenizer, base = _start(plan)
+    trunk, tokenizer, base = start_encoder(plan.base)
     data = Data.of(rows, held, plan, tokenizer)
     evidence = _evidence(data.train, tokenizer, base, plan)
     head = BiLabelHead(trunk.width, features=evidence.count, hidden=plan.hidden)
@@ -92,23 +86,11 @@ def _device(plan: BilabelPlan, running: Running) -> torch.device:
     return Options(device=named).resolved()[0]
 
 
-def _start(plan: BilabelPlan) -> tuple[Trunk, PairTokenizer, str]:
-    """Load the encoder to start from: a model folder's, tuned, or a base by name."""
-    folder = Path(plan.base)
-    if (folder / "model.json").is_file():
-        manifest = read_manifest(folder, "model.json", kind="reader")
-        trunk, tokenizer = load_encoder(folder / manifest["encoder"], attention="eager")
-        return trunk, tokenizer, manifest["base"]
-    trunk, plain = load_base(plan.base, attention="eager")
-    return trunk, PairTokenizer(plain, max_length=MAX_LENGTH), plan.base
-
-
 def _evidence(given: Lists, tokenizer: PairTokenizer, base: str, plan: BilabelPlan) -> Evidence:
     """Count how rare tokens are in the passages at hand, and load the base for late interaction."""
     if not plan.evidence:
         return Evidence()
-    sets = tokenizer.vocabularies(given.texts)
-    rarity = inverse_document_frequency(sets, tokenizer.vocabulary)
+    rarity = rarity_of(given.texts, tokenizer)
     untouched, _ = load_base(base, attention="eager")
     return Evidence(rarity, LateInteraction(untouched, rarity, pad_id=tokenizer.pad_id))
 

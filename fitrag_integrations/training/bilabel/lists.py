@@ -49,9 +49,9 @@ class Lists:
         return [max(len(passage.text) for passage in row.passages) for row in self.rows]
 
     @property
-    def texts(self) -> list[str]:
-        """Give what stands in the passages, each text once."""
-        return sorted({f"{p.title} {p.text}" for row in self.rows for p in row.passages})
+    def texts(self) -> set[str]:
+        """Give what stands in the passages."""
+        return {f"{p.title} {p.text}" for row in self.rows for p in row.passages}
 
     def encoded(self, places: Iterable[int]) -> Batch:
         """Encode the questions at some places, each pair as its first chunk."""

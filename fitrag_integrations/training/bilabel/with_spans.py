@@ -134,9 +134,8 @@ def _start(folder: Path) -> SpanScorerModule:
 def _take(head: BiLabelHead, given: dict[str, Tensor]) -> None:
     """Begin both labels as the evaluator's one."""
     assert head.span is not None and head.units is not None and head.mixed is not None
-    for name in ("weight", "bias"):
-        getattr(head.span, name).copy_(given[f"span.{name}"])
-        getattr(head.units, name).copy_(given[f"hidden.{name}"])
+    for part, name in ((head.span, "span"), (head.units, "hidden")):
+        part.load_state_dict({one: given[f"{name}.{one}"] for one in ("weight", "bias")})
     head.shift.copy_(F.pad(given["shift"], (0, 1)))
     head.scale.copy_(F.pad(given["scale"], (0, 1), value=SPAN_SCALE))
     head.mixed.weight.copy_(given["mixed.weight"].expand(2, -1))

@@ -7,8 +7,8 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,21 @@ from torch.nn import functional as F
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.loading import causal_source, load_causal
+from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.training.loop.early_stopping import Best
-from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
+from fitrag_integrations.training.loop.loop import Batch, Loop, LoopSettings, epochs
+from fitrag_integrations.training.options import (
+    Alpha,
+    BatchRows,
+    Device,
+    Dropout,
+    EpochsOver,
+    Rank,
+    Rate,
+    Seed,
+    Validation,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,30 +80,50 @@ def base_from(out: Path, base: str) -> str:
     return os.path.relpath(folder, out) if near else str(folder)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPlan:
     """Say how an adapter is trained; the paper's: one epoch at 1e-4 (IK, section 3.2)."""
 
-    epochs: float = 1.0
-    batch: int = 16
-    rate: float = 1e-4
-    rank: int = 16
-    alpha: int = 32
-    dropout: float = 0.05
-    seed: int = 13
+    epochs: EpochsOver = 1.0
+    rate: Rate = 1e-4
+    batch: BatchRows = 16
+    rank: Rank = 16
+    alpha: Alpha = 32
+    dropout: Dropout = 0.05
+    validation: Validation = 0.1
+    seed: Seed = 13
+    device: Device = None
 
 
-def fit_adapter(
-    engine: CausalEngine,
-    example: Callable[[int, random.Random], Example],
-    held: Sequence[Example],
-    lengths: Sequence[int],
-    folder: Path,
-    plan: AdapterPlan,
-) -> str:
-    """Train an adapter and give its name; `example(i, chance)` makes what row i teaches.
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """Hold what is taught: `example(i, chance)` makes what row i teaches, `held` is measured on.
 
-    The run in `folder` goes on where it was stopped. The best weights on `held` are kept.
+    `lengths` are those of the rows, of which like ones share a batch.
+    """
+
+    example: Callable[[int, random.Random], Example]
+    held: Sequence[Example]
+    lengths: Sequence[int]
+
+    @classmethod
+    def of(cls, taught: Sequence[Example], held: Sequence[Example]) -> Lesson:
+        """Teach examples as they are."""
+        lengths = [len(example.ids) + len(example.targets) for example in taught]
+        return cls(lambda i, _: taught[i], held, lengths)
+
+
+def written(engine: CausalEngine, text: str, target: str, *, raw: bool) -> Example:
+    """Encode a prompt and what is to be written, cut where the prompt ends; then the text ends."""
+    prompt, whole = engine.encode([text, text + target], raw=raw)
+    at = common_prefix(prompt, whole)
+    return Example(whole[:at], [*whole[at:], *engine.eos_ids[:1]])
+
+
+def fit_adapter(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> str:
+    """Train an adapter and give its name.
+
+    The run in `folder` goes on where it was stopped. The best weights on what is held are kept.
     """
     torch.manual_seed(plan.seed)
     config = causal_adapters.lora_config(
@@ -99,54 +131,42 @@ def fit_adapter(
     )
     name = engine.attach(config, {})
     causal_adapters.switch(engine.model, name)
-    _fit(engine, example, held, lengths, folder, plan)
+    _fit(engine, lesson, folder, plan)
     return name
 
 
-def fit_whole(
-    engine: CausalEngine,
-    example: Callable[[int, random.Random], Example],
-    held: Sequence[Example],
-    lengths: Sequence[int],
-    folder: Path,
-    plan: AdapterPlan,
-) -> None:
+def fit_whole(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> None:
     """Train all weights of a model, as `fit_adapter` does an adapter's."""
     torch.manual_seed(plan.seed)
     engine.model.requires_grad_(True)
-    _fit(engine, example, held, lengths, folder, plan)
+    _fit(engine, lesson, folder, plan)
 
 
-def _fit(
-    engine: CausalEngine,
-    example: Callable[[int, random.Random], Example],
-    held: Sequence[Example],
-    lengths: Sequence[int],
-    folder: Path,
-    plan: AdapterPlan,
-) -> None:
+def _fit(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> None:
     for parameter in engine.model.parameters():
         if parameter.requires_grad:  # small steps are lost in half precision
             parameter.data = parameter.data.float()
     module = CausalModule(engine)
-    chosen = epochs(lengths, plan.batch, seed=plan.seed)
+    chosen = epochs(lesson.lengths, plan.batch, seed=plan.seed)
 
     def batch(step: int) -> list[Example]:
         chance = random.Random(f"{plan.seed}-{step}")
-        return [example(i, chance) for i in chosen(step)]
+        return [lesson.example(i, chance) for i in chosen(step)]
 
-    def loss() -> float:
-        cut = [held[i : i + plan.batch] for i in range(0, len(held), plan.batch)]
-        parts = [float(module(some)["word"]) * len(some) for some in cut]
-        return sum(parts) / len(held)
-
-    steps = math.ceil(plan.epochs * len(lengths) / plan.batch)
+    steps = math.ceil(plan.epochs * len(lesson.lengths) / plan.batch)
+    loss = partial(mean_loss, module, lesson.held, plan.batch)
     run_loop(module, batch, loss, folder, LoopSettings(steps, plan.rate, seed=plan.seed))
+
+
+def mean_loss(module: CausalModule, held: Sequence[Example], batch: int) -> float:
+    """Give the loss over examples, in nats per token."""
+    parts = [held[at : at + batch] for at in range(0, len(held), batch)]
+    return sum(float(module(part)["word"]) * len(part) for part in parts) / len(held)
 
 
 def run_loop(
     module: nn.Module,
-    batch: Callable[[int], Any],
+    batch: Callable[[int], Batch],
     loss: Callable[[], float],
     folder: Path,
     settings: LoopSettings,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +63,7 @@ def fit_head(
     prompt: str,
     out: Path,
     plan: HeadPlan,
-) -> tuple[KnownHead, dict[str, Any]]:
+) -> tuple[KnownHead, dict[str, object]]:
     """Train a head and save it; gives it with the manifest's entry.
 
     `lengths` are the draft lengths to train on, and those that are held out.

@@ -33,6 +33,7 @@ from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
     Example,
+    Lesson,
     base_from,
     fit_adapter,
     fit_whole,
@@ -113,7 +114,7 @@ class IKPlan:
         return tuple(sorted(set(given)))
 
 
-def fit_ik(rows: Iterable[Mapping[str, Any]], out: Path, plan: IKPlan) -> dict[str, float]:
+def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dict[str, float]:
     """Train on rows of question, draft and known; calibrate on those held out; save to `out`.
 
     Gives accuracy, AUC and calibration error on the held-out questions with no token and with
@@ -185,12 +186,13 @@ def _fit_words(
     )
     kept = [taught(row, length) for row in held for length in {0, plan.draft_tokens}]
     sizes = [len(row.question) + len(row.draft) for row in train]
+    lesson = Lesson(example, kept, sizes)
     if plan.variant == "full":
-        fit_whole(engine, example, kept, sizes, out / "run", how)
+        fit_whole(engine, lesson, out / "run", how)
         _save_whole(engine, out / WHOLE)
         manifest |= {"base": f"./{WHOLE}", "weights": {}}
         return IKClassifier(engine, manifest=manifest)
-    name = fit_adapter(engine, example, kept, sizes, out / "run", how)
+    name = fit_adapter(engine, lesson, out / "run", how)
     base = manifest["base"]
     manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
     return IKClassifier(engine, manifest=manifest, adapter=name)

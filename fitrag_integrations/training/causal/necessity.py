@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 
@@ -18,7 +18,6 @@ from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
-from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.gate.gate import cut_drafts
 from fitrag_integrations.models.gate.necessity import NecessityJudge, judge_text, template_of
 from fitrag_integrations.models.runtime.folder import write_manifest
@@ -27,9 +26,11 @@ from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
     Example,
+    Lesson,
     base_from,
     fit_adapter,
     own_engine,
+    written,
 )
 from fitrag_integrations.training.causal.rows import (
     KnownRow,
@@ -38,28 +39,14 @@ from fitrag_integrations.training.causal.rows import (
     known_rows,
     split_rows,
 )
-from fitrag_integrations.training.labels.teachers import gold_answers, matching_ratio
-from fitrag_integrations.training.options import (
-    Alpha,
-    BatchRows,
-    CausalBase,
-    Device,
-    DraftTokens,
-    Dropout,
-    EpochsOver,
-    JudgedModel,
-    Rank,
-    Rate,
-    Seed,
-    Template,
-    Validation,
-)
+from fitrag_integrations.training.labels.teachers import Gold, gold_answers, matching_ratio
+from fitrag_integrations.training.options import CausalBase, DraftTokens, JudgedModel, Template
 
 THETA = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class NecessityPlan:
+class NecessityPlan(AdapterPlan):
     """Say how a judge is trained; see `fitrag train necessity --help`.
 
     `theta` is the share of gold answers a draft must exceed to count as known, for rows that carry
@@ -71,24 +58,15 @@ class NecessityPlan:
     model: JudgedModel = ""
     theta: Annotated[float, Option("Share of answers a draft must exceed.")] = THETA
     draft_tokens: DraftTokens = 512
-    epochs: EpochsOver = 1.0
-    rate: Rate = 1e-4
-    batch: BatchRows = 16
-    rank: Rank = 16
-    alpha: Alpha = 32
-    dropout: Dropout = 0.05
-    validation: Validation = 0.1
-    seed: Seed = 13
-    device: Device = None
 
 
-def is_known(draft: str, answers: Sequence[Any], theta: float = THETA) -> bool:
+def is_known(draft: str, answers: Gold, theta: float = THETA) -> bool:
     """Say whether strictly more than a share `theta` of the gold answers stand in a draft."""
     return matching_ratio(draft, answers) > theta
 
 
 def fit_necessity(
-    rows: Iterable[Mapping[str, Any]], out: Path, plan: NecessityPlan
+    rows: Iterable[Mapping[str, object]], out: Path, plan: NecessityPlan
 ) -> dict[str, float]:
     """Train on rows of question, draft and known or answers; save to `out`, give held-out figures.
 
@@ -111,7 +89,8 @@ def fit_necessity(
             "threshold": None,
             "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(given)},
         }
-        name = _fit(engine, train, held, out, plan)
+        taught, kept = ([_example(engine, row, plan) for row in part] for part in (train, held))
+        name = fit_adapter(engine, Lesson.of(taught, kept), out / "run", plan)
         manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
         judge = NecessityJudge(engine, manifest=manifest, adapter=name)
         return _calibrated(judge, held, out)
@@ -127,45 +106,20 @@ def balanced(rows: Sequence[KnownRow], *, seed: int) -> list[KnownRow]:
     return [row for i, row in enumerate(rows) if row.known or i in kept]
 
 
-def _labelled(row: Mapping[str, Any], theta: float) -> Mapping[str, Any]:
+def _labelled(row: Mapping[str, object], theta: float) -> Mapping[str, object]:
     """Label a row by its answers where it has no label."""
     if "error" in row or row.get("known") is not None:
         return row
-    known = is_known(row.get("draft") or "", gold_answers(row, nested=True), theta)
+    known = is_known(str(row.get("draft") or ""), gold_answers(row, nested=True), theta)
     return {**row, "known": known}
 
 
-def _fit(
-    engine: CausalEngine,
-    train: Sequence[KnownRow],
-    held: Sequence[KnownRow],
-    out: Path,
-    plan: NecessityPlan,
-) -> str:
-    how = AdapterPlan(
-        epochs=plan.epochs,
-        batch=plan.batch,
-        rate=plan.rate,
-        rank=plan.rank,
-        alpha=plan.alpha,
-        dropout=plan.dropout,
-        seed=plan.seed,
-    )
-    taught = [_example(engine, row, plan) for row in train]
-    kept = [_example(engine, row, plan) for row in held]
-    sizes = [len(example.ids) for example in taught]
-    return fit_adapter(engine, lambda i, _: taught[i], kept, sizes, out / "run", how)
-
-
 def _example(engine: CausalEngine, row: KnownRow, plan: NecessityPlan) -> Example:
-    """Encode the prompt and its verdict, cut where the prompt ends; the verdict ends the text."""
+    """Encode the prompt and its verdict."""
     template = template_of(plan.template)
     (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
-    text = judge_text(engine, template, *pair)
     verdict = template.known if row.known else template.unknown
-    prompt, whole = engine.encode([text, text + verdict], raw=template.raw)
-    at = common_prefix(prompt, whole)
-    return Example(whole[:at], [*whole[at:], *engine.eos_ids[:1]])
+    return written(engine, judge_text(engine, template, *pair), verdict, raw=template.raw)
 
 
 def _calibrated(judge: NecessityJudge, held: Sequence[KnownRow], out: Path) -> dict[str, float]:

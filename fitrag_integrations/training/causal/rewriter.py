@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,6 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
-from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.gate.gate import cut_drafts
 from fitrag_integrations.models.gate.rewriter import QueryRewriter, rewrite_template, rewrite_text
 from fitrag_integrations.models.runtime.folder import write_manifest
@@ -22,44 +21,26 @@ from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
     CausalModule,
     Example,
+    Lesson,
     base_from,
     fit_adapter,
+    mean_loss,
     own_engine,
+    written,
 )
-from fitrag_integrations.training.options import (
-    Alpha,
-    BatchRows,
-    CausalBase,
-    Device,
-    Dropout,
-    EpochsOver,
-    Rank,
-    Rate,
-    Seed,
-    Template,
-    Validation,
-)
+from fitrag_integrations.training.options import CausalBase, Template
 from fitrag_integrations.training.splitting import split_by_hash
 from fitrag_integrations.values.slimplm import Lead, Leads, render
 
 
 @dataclass(frozen=True, slots=True)
-class RewriterPlan:
+class RewriterPlan(AdapterPlan):
     """Say how a rewriter is trained; see `fitrag train rewriter --help`."""
 
     base: CausalBase
     template: Template = "paper"
     draft_tokens: Annotated[int, Option("Tokens of the answer read.", min=1)] = 512
     max_new_tokens: Annotated[int, Option("Longest rewriting.", min=1)] = 512
-    epochs: EpochsOver = 1.0
-    rate: Rate = 1e-4
-    batch: BatchRows = 16
-    rank: Rank = 16
-    alpha: Alpha = 32
-    dropout: Dropout = 0.05
-    validation: Validation = 0.1
-    seed: Seed = 13
-    device: Device = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +53,7 @@ class ClaimRow:
 
 
 def fit_rewriter(
-    rows: Iterable[Mapping[str, Any]], out: Path, plan: RewriterPlan
+    rows: Iterable[Mapping[str, object]], out: Path, plan: RewriterPlan
 ) -> dict[str, float]:
     """Train on rows of question, draft, questions and claims; save to `out`.
 
@@ -86,9 +67,7 @@ def fit_rewriter(
     try:
         base = base_from(out, plan.base)
         taught, kept = ([_example(engine, row, plan) for row in part] for part in (train, held))
-        sizes = [len(example.ids) + len(example.targets) for example in taught]
-        how = _how(plan)
-        name = fit_adapter(engine, lambda i, _: taught[i], kept, sizes, out / "run", how)
+        name = fit_adapter(engine, Lesson.of(taught, kept), out / "run", plan)
         fields = {
             "base": base,
             "template": plan.template,
@@ -98,12 +77,14 @@ def fit_rewriter(
             "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(train)},
         }
         write_manifest(out, "model.json", kind=QueryRewriter.kind, fields=fields)
-        return {"rewriter loss": round(_loss(engine, name, kept, plan.batch), 4)}
+        with torch.inference_mode(), engine.using(name):
+            loss = mean_loss(CausalModule(engine), kept, plan.batch)
+        return {"rewriter loss": round(loss, 4)}
     finally:
         engine.release()
 
 
-def claim_rows(rows: Iterable[Mapping[str, Any]]) -> list[ClaimRow]:
+def claim_rows(rows: Iterable[Mapping[str, object]]) -> list[ClaimRow]:
     """Read rows of `fitrag label claims`, or of SlimPLM's published annotations.
 
     Error rows are passed over. Raises `InputError` naming the first row that lacks something.
@@ -111,12 +92,12 @@ def claim_rows(rows: Iterable[Mapping[str, Any]]) -> list[ClaimRow]:
     return [_claim_row(at, row) for at, row in enumerate(rows) if "error" not in row]
 
 
-def _claim_row(at: int, row: Mapping[str, Any]) -> ClaimRow:
+def _claim_row(at: int, row: Mapping[str, object]) -> ClaimRow:
     draft = _first(row, "draft", "proxy_answer")
     questions = _first(row, "questions", "question_queries")
     leads = Leads(
         tuple(_lead(f"rows[{at}].questions", one) for one in questions or ()),
-        tuple(_lead(f"rows[{at}].claims", one) for one in row.get("claims") or ()),
+        tuple(_lead(f"rows[{at}].claims", one) for one in _first(row, "claims") or ()),
     )
     if not leads.questions and not leads.claims:
         given, allowed = row.get("claims"), "at least one claim or question"
@@ -128,7 +109,7 @@ def _claim_row(at: int, row: Mapping[str, Any]) -> ClaimRow:
     )
 
 
-def _lead(field: str, given: Any) -> Lead:
+def _lead(field: str, given: object) -> Lead:
     if not isinstance(given, Mapping):
         raise InputError.of(field, given=given, allowed="objects with text and query")
     text = check_text(f"{field}.text", _first(given, "text", "claim", "question"), blank=False)
@@ -136,37 +117,13 @@ def _lead(field: str, given: Any) -> Lead:
     return Lead(text.strip(), query.strip(), _first(given, "search", "needSearch"))
 
 
-def _first(row: Mapping[str, Any], *names: str) -> Any:
+def _first(row: Mapping[str, object], *names: str) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 
-def _how(plan: RewriterPlan) -> AdapterPlan:
-    return AdapterPlan(
-        epochs=plan.epochs,
-        batch=plan.batch,
-        rate=plan.rate,
-        rank=plan.rank,
-        alpha=plan.alpha,
-        dropout=plan.dropout,
-        seed=plan.seed,
-    )
-
-
 def _example(engine: CausalEngine, row: ClaimRow, plan: RewriterPlan) -> Example:
-    """Encode the prompt and what is to be written, cut where the prompt ends."""
+    """Encode the prompt and what is to be written."""
     template = rewrite_template(plan.template)
     (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
-    text = rewrite_text(engine, template, *pair)
     target = render(row.leads, template.grammar)
-    prompt, whole = engine.encode([text, text + target], raw=template.raw)
-    at = common_prefix(prompt, whole)
-    return Example(whole[:at], [*whole[at:], *engine.eos_ids[:1]])
-
-
-@torch.inference_mode()
-def _loss(engine: CausalEngine, name: str, held: Sequence[Example], batch: int) -> float:
-    module = CausalModule(engine)
-    with engine.using(name):
-        parts = [held[at : at + batch] for at in range(0, len(held), batch)]
-        total = sum(float(module(part)["word"]) * len(part) for part in parts)
-    return total / len(held)
+    return written(engine, rewrite_text(engine, template, *pair), target, raw=template.raw)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.extras import require_extra
@@ -23,7 +22,7 @@ class KnownRow:
     llm: str = ""
 
 
-def known_rows(rows: Iterable[Mapping[str, Any]]) -> list[KnownRow]:
+def known_rows(rows: Iterable[Mapping[str, object]]) -> list[KnownRow]:
     """Read rows of question, draft and known; error rows are passed over.
 
     Raises `InputError` naming the first row that lacks something.
@@ -31,7 +30,7 @@ def known_rows(rows: Iterable[Mapping[str, Any]]) -> list[KnownRow]:
     return [_known_row(i, row) for i, row in enumerate(rows) if "error" not in row]
 
 
-def _known_row(at: int, row: Mapping[str, Any]) -> KnownRow:
+def _known_row(at: int, row: Mapping[str, object]) -> KnownRow:
     known = row.get("known")
     if known not in (0, 1):
         raise InputError.of(f"rows[{at}].known", given=known, allowed="true or false")

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, TypeVar, cast, get_args
 
 import torch
 from torch import nn
@@ -18,19 +18,11 @@ from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.adapter import factors
-from fitrag_integrations.models.encoder.encoders import (
-    MANIFEST,
-    MAX_LENGTH,
-    load_base,
-    load_encoder,
-    save_encoder,
-)
-from fitrag_integrations.models.encoder.pairs import PairTokenizer
+from fitrag_integrations.models.encoder.encoders import MANIFEST, save_encoder
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, write_head
 from fitrag_integrations.models.evaluator.sequence_classifier import InputFormat
 from fitrag_integrations.models.evidence.clues import Clues
-from fitrag_integrations.models.evidence.lexical import inverse_document_frequency
 from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     read_tensors,
@@ -44,7 +36,7 @@ from fitrag_integrations.training.evaluator.regression import labelled_pairs, st
 from fitrag_integrations.training.evaluator.rows import Judged, judged_json
 from fitrag_integrations.training.loop.device import training_device
 from fitrag_integrations.training.loop.early_stopping import Best
-from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
+from fitrag_integrations.training.loop.loop import Loop, epochs
 from fitrag_integrations.training.loop.run_folder import begin, run_fields
 from fitrag_integrations.training.loop.running import Running
 from fitrag_integrations.training.loop.tuning import with_lora
@@ -60,8 +52,10 @@ from fitrag_integrations.training.options import (
     Validation,
 )
 from fitrag_integrations.training.splitting import split
+from fitrag_integrations.training.starting import rarity_of, start_encoder
 
 HIDDEN = 16
+Row = TypeVar("Row")
 TUNED = "tuned.safetensors"
 _LAYER = re.compile(r"\.(\d+)\.")
 
@@ -103,9 +97,10 @@ class EvaluatorPlan:
     ] = "plain"
 
     def __post_init__(self) -> None:
-        choices = {"loss": LOSSES, "tune": TUNES, "input_format": get_args(InputFormat)}
-        for name, among in choices.items():
-            if (given := getattr(self, name)) not in among:
+        choices = [("loss", self.loss, LOSSES), ("tune", self.tune, TUNES)]
+        choices.append(("input_format", self.input_format, get_args(InputFormat)))
+        for name, given, among in choices:
+            if given not in among:
                 raise InputError.of(name, given=given, allowed=", ".join(among))
         if self.loss == "regression" and self.tune == "upper":
             allowed = "full (the paper's), lora or head with the regression"
@@ -190,10 +185,10 @@ def _fit_lists(
 
 def _run(
     module: nn.Module,
-    train: Sequence[Any],
+    train: Sequence[Row],
     lengths: Sequence[int],
     size: int,
-    held: Sequence[Any],
+    held: Sequence[Row],
     out: Path,
     plan: EvaluatorPlan,
     running: Running,
@@ -201,16 +196,8 @@ def _run(
     """Run the loop over questions or pairs, and end with the best weights where it evaluates."""
     chosen = epochs(lengths, size, seed=plan.seed)
     steps = plan.steps_over(len(train))
-    settings = LoopSettings(
-        steps,
-        plan.rate,
-        seed=plan.seed,
-        bfloat16=plan.bfloat16,
-        save_seconds=running.save_seconds,
-        log_every=running.log_every,
-        evaluate_every=plan.evaluate_every or steps,
-        accumulate=plan.accumulate,
-    )
+    every = plan.evaluate_every or steps
+    settings = running.settings(plan, steps, evaluate_every=every, accumulate=plan.accumulate)
 
     def loss() -> float:
         parts = [held[at : at + size] for at in range(0, len(held), size)]
@@ -235,17 +222,11 @@ def _figures(grades: Sequence[float], held: Sequence[Judged]) -> dict[str, float
 
 
 def _start(rows: Sequence[Judged], plan: EvaluatorPlan) -> tuple[EvaluatorModule, str]:
-    folder = Path(plan.base)
-    if (folder / "model.json").is_file():
-        manifest = _manifest(folder)
-        trunk, tokenizer = load_encoder(folder / manifest["encoder"], attention="eager")
-        base = manifest["base"]
-    else:
-        trunk, plain = load_base(plan.base, attention="eager")
-        tokenizer, base = PairTokenizer(plain, max_length=MAX_LENGTH), plan.base
-    clues = Clues.of(tokenizer, _rarity(rows, tokenizer))
+    trunk, tokenizer, base = start_encoder(plan.base)
+    texts = {f"{p.title} {p.text}" for row in rows for p in row.passages}
+    clues = Clues.of(tokenizer, rarity_of(texts, tokenizer))
     head = EvaluatorHead(trunk.width, hidden=HIDDEN)
-    _take_spans(head, folder)
+    _take_spans(head, Path(plan.base))
     _tune(trunk, plan)
     module = EvaluatorModule(trunk, head, tokenizer, clues=clues)
     chance = random.Random(plan.seed)
@@ -255,12 +236,6 @@ def _start(rows: Sequence[Judged], plan: EvaluatorPlan) -> tuple[EvaluatorModule
 
 def _manifest(folder: Path) -> dict[str, Any]:
     return read_manifest(folder, "model.json", kind="reader", needs=("encoder", "base", "head"))
-
-
-def _rarity(rows: Sequence[Judged], tokenizer: PairTokenizer) -> list[float]:
-    texts = {f"{p.title} {p.text}" for row in rows for p in row.passages}
-    sets = tokenizer.vocabularies(sorted(texts))
-    return inverse_document_frequency(sets, tokenizer.vocabulary)
 
 
 def _take_spans(head: EvaluatorHead, folder: Path) -> None:

@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol, TypedDict, Unpack
 
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.training.loop.loop import LoopSettings
 from fitrag_integrations.training.options import Device
+
+
+class Fitted(Protocol):
+    """Say what every plan of a loop says."""
+
+    @property
+    def rate(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def bfloat16(self) -> bool: ...
+
+
+class MoreSettings(TypedDict, total=False):
+    """Name what only some plans say."""
+
+    evaluate_every: int
+    accumulate: int
+    optimizer: str
+    momentum: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +45,15 @@ class Running:
     save_seconds: Annotated[
         float, Option("Seconds between checkpoints, 0 for one a step.", min=0)
     ] = 300.0
+
+    def settings(self, plan: Fitted, steps: int, **more: Unpack[MoreSettings]) -> LoopSettings:
+        """Say to a loop how to take the steps of a plan."""
+        return LoopSettings(
+            steps,
+            plan.rate,
+            seed=plan.seed,
+            bfloat16=plan.bfloat16,
+            save_seconds=self.save_seconds,
+            log_every=self.log_every,
+            **more,
+        )

@@ -19,7 +19,7 @@ from fitrag_integrations.models.runtime.folder import write_manifest, write_tens
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.loop.batches import epochs
 from fitrag_integrations.training.loop.device import training_device
-from fitrag_integrations.training.loop.loop import Loop, LoopSettings
+from fitrag_integrations.training.loop.loop import Loop
 from fitrag_integrations.training.loop.running import Running
 from fitrag_integrations.training.loop.tuning import tune_layers
 from fitrag_integrations.training.options import Bfloat16, EncoderBase, Rate, Seed, Steps
@@ -64,14 +64,7 @@ def fit_reader(
         cropped = (crop(rows[i], plan.words, chance) for i in chosen(step))
         return [group(row, plan.negatives, chance) for row in cropped]
 
-    settings = LoopSettings(
-        plan.steps,
-        plan.rate,
-        seed=plan.seed,
-        bfloat16=plan.bfloat16,
-        save_seconds=running.save_seconds,
-        log_every=running.log_every,
-    )
+    settings = running.settings(plan, plan.steps)
     Loop(module, batch, settings, out / "run").run()
     save_encoder(trunk, out / "encoder", base=plan.base)
     entry = write_tensors(out, "head.safetensors", head.state_dict())

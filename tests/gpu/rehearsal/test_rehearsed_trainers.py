@@ -9,20 +9,19 @@ from training_rows import judged_rows, labelled_rows, reading_rows
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.fit import _start as start_bilabel
 from fitrag_integrations.training.bilabel.lists import Lists
 from fitrag_integrations.training.bilabel.module import BiLabelModule
-from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan
 from fitrag_integrations.training.evaluator.fit import _start as start_evaluator
 from fitrag_integrations.training.evaluator.regression import labelled_pairs, start_regression
 from fitrag_integrations.training.reader.module import ReaderModule
+from fitrag_integrations.training.starting import start_encoder
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 
 def bilabel(base):
-    trunk, tokenizer, _ = start_bilabel(BilabelPlan(base=base, evidence=False))
+    trunk, tokenizer, _ = start_encoder(base)
     trunk.requires_grad_(True)
     head = BiLabelHead(trunk.width)
     batch = Lists(labelled_rows()[:4], tokenizer).encoded(range(4))
@@ -30,7 +29,7 @@ def bilabel(base):
 
 
 def reader(base):
-    trunk, tokenizer, _ = start_bilabel(BilabelPlan(base=base))
+    trunk, tokenizer, _ = start_encoder(base)
     trunk.requires_grad_(True)
     module = ReaderModule(trunk, ReaderHead(trunk.width), tokenizer)
     return module, [(row, (row.passage, *row.negatives)) for row in reading_rows()[:4]]
