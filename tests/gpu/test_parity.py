@@ -70,11 +70,11 @@ def test_language_models_agree_under_every_attention(writer):
 @torch.inference_mode()
 def test_padding_on_the_left_on_the_right_and_none_give_equal_numbers(writer):
     engine = shared_causal(writer, ON_CPU)
-    left = engine.forward(ROWS).logits[:, -1]
+    left = engine.inferred(ROWS).logits[:, -1]
     ids, mask, _ = padded(ROWS)
     right = engine.model(input_ids=ids, attention_mask=mask).logits
     for at, row in enumerate(ROWS):
-        alone = engine.forward([row]).logits[0, -1]
+        alone = engine.inferred([row]).logits[0, -1]
         torch.testing.assert_close(left[at], alone, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(right[at, len(row) - 1], alone, atol=1e-4, rtol=1e-4)
     engine.release()
@@ -85,7 +85,7 @@ def test_two_loads_of_a_language_model_are_one(writer):
     found = []
     for _ in range(2):
         engine = shared_causal(writer, ON_CPU)
-        found.append(engine.forward(ROWS).logits)
+        found.append(engine.inferred(ROWS).logits)
         engine.release()
     assert torch.equal(*found)
 

@@ -78,7 +78,7 @@ def test_an_adapter_leaves_no_part_training_and_the_base_as_it_was(base, tmp_pat
     judge_folder = write_judge(tmp_path / "judge", base)
     engine = shared_causal(base, FULL)
     rows = [[5, 9, 30, 7], [8, 4]]
-    before, names = engine.forward(rows).logits, [n for n, _ in engine.model.named_modules()]
+    before, names = engine.inferred(rows).logits, [n for n, _ in engine.model.named_modules()]
     options = {"device": "cpu", "dtype": "float32"}
     ik = IKClassifier.from_pretrained(ik_folder, **options)
     judge = NecessityJudge.from_pretrained(judge_folder, **options)
@@ -87,13 +87,13 @@ def test_an_adapter_leaves_no_part_training_and_the_base_as_it_was(base, tmp_pat
     for adapter in (ik._adapter, judge._adapter, ik._adapter):
         with engine.using(adapter):
             assert training(engine.model) == []
-            assert not torch.equal(engine.forward(rows).logits, before)
+            assert not torch.equal(engine.inferred(rows).logits, before)
         assert training(engine.model) == []
-        assert torch.equal(engine.forward(rows).logits, before)
+        assert torch.equal(engine.inferred(rows).logits, before)
     for model in (ik, judge):
         model.unload()
         assert training(engine.model) == []
-        assert torch.equal(engine.forward(rows).logits, before)
+        assert torch.equal(engine.inferred(rows).logits, before)
     assert [n for n, _ in engine.model.named_modules()] == names
     engine.release()
 
@@ -136,7 +136,7 @@ def test_a_language_model_is_near_float32_at_a_late_position(rotary):
     found = {}
     for options in (HALF, FULL):
         engine = shared_causal(rotary, options)
-        found[options] = engine.forward(rows, keep=32).logits
+        found[options] = engine.inferred(rows, keep=32).logits
         engine.release()
     assert apart(found[HALF], found[FULL]) < 0.03
 

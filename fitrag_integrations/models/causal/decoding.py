@@ -77,7 +77,7 @@ def rescore(
         keep = max(len(draft) for _, draft in batch) + 1
         rows = [[*prompt, *draft] for prompt, draft in batch]
         with engine.using(None):
-            logits = engine.forward(rows, keep=keep).logits
+            logits = engine.inferred(rows, keep=keep).logits
         found = [
             token_facts(row[-len(draft) - 1 : -1], draft)
             for row, (_, draft) in zip(logits, batch, strict=True)

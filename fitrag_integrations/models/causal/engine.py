@@ -126,7 +126,7 @@ class CausalEngine(SharedEngine):
         return ids or [_first(self.tokenizer.bos_token_id, *self.eos_ids, self.pad_id)]
 
     @torch.inference_mode()
-    def forward(self, rows: Sequence[Ids], *, keep: int = 1, hidden: bool = False) -> Any:
+    def inferred(self, rows: Sequence[Ids], *, keep: int = 1, hidden: bool = False) -> Any:
         """Do what `passed` does, for who does not train. On the worker only."""
         return self.passed(rows, keep=keep, hidden=hidden)
 
@@ -175,7 +175,7 @@ class CausalEngine(SharedEngine):
         head, states = self.model.get_output_embeddings(), list[Tensor]()
         hook = head.register_forward_pre_hook(lambda _, given: states.append(given[0][:, -1]))
         try:
-            rounded: Tensor = self.forward(rows).logits[:, -1].gather(-1, wanted)
+            rounded: Tensor = self.inferred(rows).logits[:, -1].gather(-1, wanted)
         finally:
             hook.remove()
         if self.dtype == torch.float32 or type(head) is not nn.Linear:

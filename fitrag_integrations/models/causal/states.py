@@ -88,7 +88,7 @@ def features(
     def one_batch(batch: list[tuple[Ids, Ids]]) -> list[Tensor]:
         keep = max(len(draft) for _, draft in batch) + 1
         with engine.using(None):
-            out = engine.forward([[*p, *d] for p, d in batch], keep=keep, hidden=True)
+            out = engine.inferred([[*p, *d] for p, d in batch], keep=keep, hidden=True)
         states = [out.hidden_states[layer].float() for layer in layers]
         found = [
             torch.cat([_states(states, at, len(draft)), _facts(out.logits[at], draft)])
