@@ -77,6 +77,7 @@ VERBS = {
         "evaluate.methods.verb:EvaluateMethods", "Compare methods on the same questions."
     ),
     "evaluate answers": Home("evaluate.answers:EvaluateAnswers", "Judge answers."),
+    "evaluate facts": Home("evaluate.facts:EvaluateFacts", "Measure how much is supported."),
     "evaluate route": Home("evaluate.route:EvaluateRoute", "Measure an evaluator."),
     "evaluate compress": Home(
         "evaluate.compress.verb:EvaluateCompress", "Measure what compression keeps."

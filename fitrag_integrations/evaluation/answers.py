@@ -99,6 +99,24 @@ def rouge_l(prediction: str, references: Sequence[str]) -> float:
     return max((_rouge_l(given, tokens(reference)) for reference in references), default=0.0)
 
 
+def rouge_n(prediction: str, references: Sequence[str], n: int) -> float:
+    """Give the best ROUGE-N over long answers, in [0, 1]: F1 of the runs of `n` tokens in both.
+
+    Lin (2004), section 2; tokens are those of this module, without stemming.
+    """
+    given = _runs(prediction, n)
+    return max((_overlap(given, _runs(text, n)) for text in references), default=0.0)
+
+
+def _runs(text: str, n: int) -> Counter[tuple[str, ...]]:
+    said = tokens(text)
+    return Counter(zip(*(said[at:] for at in range(n)), strict=False))
+
+
+def _overlap(one: Counter[tuple[str, ...]], other: Counter[tuple[str, ...]]) -> float:
+    return 2 * (one & other).total() / max(1, one.total() + other.total())
+
+
 def _rouge_l(given: Sequence[str], reference: Sequence[str]) -> float:
     common = _common_length(given, reference)
     return 2 * common / (len(given) + len(reference)) if common else 0.0

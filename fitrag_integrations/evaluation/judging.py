@@ -1,18 +1,23 @@
-"""Judge an answer to a question: right by inclusion, exact match, token F1.
+"""Judge an answer to a question: by inclusion, exact match and token F1, or by a language model.
 
 Inclusion is the papers' measure (IK, section 4; CRAG, section 5.2): a gold answer stands in the
 prediction as whole tokens. Where a question has choices, the one that the prediction names counts;
 where it has several readings (ASQA), the share of readings answered is its STR-EM, and where it has
-long answers as well, ROUGE-L measures against those.
+long answers as well, ROUGE measures against those. Of an answer that was written in rounds (ITRG,
+sections 3.4 and 4.2) each round has its own exact match, and its document the share of questions
+whose answer it holds. A language model reads the gold answers, and says how likely an answer is
+right (IK, section 3.3, where BERGEN calls it LLMEval), or how much of a text is supported
+(FActScore, as CRAG measures biographies).
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.core.checks import check_many, check_number
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import (
@@ -20,11 +25,28 @@ from fitrag_integrations.evaluation.answers import (
     exact_match,
     normalize,
     rouge_l,
+    rouge_n,
     token_f1,
 )
+from fitrag_integrations.ports import YesNo
+from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.types import Passage
 
-ACCURACY, EM, F1, GROUPS, ROUGE = "accuracy", "EM", "F1", "STR-EM", "ROUGE-L"
-MEASURES = (ACCURACY, EM, F1, GROUPS, ROUGE)
+ACCURACY, EM, F1, GROUPS = "accuracy", "EM", "F1", "STR-EM"
+ROUGE, ROUGE_1, ROUGE_2 = "ROUGE-L", "ROUGE-1", "ROUGE-2"
+LLM = "LLM judge"
+MEASURES = (ACCURACY, EM, F1, GROUPS, ROUGE, ROUGE_1, ROUGE_2, LLM)
+ROUND = re.compile(r"(?:EM|answer recall), round \d+")
+FACTS, PENALIZED, ANSWERED = "supported", "FActScore", "answered"
+GAMMA = 10  # facts under which FActScore takes a text for too short
+JUDGE_PROMPT = (
+    "Question: {question}\nRight answers: {gold}\nAnswer given: {answer}\n"
+    "Does the answer given say the same as one of the right answers? Yes or No:"
+)
+FACT_PROMPT = (
+    "{passages}\n\nStatement about {topic}: {fact}\n"
+    "Do the passages above say that the statement is true? Yes or No:"
+)
 _LABEL = re.compile(
     r"(?:(?:the\s+)?(?:correct\s+)?answer\s*(?:is)?\s*:?\s*)?"
     r"\(?(?P<label>\w{1,2})(?:$|[).:,](?:\s|$))",
@@ -35,8 +57,9 @@ _LABEL = re.compile(
 def judged(prediction: str, row: Row) -> dict[str, float]:
     """Give `accuracy`, `EM` and `F1` in [0, 1], and what else the row has the means for.
 
-    `STR-EM` for a row with `answer_groups`, `ROUGE-L` for one with `long_answers`. Reads `answers`,
-    and where they are there `choices[{label, text}]` and those two. Raises `InputError` for a row
+    `STR-EM` for a row with `answer_groups`, ROUGE for one with `long_answers`, and for one with
+    `rounds[{document, answer}]` the `EM` and the `answer recall` of each. Reads `answers`, and
+    where they are there `choices[{label, text}]` and those three. Raises `InputError` for a row
     without answers.
     """
     answers = gold(row)
@@ -56,8 +79,102 @@ def judged(prediction: str, row: Row) -> dict[str, float]:
         held = [float(contains_answer(prediction, group)) for group in groups]
         values[GROUPS] = math.fsum(held) / len(held)
     if row.get("long_answers"):
-        values[ROUGE] = rouge_l(prediction, check_many("long_answers", row["long_answers"], str))
-    return values
+        long = check_many("long_answers", row["long_answers"], str)
+        values[ROUGE] = rouge_l(prediction, long)
+        values |= {
+            name: rouge_n(prediction, long, n) for n, name in enumerate((ROUGE_1, ROUGE_2), 1)
+        }
+    return values | dict(_of_rounds(row.get("rounds") or (), answers))
+
+
+def _of_rounds(rounds: Sequence[Row], answers: Sequence[str]) -> Iterator[tuple[str, float]]:
+    for n, each in enumerate(rounds, start=1):
+        if each.get("answer") is not None:
+            yield f"EM, round {n}", float(exact_match(each["answer"], answers))
+        yield f"answer recall, round {n}", float(contains_answer(each["document"], answers))
+
+
+def each_apart(row: Row) -> dict[str, Any]:
+    """Let each gold answer count by itself: `STR-EM` is then SlimPLM's EM (equation 2)."""
+    return {**row, "answer_groups": row.get("answer_groups") or [[a] for a in gold(row)]}
+
+
+def judge_prompt(question: str, answer: str, gold: Sequence[str]) -> str:
+    """Write what the judge of an answer goes on with Yes or No."""
+    return JUDGE_PROMPT.format(question=question, answer=answer, gold="; ".join(gold))
+
+
+def llm_judged(rows: Sequence[Row], judge: YesNo) -> list[float]:
+    """Have a language model say how likely each answer is right, in [0, 1]; a blank one is not.
+
+    Reads question, answers and prediction. Raises what the judge raised for a row.
+    """
+    said = [predicted(row) for row in rows]
+    asked = [
+        judge_prompt(str(row["question"]), text, gold(row))
+        for row, text in zip(rows, said, strict=True)
+        if text.strip()
+    ]
+    found = iter(_yes(judge, asked))
+    return [next(found) if text.strip() else 0.0 for text in said]
+
+
+def fact_scores(
+    rows: Sequence[Row],
+    judge: YesNo,
+    *,
+    facts_of: Callable[[str], Sequence[str]] | None = None,
+    gamma: int = GAMMA,
+) -> list[dict[str, float]]:
+    """Measure how much of each text its passages support, as FActScore does (Min et al., 2023).
+
+    Reads prediction, passages[{title, text}], and topic (or else question). The facts are the row's
+    own `facts` where it has them, else what `facts_of` takes a text apart into, None for its
+    sentences: the published figures rest on statements of one fact each, which a language model
+    wrote. Gives for each row `answered`, and where it was `supported`, the share of facts of which
+    the judge says Yes above one half, and `FActScore`, that share less the penalty of a text of
+    fewer than `gamma` facts, 0 for none.
+    """
+    check_number("gamma", gamma, low=0)
+    taken = [_facts(row, facts_of or _sentences) for row in rows]
+    asked = [
+        _fact_prompt(row, fact) for row, facts in zip(rows, taken, strict=True) for fact in facts
+    ]
+    found = iter(_yes(judge, asked))
+    return [_fact_score([next(found) > 0.5 for _ in facts], gamma) for facts in taken]
+
+
+def _facts(row: Row, facts_of: Callable[[str], Sequence[str]]) -> Sequence[str]:
+    if row.get("facts") is not None:
+        return check_many("facts", row["facts"], str)
+    return [fact for fact in facts_of(predicted(row)) if fact.strip()]
+
+
+def _sentences(text: str) -> list[str]:
+    return [text[start:end] for start, end in split_sentences(text)]
+
+
+def _fact_prompt(row: Row, fact: str) -> str:
+    told = [Passage("", each.get("text", ""), each.get("title") or "") for each in row["passages"]]
+    passages = "\n".join(f"{one.title}: {one.text}" if one.title else one.text for one in told)
+    topic = row.get("topic") or row.get("question")
+    return FACT_PROMPT.format(passages=passages, topic=topic, fact=fact)
+
+
+def _fact_score(supported: Sequence[bool], gamma: int) -> dict[str, float]:
+    if not supported:
+        return {ANSWERED: 0.0}
+    share, count = sum(supported) / len(supported), len(supported)
+    penalty = math.exp(1 - gamma / count) if gamma > count else 1.0
+    return {ANSWERED: 1.0, FACTS: share, PENALIZED: share * penalty}
+
+
+def _yes(judge: YesNo, prompts: Sequence[str]) -> list[float]:
+    found = list(judge.p_yes(prompts)) if prompts else []
+    for answer in found:
+        if isinstance(answer, Exception):  # a server's, in the place of its item
+            raise answer
+    return [check_number("p_yes", answer, low=0.0, high=1.0) for answer in found]
 
 
 def gold(row: Row) -> list[str]:

@@ -6,6 +6,7 @@ encoder's input. Rows of JSON Lines are passages already and stay whole.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,9 @@ from fitrag_integrations.types import Passage
 
 TEXTS = (".md", ".txt")
 ROWS = (".jsonl", ".jsonl.gz")
+TABLES = (".tsv", ".tsv.gz")
+COLUMNS = ("id", "text", "title")  # DPR's psgs_w100.tsv
+_KILT_MARK = re.compile(r"^(?:BULLET::::|Section::::)[\s.]*")
 ON_BAD = ("raise", "yield")
 CHARACTERS_A_WORD = 8  # so that a text without blanks is split too
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
@@ -39,7 +43,9 @@ def read_corpus(
     title, and in its metadata `start` and `end`, which count the file's characters.
 
     A .jsonl or .jsonl.gz row is an object with `text`, and `id`, `title` and `source` where it has
-    them; other fields become metadata. A row without an id is "file.jsonl#line".
+    them; other fields become metadata. A row without an id is "file.jsonl#line". A page of KILT's
+    knowledge source, whose `text` is a list of paragraphs, is cut into passages with the ids
+    "page#n". A .tsv or .tsv.gz has DPR's columns id, text and title, and a line for each passage.
 
     Passages are whole sentences of at most `max_words` words; `split` goes from a text to the
     [start, end) of its sentences. What cannot be read raises `InputError` naming the file and the
@@ -56,8 +62,8 @@ def read_corpus(
 
 def _files(root: Path) -> list[Path]:
     allowed = f"a folder with {' or '.join(TEXTS)} files, or a file ending in "
-    allowed += ", ".join((*TEXTS, *ROWS))
-    if root.is_file() and root.name.lower().endswith((*TEXTS, *ROWS)):
+    allowed += ", ".join((*TEXTS, *ROWS, *TABLES))
+    if root.is_file() and root.name.lower().endswith((*TEXTS, *ROWS, *TABLES)):
         return [root]
     inside = [file for file in root.rglob("*") if file.suffix.lower() in TEXTS and file.is_file()]
     if not inside:
@@ -70,7 +76,9 @@ def _read(
 ) -> Iterator[Passage | InputError]:
     for file in files:
         if file.name.lower().endswith(ROWS):
-            yield from _read_rows(file)
+            yield from _read_rows(file, split or split_sentences, max_words)
+        elif file.name.lower().endswith(TABLES):
+            yield from _read_table(file)
         else:
             name = file.name if file == root else file.relative_to(root).as_posix()
             yield from _passages(file, name, split or split_sentences, max_words)
@@ -126,22 +134,63 @@ def _raising(found: Iterator[Passage | InputError]) -> Iterator[Passage]:
         yield item
 
 
-def _read_rows(file: Path) -> Iterator[Passage | InputError]:
+def _read_table(file: Path) -> Iterator[Passage | InputError]:
+    """Read DPR's table line by line: it has 21 million of them."""
+    rows = csv.reader((line.decode("utf-8") for line in read_lines(str(file))), delimiter="\t")
+    try:
+        head = tuple(next(rows, ()))
+        if set(head) != set(COLUMNS):
+            allowed = f"the columns {', '.join(COLUMNS)}"
+            raise InputError.of("columns", given=", ".join(head), allowed=allowed)
+        for row in rows:
+            if len(row) == len(head):
+                yield _passage(dict(zip(head, row, strict=True)), file.name, rows.line_num)
+            else:
+                allowed = f"{len(head)} columns"
+                error = InputError.of(f"line {rows.line_num}", given=len(row), allowed=allowed)
+                yield InputError(f"{file}, {error}")
+    except (OSError, InputError, UnicodeDecodeError, csv.Error) as error:
+        yield InputError(f"{file}, line {rows.line_num}: {error}")
+
+
+def _read_rows(
+    file: Path, split: SentenceSplitter, max_words: int
+) -> Iterator[Passage | InputError]:
     """Read one passage a line; a line that holds none gives its error, blank lines nothing."""
     number = 0
     try:
         for number, line in enumerate(read_lines(str(file)), start=1):
             if line.strip():
-                yield _parsed(file, number, line)
+                yield from _parsed(file, number, line, split, max_words)
     except (OSError, InputError) as error:  # a broken archive has no next line
         yield InputError(f"{file}, line {number + 1}: cannot be read: {error}")
 
 
-def _parsed(file: Path, number: int, line: bytes) -> Passage | InputError:
+def _parsed(
+    file: Path, number: int, line: bytes, split: SentenceSplitter, max_words: int
+) -> Iterator[Passage | InputError]:
     try:
-        return _passage(parse(line, first=number == 1), file.name, number)
+        row = parse(line, first=number == 1)
+        if isinstance(row.get("text"), list):
+            yield from _page(row, file.name, split, max_words)
+        else:
+            yield _passage(row, file.name, number)
     except (ValueError, RecursionError) as error:
-        return InputError(f"{file}, line {number}: {error}")
+        yield InputError(f"{file}, line {number}: {error}")
+
+
+def _page(
+    row: Mapping[str, Any], name: str, split: SentenceSplitter, max_words: int
+) -> Iterator[Passage]:
+    """Cut a page of KILT's; its first paragraph is the title, headings and bullets lose a mark."""
+    page = check_text("wikipedia_id", row.get("wikipedia_id", row.get("_id")), blank=False)
+    title = check_text("wikipedia_title", row.get("wikipedia_title") or "")
+    told = [check_text(f"text[{i}]", each) for i, each in enumerate(row["text"])]
+    said = [_KILT_MARK.sub("", each).strip() for each in told]
+    text = "\n".join(each for i, each in enumerate(said) if each and (i or each != title))
+    for n, (start, end) in enumerate(_spans(text, split(text), max_words)):
+        where = {"start": start, "end": end}
+        yield Passage(f"{page}#{n}", text[start:end], title, source=name, metadata=where)
 
 
 def _passage(row: dict[str, Any], name: str, number: int) -> Passage:

@@ -292,3 +292,46 @@ BERGEN = [
         "ranking_label": None,
     },
 ]
+KILT = [
+    {
+        "id": "k1",
+        "input": "where does the iller end",
+        "output": [
+            {
+                "answer": "Danube",
+                "provenance": [
+                    {"wikipedia_id": "7", "title": "Iller", "start_paragraph_id": 1},
+                    {"wikipedia_id": "8", "title": "Danube", "start_paragraph_id": 2},
+                ],
+            },
+            {"answer": "the Danube"},
+            {"provenance": [{"wikipedia_id": "7", "title": "Iller"}]},
+        ],
+        "meta": {},
+    },
+    {"id": "k2", "input": "The Iller ends in the Rhine.", "output": [{"answer": "REFUTES"}]},
+]
+DPR = [
+    {
+        "dataset": "nq_dev_psgs_w100",
+        "question": "where does the iller end",
+        "answers": ["the Danube"],
+        "positive_ctxs": [
+            {"title": "Iller", "text": SPRING[1], "score": 9.1, "title_score": 1, "psg_id": "4"}
+        ],
+        "negative_ctxs": [],
+        "hard_negative_ctxs": [
+            {"title": "Lake Constance", "text": LAKE[0], "score": 7.0, "psg_id": "5"}
+        ],
+    }
+]
+BIOGRAPHY = [
+    {
+        "input": "Tell me a bio of Ilse Marbach.",
+        "topic": "Ilse Marbach",
+        "cat": ["rare", "Europe"],
+        "output": "Ilse Marbach is a painter. She was born in Ulm.",
+        "ctxs": [{"id": 1, "title": "Ilse Marbach", "text": "Ilse Marbach is a painter."}],
+    },
+    {"topic": "Klara Marbach", "output": ""},
+]

@@ -201,3 +201,32 @@ def test_bad_options_are_named_at_once(tmp_path, options):
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(InputError, match=next(iter(options))):
         read_corpus(tmp_path, **options)
+
+
+def test_dprs_passages_are_read(tmp_path):
+    path = tmp_path / "psgs_w100.tsv.gz"
+    path.write_bytes(gzip.compress(b'id\ttext\ttitle\n1\t"The ""Iller"" ends."\tIller\n2\tx\n'))
+    first, second = read_corpus(path, on_bad="yield")
+    assert (first.id, first.text, first.title) == ("1", 'The "Iller" ends.', "Iller")
+    assert "line 3: given 2 (int), allowed 3 columns" in str(second)
+    other = tmp_path / "other.tsv"
+    other.write_text("a\tb\n1\t2\n")
+    with pytest.raises(
+        InputError, match="columns: given 'a, b', allowed the columns id, text, title"
+    ):
+        list(read_corpus(other))
+
+
+def test_kilts_pages_are_cut_into_passages(tmp_path):
+    told = [
+        "Iller\n",
+        "The Iller rises in the Alps. It ends at Ulm.\n",
+        "BULLET::::- It is green.\n",
+    ]
+    page = {"wikipedia_id": "7", "wikipedia_title": "Iller", "text": told}
+    path = tmp_path / "kilt.jsonl"
+    path.write_text(json.dumps(page) + "\n")
+    (one,) = read_corpus(path)
+    assert (one.id, one.title) == ("7#0", "Iller")
+    assert one.text == "The Iller rises in the Alps. It ends at Ulm.\n- It is green."
+    assert [each.id for each in read_corpus(path, max_words=6)] == ["7#0", "7#1", "7#2"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fitrag_integrations.commands.evaluate import options
+from fitrag_integrations.commands.evaluate.facts import Judge
 from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Published
 from fitrag_integrations.commands.evaluate.provenance import Source
 from fitrag_integrations.commands.evaluate.tables import show_figures
@@ -21,8 +22,10 @@ from fitrag_integrations.evaluation.figures.answers import (
     answer_plots,
     answer_rows,
     with_gold,
+    with_judge,
 )
 from fitrag_integrations.evaluation.figures.summaries import Question
+from fitrag_integrations.evaluation.judging import each_apart
 from fitrag_integrations.evaluation.result import Result
 
 
@@ -31,8 +34,10 @@ class EvaluateAnswers:
     """Judge answers by inclusion, exact match and token F1, for every set.
 
     Reads question, answers (the gold ones), and prediction or answer, in any of the published
-    shapes. Intervals hold 95 % of bootstrap samples; the difference of two systems is over the
-    same questions, with McNemar's p for accuracies.
+    shapes; long_answers for ROUGE, and rounds, as --traces of `evaluate methods` keeps them, for
+    each round's exact match and answer recall. With --judge a language model says how likely each
+    answer is right (IK's LLMEval). Intervals hold 95 % of bootstrap samples; the difference of two
+    systems is over the same questions, with McNemar's p for accuracies.
     """
 
     first: Annotated[str, Argument("Rows: a file, or hf:NAME:SPLIT.")]
@@ -44,6 +49,10 @@ class EvaluateAnswers:
         str | None, Option("Rows to take the gold answers from, where a run file has none.")
     ] = None
     common: options.Common = False
+    judge: Judge = Judge()
+    apart: Annotated[bool, Option("Each gold answer counts by itself: STR-EM is SlimPLM's EM.")] = (
+        False
+    )
     price: Priced = Priced()
     outcome: Outcome = Outcome()
 
@@ -57,14 +66,20 @@ class EvaluateAnswers:
         if self.gold is not None:
             golden = Published(split=self.shape.split).read(self.gold).rows
             rows = [with_gold(each, golden) for each in rows]
+        if self.apart:
+            rows = [list(map(each_apart, each)) for each in rows]
         systems = [""] if self.second is None else _systems(names)
         parts = [_rows(*each, prices) for each in zip(names, rows, systems, strict=True)]
         questions, lost = _same(parts, self.common)
+        if self.judge.judge is not None:
+            questions = with_judge(questions, self.judge.load())
         figures = answer_figures(questions, self.outcome.draws)
         chosen = {
             "format": ", ".join(each.format for each in loaded),
             "gold": self.gold,
             "common": self.common,
+            "judge": self.judge.judge,
+            "apart": self.apart,
             "prices": prices and prices.to_dict(),
         }
         source = Source(names, [row for each in rows for row in each])

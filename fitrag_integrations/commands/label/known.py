@@ -19,6 +19,7 @@ from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.commands.label.asked import SERVED_TOKENS, RowsPlan, load_llm
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.judging import judge_prompt
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.models.remote.client import finish
 from fitrag_integrations.models.remote.generator import RemoteGenerator
@@ -221,5 +222,5 @@ def _by_recall(question: str, answer: str, gold: Gold) -> Flow[Fields]:
 def _by_judge(port: Port[str, float], question: str, answer: str, gold: Gold) -> Flow[Fields]:
     if not answer:  # nothing to judge
         return {"known": False}
-    (right,) = yield from port.ask([teachers.judge_prompt(question, answer, wordings(gold))])
+    (right,) = yield from port.ask([judge_prompt(question, answer, wordings(gold))])
     return {"known": right > 0.5}

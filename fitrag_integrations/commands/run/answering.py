@@ -16,6 +16,7 @@ from fitrag_integrations.types import Excerpt, Passage
 ADDS = ("context", "prompt", "answer", "trace")
 Generates: TypeAlias = Callable[[Sequence[str]], Sequence[str | Exception]] | Generator | None
 PLACE = "fitrag_place"  # metadata: where in its row's list a passage stands
+DROPPED = "dropped"  # how many of its passages a row has lost on purpose
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class _Given:
 
 
 def _own_passages(row: Mapping[str, Any]) -> list[Passage]:
+    if row.get(DROPPED) and not row["passages"]:  # --drop-right took the last one
+        return []
     return [
         replace(passage, id=_id(given) or passage.id, metadata={PLACE: place})
         for place, (passage, given) in enumerate(

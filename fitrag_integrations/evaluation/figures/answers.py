@@ -24,9 +24,18 @@ from fitrag_integrations.evaluation.figures.summaries import (
     difference,
     mean_figure,
 )
-from fitrag_integrations.evaluation.judging import MEASURES, gold, judged, predicted
+from fitrag_integrations.evaluation.judging import (
+    LLM,
+    MEASURES,
+    ROUND,
+    gold,
+    judged,
+    llm_judged,
+    predicted,
+)
 from fitrag_integrations.evaluation.questions import SETS, each_row, question_id, set_of, with_ids
 from fitrag_integrations.evaluation.result import Plot
+from fitrag_integrations.ports import YesNo
 
 SPENT = ("tokens_in", "tokens_out", "retriever_calls", SECONDS)
 COST = "cost of a thousand questions"
@@ -65,16 +74,24 @@ def with_gold(rows: Sequence[Row], golden: Iterable[Row]) -> list[Row]:
     return each_row(rows, joined)
 
 
+def with_judge(questions: Sequence[Question], judge: YesNo) -> list[Question]:
+    """Add how likely a language model takes each answer for right (IK, section 3.3)."""
+    said = zip(questions, llm_judged(questions, judge), strict=True)
+    return [{**each, "values": {**each["values"], LLM: value}} for each, value in said]
+
+
 def answer_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
     """Average each measure for every set and system, and compare systems with the first.
 
     Raises `InputError` where a system was asked other questions than the first.
     """
     systems = list(dict.fromkeys(str(q["system"]) for q in questions))
+    told = dict.fromkeys(name for q in questions for name in q["values"] if ROUND.fullmatch(name))
+    measures = (*MEASURES, *told)
     return [
         figure
         for name, part in by_set(questions).items()
-        for measure in ((*MEASURES, *SPENT, COST) if name == ALL else MEASURES)
+        for measure in ((*measures, *SPENT, COST) if name == ALL else measures)
         for figure in _measured(_by_system(part, systems), measure, name, draws)
     ]
 

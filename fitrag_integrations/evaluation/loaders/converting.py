@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.loaders import multihop, runs, single
+from fitrag_integrations.evaluation.loaders import multihop, runs, single, wikipedia
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -49,8 +49,15 @@ def _is_run(row: Row) -> bool:
     return said and not ours and any(name in row for name in runs.ASKED)
 
 
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
 SHAPES = {  # the first that fits is taken: a shape stands before those whose fields it shares
     "bergen": _Shape(("q_id", "question", "response", "label"), runs.bergen),
+    "biography": _Shape(("topic",), wikipedia.biography, lambda row: "passages" not in row),
+    "kilt": _Shape(("input", "output"), wikipedia.kilt, lambda row: _is_list(row["output"])),
+    "dpr": _Shape(("question", "answers", "positive_ctxs"), wikipedia.dpr),
     "selfrag": _Shape((), runs.selfrag, _is_run),
     "popqa": _Shape(("question", "possible_answers"), single.popqa),
     "musique": _Shape(("question", "answer", "paragraphs"), multihop.musique),

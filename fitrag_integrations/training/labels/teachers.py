@@ -16,10 +16,6 @@ from fitrag_integrations.evaluation.answers import contains_answer, tokens
 
 Gold: TypeAlias = Sequence[str | Sequence[str]]  # each in one wording, or in several
 TEACHERS = ("match", "recall", "judge")
-JUDGE_PROMPT = (
-    "Question: {question}\nRight answers: {gold}\nAnswer given: {answer}\n"
-    "Does the answer given say the same as one of the right answers? Yes or No:"
-)
 
 
 def match(answer: str, gold: Sequence[str]) -> bool:
@@ -46,11 +42,6 @@ def matching_ratio(answer: str, gold: Gold) -> float:
 def wordings(gold: Gold) -> list[str]:
     """Give every wording of all gold answers."""
     return [text for one in gold for text in ([one] if isinstance(one, str) else one)]
-
-
-def judge_prompt(question: str, answer: str, gold: Sequence[str]) -> str:
-    """Write what the judge answers with Yes or No."""
-    return JUDGE_PROMPT.format(question=question, answer=answer, gold="; ".join(gold))
 
 
 def gold_answers(row: Mapping[str, object], *, nested: bool = False) -> Gold:

@@ -129,3 +129,38 @@ def test_bad_arguments_are_told(tmp_path, tell, arguments, told):
 def test_a_bad_row_is_told_by_its_file_and_number(tmp_path, tell, row):
     told = tell(write(tmp_path / "bad.jsonl", [rows({0})[0], row]), code=2)
     assert "bad.jsonl" in told and ("row 2" in told or "line 2" in told)
+
+
+def test_a_judge_reads_the_answers(tmp_path, tell):
+    source = write(
+        tmp_path / "run.jsonl", [{"question": "?", "answers": ["a b"], "prediction": " "}]
+    )
+    told = json.loads(tell(source, "--judge", "embedded", "--apart", "--json"))
+    assert figure(told, "LLM judge")["value"] == 0.0 and figure(told, "STR-EM")["value"] == 0.0
+    said = write(tmp_path / "said.jsonl", rows({0, 1}))
+    judged = figure(json.loads(tell(said, "--judge", "embedded", "--json")), "LLM judge")
+    assert 0 < judged["value"] < 1 and judged["questions"] == 6
+
+
+def test_rounds_are_told_one_by_one(tmp_path, tell):
+    each = [{"document": "Ann 0 wrote it.", "answer": "Bob"}, {"document": "", "answer": "Ann 0"}]
+    source = write(tmp_path / "run.jsonl", rows({0}, rounds=each)[:1])
+    told = json.loads(tell(source, "--json"))
+    assert figure(told, "answer recall, round 1")["value"] == 1.0
+    assert figure(told, "EM, round 2")["value"] == 1.0
+
+
+def test_facts_are_measured_and_written_for_others(tmp_path, fitrag):
+    texts = [
+        {"topic": "Ilse", "output": "Ilse is a painter. She sings.", "ctxs": [{"text": "Ilse."}]},
+        {"topic": "Klara", "output": "", "ctxs": []},
+    ]
+    source = write(tmp_path / "bio.jsonl", texts)
+    out, export = tmp_path / "out.jsonl", tmp_path / "export.jsonl"
+    code, told, _ = fitrag("evaluate", "facts", source, "--out", out, "--export", export, "--json")
+    found = json.loads(told)
+    assert code == 0 and found["texts"] == 2 and found["answered"] == 0.5
+    exported = [json.loads(line) for line in export.read_text().splitlines()]
+    assert exported[0] == {"topic": "Ilse", "output": "Ilse is a painter. She sings."}
+    values = [json.loads(line)["values"] for line in out.read_text().splitlines()]
+    assert values[1] == {"answered": 0.0} and 0 <= values[0]["supported"] <= 1

@@ -7,6 +7,7 @@ from command_fakes import FirstWord, passages, read, write
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.evaluate.methods import verb as command
+from fitrag_integrations.commands.evaluate.methods.contenders import without_right
 
 ANSWERING = {"answer", "correct", "f1", "retrieved", "notes"}
 
@@ -199,3 +200,31 @@ def test_a_bad_row_is_told_by_its_number(tmp_path, evaluate, row):
 def test_no_question_at_all_is_told(tmp_path, evaluate):
     assert "at least one row" in evaluate(write(tmp_path / "none.jsonl", []), code=2)
     assert "away.jsonl" in evaluate(tmp_path / "away.jsonl", code=2)
+
+
+def test_right_passages_can_be_taken_away():
+    right, other = {"text": "It is Ulm."}, {"text": "It is a brook."}
+    row = {"question": "where?", "answers": ["Ulm"], "passages": [right, other, right]}
+    every = [len(each["passages"]) for each in without_right([row] * 200, 0.5, 3)]
+    assert min(every) == 1 and max(every) == 3 and 1.7 < sum(every) / 200 < 2.3
+    (none,) = without_right([row], 1.0, 0)
+    assert none["passages"] == [other] and row["passages"] == [right, other, right]
+    assert without_right([row] * 9, 0.5, 3) == without_right([row] * 9, 0.5, 3)
+
+
+def test_a_worse_retriever_is_made_of_the_rows(tmp_path, world, questions, evaluate):
+    def found(*arguments):
+        how = ("--methods", "direct", "--json", "--overwrite", *arguments)
+        return json.loads(evaluate(questions, *how))["methods"][0]["accuracy"]
+
+    whole = found()
+    assert found("--drop-right", 0.5, "--seed", 1) < whole
+    refused = evaluate(questions, "--drop-right", 0.5, "--index", tmp_path, code=2)
+    assert "--drop-right: given 0.5 (float), allowed 0 with --index" in refused
+
+
+def test_a_row_may_lose_its_last_passage(tmp_path, world, evaluate):
+    row = {"question": "who?", "answers": ["Ann"], "passages": passages("Ann wrote it.")}
+    evaluate(write(tmp_path / "one.jsonl", [row]), "--methods", "direct", "--drop-right", 1.0)
+    (told,) = read(tmp_path / "out.jsonl")
+    assert told["answer"] == "" and "error" not in told

@@ -18,6 +18,7 @@ def answered():
         (Excerpt(MILL, 10, 38, 1.5),),
         decision=RetrievalDecision(True, 0.25, 0.6, "not known"),
         action=Action.CORRECT,
+        details={"rounds": [{"round": 1, "new": ["m"], "document": "A mill.", "answer": "Sill"}]},
     )
     return Traced(Answered("the Sill", context, "prompt"))
 
@@ -29,6 +30,7 @@ def test_tells_what_was_decided_and_kept():
     assert kept["decision"]["why"] == "not known"
     passage = {"id": "m", "title": "Mills", "text": MILL.text}
     assert kept["excerpts"] == [{"passage": passage, "start": 10, "end": 38, "score": 1.5}]
+    assert kept["rounds"] == [{"document": "A mill.", "answer": "Sill"}]
     assert kept == json.loads(json.dumps(kept))
 
 

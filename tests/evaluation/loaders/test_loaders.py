@@ -208,7 +208,7 @@ def test_a_row_that_is_not_as_published_is_told_by_its_number(rows, told):
 
 
 def test_an_unknown_format_names_the_known_ones():
-    with pytest.raises(InputError, match="auto, bergen, selfrag"):
+    with pytest.raises(InputError, match="auto, bergen, biography, kilt, dpr, selfrag"):
         convert(published.NQ, "squad")
     with pytest.raises(InputError, match=r"a file that is there, or hf:NAME:SPLIT"):
         read_records("nq_open")
@@ -247,3 +247,25 @@ def test_the_long_answers_of_asqa_are_kept_where_they_are():
     assert "long_answers" not in convert([row]).rows[0]
     row["annotations"] = [{"long_answer": "It ends at Ulm. "}, {"long_answer": ""}, {}]
     assert convert([row]).rows[0]["long_answers"] == ["It ends at Ulm."]
+
+
+def test_one_wikipedia_is_asked_in_three_shapes():
+    found = convert(published.KILT)
+    river, verdict = found.rows
+    assert (found.format, river["answers"]) == ("kilt", ["Danube", "the Danube"])
+    assert river["title"] == ["Iller", "Danube"] and "title" not in verdict
+    assert verdict["answers"] == ["REFUTES"]
+    with pytest.raises(InputError, match=r"row 1: output: .*at least one answer"):
+        convert([{"id": "t", "input": "where", "output": []}])
+    found = convert(published.DPR)
+    assert found.format == "dpr"
+    labels = [(each["title"], each["is_supporting"]) for each in found.rows[0]["passages"]]
+    assert labels == [("Iller", 1), ("Lake Constance", 0)]
+
+
+def test_a_biography_has_a_topic_and_no_gold_answer():
+    painter, other = convert(published.BIOGRAPHY).rows
+    assert (painter["topic"], painter["answers"]) == ("Ilse Marbach", [])
+    assert painter["passages"][0]["title"] == "Ilse Marbach"
+    assert painter["prediction"].startswith("Ilse Marbach is")
+    assert (other["question"], other["prediction"]) == ("Tell me a bio of Klara Marbach.", "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from fitrag_integrations.commands.engine.rows import (
 )
 from fitrag_integrations.commands.evaluate.methods.traces import trace_fields
 from fitrag_integrations.commands.evaluate.options import Ours
-from fitrag_integrations.commands.run.answering import Answers
+from fitrag_integrations.commands.run.answering import DROPPED, Answers
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
@@ -101,6 +102,22 @@ def question_rows(path: Path, shape: Ours, limit: int | None, *, indexed: bool) 
     if not rows:
         raise InputError.of("questions", given=str(path), allowed="at least one row")
     return rows
+
+
+def without_right(rows: Sequence[Row], share: float, seed: int) -> list[Row]:
+    """Take a share of the passages that hold an answer away at random (CRAG, section 5.6)."""
+    chance = random.Random(seed)
+    made: list[Row] = []
+    for row in rows:
+        passages = passages_of(row)
+        right = [contains_answer(f"{one.title} {one.text}", row["answers"]) for one in passages]
+        kept = [
+            given
+            for given, holds in zip(row["passages"], right, strict=True)
+            if not holds or chance.random() >= share
+        ]
+        made.append({**row, "passages": kept, DROPPED: len(passages) - len(kept)})
+    return made
 
 
 def answer_all(

@@ -12,7 +12,8 @@ def trace_fields(traced: Traced[Answered]) -> Row:
     """Give `explained`, the trace in lines, and what the method decided and kept.
 
     `decision` and `action` are there where the method has one, `excerpts` where it kept any, each
-    with its passage's id, title and text. A question that ended in an error has its trace alone.
+    with its passage's id, title and text, and `rounds` where it wrote in rounds, each with its
+    document and answer. A question that ended in an error has its trace alone.
     """
     kept: dict[str, object] = {"explained": traced.explain()}
     if traced.error is not None:
@@ -24,6 +25,9 @@ def trace_fields(traced: Traced[Answered]) -> Row:
         kept["action"] = context.action.value
     if context.excerpts:
         kept["excerpts"] = [_excerpt(each) for each in context.excerpts]
+    rounds = [each for each in context.details.get("rounds", ()) if "document" in each]
+    if rounds:
+        kept["rounds"] = [{name: each[name] for name in ("document", "answer")} for each in rounds]
     return kept
 
 

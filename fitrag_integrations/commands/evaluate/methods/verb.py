@@ -22,6 +22,7 @@ from fitrag_integrations.commands.evaluate.methods.contenders import (
     named_recipes,
     question_rows,
     setup_of,
+    without_right,
 )
 from fitrag_integrations.commands.evaluate.options import (
     EVERYTHING,
@@ -79,6 +80,7 @@ class EvaluateMethods:
     A method that writes its own answer keeps it; for any other the reader or --llm answers, by one
     instruction for all, and a question judged known by the plain prompt its label was made with.
     The column noted is the share of questions on which something was degraded; --out tells what.
+    --drop-right makes a worse retriever of the rows' own passages (CRAG, section 5.6).
     """
 
     questions: Annotated[Path, Argument("Rows of question and answers, a list.")]
@@ -107,6 +109,9 @@ class EvaluateMethods:
     template: Annotated[
         str, Option("Prompt for all: equal, a template's name, or own for each its own.")
     ] = EQUAL
+    drop_right: Annotated[
+        float, Option("Share of right passages to take away, by --seed.", min=0, max=1)
+    ] = 0.0
     price: Priced = Priced()
     shape: Ours = Ours()
     traces: Annotated[bool, Option("Keep in --out how each answer came about.")] = False
@@ -125,6 +130,8 @@ class EvaluateMethods:
         instruction = instruction_named(self.template)
         indexed = self.index is not None
         asked = question_rows(self.questions, self.shape, self.limit, indexed=indexed)
+        if self.drop_right:
+            asked = without_right(asked, self.drop_right, self.draws.seed)
         runs = self._runs(recipes, instruction)
         self._answer(runs, asked)
         rows = list(jsonl.read_jsonl(self.out))
@@ -152,6 +159,8 @@ class EvaluateMethods:
         if self.llm is not None and self.reader is not None:
             allowed = "nothing, where --llm answers"
             raise InputError.of("--reader", given=self.reader, allowed=allowed)
+        if self.drop_right and self.index is not None:
+            raise InputError.of("--drop-right", given=self.drop_right, allowed="0 with --index")
         if not self.out.name.endswith((".jsonl", ".jsonl.gz")):
             given, allowed = str(self.out), "a .jsonl or .jsonl.gz file"
             raise InputError.of("--out", given=given, allowed=allowed)
@@ -162,7 +171,8 @@ class EvaluateMethods:
         names = {"llm": self.llm, "reader": self.reader, "template": self.template}
         index = None if self.index is None else str(self.index)
         searched = {"k": self.k, "index": index, "encoder": self.encoder}
-        return {**searched, **names, "tokenizer": self.tokenizer}
+        worse = {"drop_right": self.drop_right, "seed": self.draws.seed} if self.drop_right else {}
+        return {**searched, **names, "tokenizer": self.tokenizer, **worse}
 
     def _runs(self, recipes: Recipes, instruction: Template | None) -> list[Contender]:
         """Load what answers, and put each method before it."""
