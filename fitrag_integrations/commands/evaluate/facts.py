@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fitrag_integrations.commands.engine.options import AsJson
+from fitrag_integrations.commands.engine.options import AsJson, Hardware
 from fitrag_integrations.commands.evaluate.options import Published
 from fitrag_integrations.commands.evaluate.tables import show
 from fitrag_integrations.commands.label.asked import EMBEDDED, Server, load_llm
@@ -44,7 +44,7 @@ class Judge:
     def load(self) -> YesNo:
         """Load it; the embedded one where none is named."""
         name = self.judge or EMBEDDED
-        return Server(self.url).generator(name) or load_llm(name)
+        return Server(self.url).generator(name) or load_llm(name, Hardware())
 
 
 @dataclass(frozen=True)
