@@ -39,7 +39,7 @@ from fitrag_integrations.ports import YesNo
 
 SPENT = ("tokens_in", "tokens_out", "retriever_calls", SECONDS)
 COST = "cost of a thousand questions"
-TELLS = ("explained", "decision", "action", "excerpts")
+TELLS = ("explained", "decision", "action", "excerpts", "rounds")
 SHOWN = ("notes", "error", *TELLS)
 
 
