@@ -145,7 +145,10 @@ class AskLLM:
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
         """Ask about all pairs; also where an event loop is running already."""
-        prompts = [self.prompt(question, passage) for question, passage in pairs]
+        self.ask_prompts([self.prompt(*pair) for pair in pairs], heard, may)
+
+    def ask_prompts(self, prompts: Sequence[str], heard: Heard, may: May) -> None:
+        """Ask all prompts, whatever is in them; also where an event loop is running already."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:

@@ -1,0 +1,185 @@
+"""Read what `fitrag fit` wrote: the settings, the thresholds, and whose they are.
+
+Everything in the folder was chosen with one language model: another one is refused by its name.
+Models in it are loaded when something is made of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.methods.baselines.skr_knn import NeighbourGate
+from fitrag_integrations.methods.compose.models import Models
+from fitrag_integrations.methods.compose.recipe import method_from
+from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.methods.ik.method import IKnow
+from fitrag_integrations.methods.ik.self_evaluation import AskGate
+from fitrag_integrations.ports import Method
+from fitrag_integrations.values.prompt import PromptTemplate
+from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
+
+NAME, CORPUS, SCHEMA = "fitted.json", "corpus.json", 1
+NEIGHBOURS = 10
+WITH = PromptTemplate(
+    "fitted",
+    "Refer to the passages below and answer the question in a few words.\n\n"
+    "Passages:\n{passages}\n\nQuestion: {question}\nAnswer:",
+)
+WITHOUT = PromptTemplate(
+    "fitted_bare", "Answer the question in a few words.\n\nQuestion: {question}\nAnswer:"
+)
+"""The prompts of which everything was chosen."""
+
+
+@dataclass(frozen=True)
+class FittedTemplate:
+    """Prompt as it was done while fitting: with what there is to refer to, or the bare question."""
+
+    name: str = "fitted"
+
+    def render(self, context: Any) -> str:
+        """Fill the prompt that belongs to a context."""
+        return (WITH if context.excerpts else WITHOUT).render(context)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted(Record):
+    """Hold a folder of `fitrag fit`.
+
+    `recipe` is the method that was chosen, as `method_from` reads it; `gate` is `neighbours`, `ask`
+    or `ik`, blank for none, with its `threshold`. `thresholds` are CRAG's. `llm` names the
+    language model, `promise` says what was asked for and what was certified, `corpus` counts the
+    passages that were searched, None where only a retriever was given. `run` is what to run again.
+    """
+
+    _nested: ClassVar = {"threshold": FittedThreshold, "thresholds": ActionThresholds}
+
+    llm: str
+    recipe: dict[str, Any]
+    gate: str = ""
+    threshold: FittedThreshold | None = None
+    thresholds: ActionThresholds | None = None
+    promise: dict[str, Any] = field(default_factory=dict)
+    corpus: dict[str, Any] | None = None
+    run: tuple[str, ...] = ()
+    schema: int = SCHEMA
+    folder: str = ""
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Self:
+        """Read a folder; raises `InputError` naming what is not one."""
+        path = Path(folder) / NAME
+        try:
+            given = json.loads(path.read_text(encoding="utf-8"))
+            if given["schema"] != SCHEMA:
+                raise ValueError(f"schema {given['schema']}")
+            return cls.from_dict({**given, "folder": str(folder)})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            allowed = f"a folder that `fitrag fit` wrote ({error!r})"
+            raise InputError.of("fitted", given=str(folder), allowed=allowed) from error
+
+    def write(self) -> None:
+        """Write it into its folder, whole or not at all."""
+        path = Path(self.folder) / NAME
+        told = {name: value for name, value in self.to_dict().items() if name != "folder"}
+        partial = path.with_name(f"{NAME}.partial")
+        partial.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        partial.replace(path)
+
+    def check(self, llm: str | None, *, allow_other_model: bool = False) -> None:
+        """Raise `ThresholdMismatchError` for the name of another language model; None passes."""
+        if llm is None or allow_other_model or _same(self.llm, llm):
+            return
+        raise ThresholdMismatchError(
+            f"{self.folder} was fitted for {self.llm!r}, given {llm!r}: fit it for that one with "
+            "`fitrag fit`, or pass allow_other_model=True to use it all the same"
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Say whether the retriever alone was found best."""
+        return bool(self.recipe["method"] == "direct")
+
+    def method(self, llm: Any = None) -> Method:
+        """Put the chosen method together; `llm` is asked by the gate `ask`, which needs it."""
+        decider = self.decider(llm)
+        made = method_from(self._placed())
+        if decider is None:
+            return made
+        return IKnow(decider.gate, threshold=decider.threshold, method=made)
+
+    def decider(self, llm: Any = None) -> Decider | None:
+        """Give the gate with its threshold, None where none was chosen."""
+        if not self.gate:
+            return None
+        assert self.threshold is not None
+        if self.gate == "ask" and llm is None:
+            allowed = f"the language model, {self.llm}, whom the gate asks"
+            raise InputError.of("llm", given=None, allowed=allowed)
+        gate: Any = None
+        if self.gate == "neighbours":
+            bank = Models(Path(self.folder)).named("SkrKnn", "bank", "bank", "")
+            gate = NeighbourGate(bank, NEIGHBOURS)
+        elif self.gate == "ask":
+            gate = AskGate(llm, draft_tokens=0)
+        return Decider(gate, threshold=self.threshold.value)
+
+    def options(self, names: Collection[str], llm: Any = None) -> dict[str, Any]:
+        """Give what a drop-in with options of these `names` is made with.
+
+        Raises `InputError` where nothing in the folder is for it.
+        """
+        if "method" in names:
+            return {"method": self.method(llm)} | _if("template", names, FittedTemplate())
+        if "thresholds" in names:
+            if self.thresholds is None:
+                raise self._nothing("questions with and without an answer in what was retrieved")
+            return {"thresholds": self.thresholds}
+        decider = self.decider(llm)
+        if "scorer" in names:
+            if self.is_plain:
+                raise self._nothing(f"the retriever alone with k={self.recipe['k']}: it was best")
+            placed = {name: value for name, value in self._placed().items() if name in names}
+            if isinstance(placed.get("scorer"), str):
+                placed["scorer"] = Models(Path(self.folder)).named("FitRag", "scorer", "scorer", "")
+            return placed | (_if("gate", names, decider) if decider is not None else {})
+        if "gate" in names:
+            if decider is None:
+                raise self._nothing("no gate: retrieving for every question was best")
+            return {"gate": decider.gate, "threshold": decider.threshold}
+        raise self._nothing("retrievers, rerankers, compressors, gates, and what runs a method")
+
+    def changed(self, passages: Mapping[str, str]) -> str:
+        """Say what is new, gone and different among passages, hashes by id; blank for nothing."""
+        if self.corpus is None:
+            return ""
+        text = (Path(self.folder) / CORPUS).read_text(encoding="utf-8")
+        before: Mapping[str, str] = json.loads(text)
+        new, gone = passages.keys() - before.keys(), before.keys() - passages.keys()
+        other = [name for name in passages.keys() & before.keys() if passages[name] != before[name]]
+        counts = {"new": len(new), "gone": len(gone), "different": len(other)}
+        return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+
+    def _placed(self) -> dict[str, Any]:
+        """Give the recipe with its folders where they are."""
+        scorer = self.recipe.get("scorer")
+        at = {} if scorer is None else {"scorer": str(Path(self.folder) / scorer)}
+        return {**self.recipe, **at}
+
+    def _nothing(self, allowed: str) -> InputError:
+        return InputError.of("fitted", given=self.folder, allowed=allowed)
+
+
+def _same(one: str, other: str) -> bool:
+    """Compare names of models, of which one may say its provider: `openai:gpt-5-mini`."""
+    return one == other or one.endswith(f":{other}") or other.endswith(f":{one}")
+
+
+def _if(name: str, names: Collection[str], value: Any) -> dict[str, Any]:
+    return {name: value} if name in names else {}

@@ -1,0 +1,16 @@
+"""Fit everything to somebody's own questions: labels, gate, thresholds, budget, and the proof."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fitrag_integrations.core.extras import lazy_names
+
+if TYPE_CHECKING:
+    from fitrag_integrations.training.fitted.fitting import Wish, fit
+
+_MODULE_OF = {"fit": "fitting", "Wish": "fitting"}
+
+__all__ = ["Wish", "fit"]
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

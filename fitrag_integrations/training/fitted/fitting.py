@@ -1,0 +1,305 @@
+"""Fit to somebody's own questions: from passages, or a retriever, and a language model to a folder.
+
+Half of the questions choose: labels, the scorer, thresholds, and the order in which settings are
+tested. The other half is looked at once, to certify how cheap a setting may be. Every answer is in
+a journal, so that a run that was stopped, however it was, goes on and writes the same folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.jsonl import write_jsonl
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.thresholds.path import Choice, Places, cheapest
+from fitrag_integrations.methods.compose.fitted import CORPUS, WITH, WITHOUT, Fitted
+from fitrag_integrations.methods.explain.traces import trace_row
+from fitrag_integrations.retrieval import QuestionBank
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.asking_llm import AskLLM, AskReader
+from fitrag_integrations.training.fitted.labelling import SCORER, fit_crag, fit_scorer, label
+from fitrag_integrations.training.fitted.oracle import Oracle
+from fitrag_integrations.training.fitted.proof import Proof, write_page
+from fitrag_integrations.training.fitted.questions import (
+    Asked,
+    asked_of,
+    questions_in,
+    write_questions,
+    written_questions,
+)
+from fitrag_integrations.training.fitted.searching import Find, finder
+from fitrag_integrations.training.fitted.trying import (
+    PLAIN,
+    Setting,
+    Table,
+    ask_gates,
+    behind_gates,
+    recipes,
+    try_all,
+)
+from fitrag_integrations.training.labels.budget import Account
+from fitrag_integrations.training.labels.journal import AnswerJournal
+from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
+from fitrag_integrations.values.thresholds import FittedThreshold
+
+QUESTIONS, JOURNAL, REPORT, TRACES = (
+    "questions.jsonl",
+    "answers.asked",
+    "report.html",
+    "traces.jsonl",
+)
+LONGEST = 64  # tokens of an answer
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Say what is asked for.
+
+    At most `drop` of the share of right answers may be lost, `confidence` sure. `k` passages are
+    retrieved for each of at most `count` questions, `depth` of them are labelled.
+    """
+
+    drop: float = 0.05
+    confidence: float = 0.9
+    count: int = 200
+    k: int = 10
+    depth: int = 5
+    seed: int = 0
+    train: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("count", "k", "depth"):
+            check_whole(name, getattr(self, name), low=1)
+
+
+def fit(
+    retriever: Any,
+    llm: Any,
+    questions: Path | str | Iterable[Mapping[str, Any]] | None = None,
+    *,
+    out: str | Path,
+    wish: Wish = Wish(),  # noqa: B008 (it is frozen)
+    passages: Sequence[Passage] = (),
+    prices: Prices | None = None,
+    budget: float | None = None,
+    run: Sequence[str] = (),
+    tell: Tell | None = None,
+) -> Fitted:
+    """Fit everything to a retriever, a language model and questions; writes the folder `out`.
+
+    `retriever` is LangChain's or LlamaIndex's, an object with `retrieve(queries)`, or a callable;
+    `llm` is a model of either, an object with `generate`, a callable from prompts to texts, or
+    "embedded". `questions` are rows of question and maybe answers, or a file of them; without any
+    the language model writes some about `passages`. A file questions.jsonl in `out` goes before
+    both, so that it can be edited. `budget` is in the currency of `prices`. Raises `PortError`
+    where the budget or too many failures ended it: the same call goes on.
+    """
+    folder = Path(out)
+    asker = llm if isinstance(llm, AskLLM | AskReader) else _asker(llm)
+    plan = {"llm": asker.name, "prompts": _digest([WITH.text, WITHOUT.text])}
+    journal = AnswerJournal(folder / JOURNAL, plan)
+    try:
+        account = Account(
+            approximate_tokens,
+            price_read=0.0 if prices is None else prices.tokens_in,
+            price_written=0.0 if prices is None else prices.tokens_out,
+            max_cost=budget,
+            max_failures=100,
+            longest=LONGEST,
+            tokens=journal.tokens,
+        )
+        oracle = Oracle(asker, journal, account, tell)
+        asked = _questions(questions, passages, folder / QUESTIONS, wish, oracle)
+        return _Fit(folder, wish, oracle, run).all(asked, finder(retriever, wish.k), passages)
+    finally:
+        journal.close()
+
+
+@dataclass(frozen=True)
+class _Fit:
+    folder: Path
+    wish: Wish
+    oracle: Oracle
+    run: Sequence[str]
+
+    def all(self, asked: Sequence[Asked], find: Find, passages: Sequence[Passage]) -> Fitted:
+        """Label, try, choose, certify and write."""
+        wish, oracle, folder = self.wish, self.oracle, self.folder
+        texts = [one.question for one in asked]
+        found = dict(zip(texts, find(texts), strict=True))
+        asked, own = self._answered([one for one in asked if found[one.question]], found)
+        mixed = np.random.default_rng(wish.seed).permutation(len(asked))
+        half = {asked[at].question for at in mixed[: len(mixed) // 2]}
+        rows = label([one for one in asked if one.question in half], found, oracle, wish.depth)
+        scorer = fit_scorer(rows, folder / SCORER, seed=wish.seed, train=wish.train)
+        ways = recipes(wish.k, scorer.weight, scorer.folder and str(folder / scorer.folder))
+        table = try_all(asked, found, ways, oracle)
+        order = np.array([i for i, one in enumerate(table.questions) if one.question in half])
+        test = np.array([i for i, one in enumerate(table.questions) if one.question not in half])
+        if not len(order) or not len(test):
+            raise InputError.of("questions", given=len(asked), allowed="at least two with answers")
+        self._bank(table, order)
+        tried, settings = behind_gates(table, ways, order)
+        choice = cheapest(
+            tried,
+            PLAIN,
+            order=order,
+            test=test,
+            max_drop=wish.drop,
+            confidence=wish.confidence,
+            seed=wish.seed,
+        )
+        chosen = settings[choice.chosen]
+        fitted = self._fitted(chosen, choice, len(order), len(test), passages)
+        if scorer.folder is not None and "scorer" in chosen.recipe:
+            fitted = replace(fitted, recipe={**fitted.recipe, "scorer": scorer.folder})
+        fitted = replace(fitted, thresholds=fit_crag(rows))
+        write_jsonl(folder / TRACES, _traces(table, settings, choice, test))
+        proof = Proof.of(table, tried, settings, choice, test, fitted)
+        notes = [f"of the scorer was trained: {scorer.trained}; its weight is {scorer.weight:g}"]
+        write_page(folder / REPORT, proof, table, (order, test), [*own, *notes])
+        fitted = replace(fitted, promise={**fitted.promise, "told": proof.sentence()})
+        fitted.write()
+        return fitted
+
+    def _answered(
+        self, asked: Sequence[Asked], found: Mapping[str, Sequence[Passage]]
+    ) -> tuple[list[Asked], list[str]]:
+        """Have the language model answer, from all passages, what nobody knows the answer to."""
+        open_ = [one for one in asked if not one.answers]
+        from_all = [
+            Context(one.question, tuple(map(Excerpt.whole, found[one.question]))) for one in open_
+        ]
+        told = dict(
+            zip([one.question for one in open_], self.oracle.answers(from_all), strict=True)
+        )
+        whole = [
+            replace(one, answers=one.answers or ((told[one.question] or "").strip(),))
+            for one in asked
+        ]
+        made = sum(bool(one.passage) for one in asked)
+        notes = [f"{made} of the questions were written from the corpus"] * bool(made)
+        notes += [f"{len(open_)} without an answer got the one given with all passages"] * bool(
+            open_
+        )
+        return [one for one in whole if one.answers != ("",)], notes
+
+    def _bank(self, table: Table, order: Places) -> None:
+        """Keep which questions were known, and ask the gates."""
+        known = [bool(right) for right in table.bare.right[order]]
+        bank = QuestionBank.build([table.questions[at].question for at in order], known)
+        bank.save(self.folder / "bank")
+        ask_gates(table, bank, order.tolist(), self.oracle)
+
+    def _fitted(
+        self,
+        chosen: Setting,
+        choice: Choice,
+        fitted_on: int,
+        held_out: int,
+        passages: Sequence[Passage],
+    ) -> Fitted:
+        wish = self.wish
+        words = f"drop at most {wish.drop:g} with confidence {wish.confidence:g}"
+        threshold = FittedThreshold(chosen.threshold, self.oracle.name, words, QUESTIONS, held_out)
+        hashes = passage_hashes(passages)
+        if hashes:
+            text = json.dumps(hashes, indent=0, sort_keys=True)
+            (self.folder / CORPUS).write_text(text + "\n", encoding="ascii")
+        promise = {
+            "drop": wish.drop,
+            "confidence": wish.confidence,
+            "chosen": choice.chosen,
+            "certified": choice.passed > 0,
+            "reason": choice.reason,
+            "settings tested": list(choice.path),
+            "passed": choice.passed,
+            "questions": {"chosen on": fitted_on, "held out": held_out},
+        }
+        return Fitted(
+            self.oracle.name,
+            chosen.recipe,
+            chosen.gate,
+            threshold if chosen.gate else None,
+            None,
+            promise,
+            {"passages": len(hashes)} if hashes else None,
+            tuple(self.run),
+            folder=str(self.folder),
+        )
+
+
+def passage_hashes(passages: Iterable[Passage]) -> dict[str, str]:
+    """Hash each passage's title and text, by its id."""
+    return {one.id: _digest([one.title, one.text]) for one in passages}
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _asker(llm: Any) -> AskLLM | AskReader:
+    if llm == "embedded":
+        from fitrag_integrations.models import ExtractiveReader
+
+        return AskReader(ExtractiveReader.embedded())
+    return AskLLM(llm)
+
+
+def _questions(
+    given: Path | str | Iterable[Mapping[str, Any]] | None,
+    passages: Sequence[Passage],
+    kept: Path,
+    wish: Wish,
+    oracle: Oracle,
+) -> list[Asked]:
+    """Take the questions that were kept, else those given, else have some written; keep them."""
+    if kept.exists():
+        return _once(questions_in(kept, wish.count))
+    if isinstance(given, str | Path):
+        asked = questions_in(Path(given), wish.count)
+    elif given is not None:
+        asked = [asked_of(row, f"questions[{at}]") for at, row in enumerate(given)][: wish.count]
+    elif passages:
+        asked = written_questions(passages, wish.count, oracle)
+    else:
+        allowed = "questions, or passages to write some about"
+        raise InputError.of("questions", given=None, allowed=allowed)
+    asked = _once(asked)
+    write_questions(kept, asked)
+    return asked
+
+
+def _once(asked: Iterable[Asked]) -> list[Asked]:
+    return list({one.question: one for one in asked}.values())
+
+
+def _traces(
+    table: Table, settings: Mapping[str, Setting], choice: Choice, test: Places
+) -> list[dict[str, Any]]:
+    """Give the rows that the chosen setting would have left, of the questions held out."""
+    chosen = settings[choice.chosen]
+    way = choice.chosen.partition(";")[0]
+    rows = []
+    for at in test.tolist():
+        context = table.contexts[way][at]
+        if chosen.gate:
+            known = float(table.p_known[chosen.gate][at])
+            decision = RetrievalDecision(known <= chosen.threshold, known, chosen.threshold, "")
+            context = replace(
+                context if decision.retrieve else Context(context.question),
+                decision=decision,
+                method="iknow",
+            )
+        rows.append(trace_row(context))
+    return rows

@@ -1,0 +1,120 @@
+"""Label what was retrieved by who will read it, and fit the scorer and CRAG's thresholds on that.
+
+How much is fitted of the scorer is a matter of how many labels there are: the weight between its
+two labels, from some hundreds a head over the frozen encoder, from some thousands an adapter. What
+was trained is taken only where it ranks the passages of questions held out better.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fitrag_integrations.core.extras import installed
+from fitrag_integrations.evaluation.ranking import Area
+from fitrag_integrations.evaluation.thresholds.actions import fit_actions
+from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
+from fitrag_integrations.training.collecting import Question, Told, passage_labels
+from fitrag_integrations.training.fitted.oracle import Oracle
+from fitrag_integrations.training.fitted.questions import Asked
+from fitrag_integrations.training.rows import Labelled
+from fitrag_integrations.training.splitting import split
+from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.thresholds import ActionThresholds
+
+WEIGHTS = (0.5, 0.25, 0.75, 0.0, 1.0)  # the first one stays where no other is better by MARGIN
+MARGIN = 0.01  # of the area under the ROC curve
+FOR_HEAD, FOR_ADAPTER = 500, 5000  # labelled passages
+CORRECT, INCORRECT = 0.85, 0.8  # as `fitrag calibrate evaluator`
+SCORER = "scorer"
+
+
+@dataclass(frozen=True, slots=True)
+class FittedScorer:
+    """Hold the weight between the two labels, what was trained, and the areas of both.
+
+    `folder` is the name of a trained scorer's, None for the embedded one.
+    """
+
+    weight: float
+    area: float | None
+    folder: str | None = None
+    trained: str = "nothing"
+
+
+def label(
+    questions: Sequence[Asked], found: Mapping[str, Sequence[Passage]], oracle: Oracle, depth: int
+) -> list[Labelled]:
+    """Say of the first `depth` passages of each question: is the answer there, is it found?"""
+    rows = [
+        Question(one.question, one.answers, tuple(found[one.question][:depth])) for one in questions
+    ]
+    contexts = [
+        Context(row.text, (Excerpt.whole(passage),)) for row in rows for passage in row.passages
+    ]
+    answers = iter(oracle.answers(contexts))
+    labelled = []
+    for row in rows:
+        told = [None if (a := next(answers)) is None else Told(a) for _ in row.passages]
+        labels = passage_labels(row, told)
+        has, prefer = ([one[name] for one in labels] for name in ("has_answer", "llm_prefer"))
+        labelled.append(Labelled(row.text, row.passages, tuple(has), tuple(prefer)))
+    return [row for row in labelled if row.passages]
+
+
+def fit_scorer(rows: Sequence[Labelled], out: Path, *, seed: int, train: bool) -> FittedScorer:
+    """Fit as much of the scorer as the rows allow; a trained one goes into `out`."""
+    count = sum(len(row.passages) for row in rows)
+    tune = "lora" if count >= FOR_ADAPTER and installed("peft") else "head"
+    if not train or count < FOR_HEAD:
+        return _weighed(rows, BiLabelScorer.embedded())
+    from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
+
+    part, held = split(rows, 0.25, seed)
+    plain = _weighed(held, BiLabelScorer.embedded())
+    made = out.with_name(f"{out.name}.partial")
+    for folder in (made, out):
+        shutil.rmtree(folder, ignore_errors=True)
+    fit_bilabel(part, made, BilabelPlan(tune=tune, seed=seed))
+    own = _weighed(held, BiLabelScorer.from_pretrained(made))
+    if own.area is None or plain.area is None or own.area <= plain.area + MARGIN:
+        shutil.rmtree(made)
+        return _weighed(rows, BiLabelScorer.embedded())
+    made.replace(out)
+    return FittedScorer(own.weight, own.area, out.name, f"a {tune}")
+
+
+def _weighed(rows: Sequence[Labelled], scorer: Any) -> FittedScorer:
+    """Choose the weight that ranks best what holds the answer and is answered from."""
+    pairs = [(row.question, passage) for row in rows for passage in row.passages]
+    scores = iter(scorer.score(pairs))
+    scored = [[next(scores) for _ in row.passages] for row in rows]
+    good = [
+        [int(bool(has and prefer)) for has, prefer in zip(r.has_answer, r.llm_prefer, strict=True)]
+        for r in rows
+    ]
+    best, chosen = None, WEIGHTS[0]
+    for weight in WEIGHTS:
+        ranked = [[float(one.combine(weight)) for one in each] for each in scored]
+        area = Area(ranked, good)(np.arange(len(rows)))
+        if area is not None and (best is None or area > best + MARGIN):
+            best, chosen = area, weight
+    return FittedScorer(chosen, best)
+
+
+def fit_crag(rows: Sequence[Labelled]) -> ActionThresholds | None:
+    """Fit CRAG's two thresholds of actions on the best grades; None where all have an answer."""
+    holds = [any(row.has_answer) for row in rows]
+    if not 0 < sum(holds) < len(holds):
+        return None
+    evaluator = RetrievalEvaluator.embedded()
+    grades = iter(evaluator.evaluate([(row.question, p) for row in rows for p in row.passages]))
+    best = [max(next(grades) for _ in row.passages) for row in rows]
+    upper, lower = fit_actions(best, holds, correct=CORRECT, incorrect=INCORRECT)
+    strip, sentences = evaluator.thresholds.strip, evaluator.thresholds.sentences
+    return ActionThresholds(upper, lower, strip, evaluator.name, sentences)

@@ -1,0 +1,110 @@
+"""Ask whoever answers, and each thing once: an answer is in the journal as soon as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+from fitrag_integrations.errors import PortError
+from fitrag_integrations.methods.compose.fitted import FittedTemplate
+from fitrag_integrations.models import LocalGenerator
+from fitrag_integrations.training.asking_llm import AskLLM, AskReader
+from fitrag_integrations.training.collecting import Failed, Told
+from fitrag_integrations.training.labels.budget import Account
+from fitrag_integrations.training.labels.journal import AnswerJournal
+from fitrag_integrations.types import Context, Excerpt, Passage
+
+AT_ONCE = 32  # prompts between two looks at the account
+Open: TypeAlias = Mapping[str, Context]
+
+
+def prompt_of(context: Context) -> str:
+    """Write the prompt that a context is answered from; without excerpts the bare question."""
+    return FittedTemplate().render(context)
+
+
+@dataclass
+class Oracle:
+    """Give answers from contexts and to prompts; None where there was none to be had.
+
+    Raises `PortError` where the account says stop; what was answered is kept. `tell` hears how far
+    it is.
+    """
+
+    asker: AskLLM | AskReader
+    journal: AnswerJournal
+    account: Account
+    tell: Callable[[str], None] | None = None
+    _spans: dict[tuple[str, Passage], Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name who is asked."""
+        return self.asker.name
+
+    @property
+    def writes(self) -> bool:
+        """Say whether it can be asked for any text, and not only for answers from passages."""
+        return isinstance(self.asker, AskLLM)
+
+    def answers(self, contexts: Sequence[Context]) -> list[str | None]:
+        """Answer each context's question from its excerpts, without any from what is known."""
+        prompts = [prompt_of(context) for context in contexts]
+        self._fill(dict(zip(prompts, contexts, strict=True)))
+        return [self._text(prompt) for prompt in prompts]
+
+    def texts(self, prompts: Sequence[str]) -> list[str | None]:
+        """Answer prompts of any kind."""
+        self._fill({prompt: Context(prompt) for prompt in prompts})
+        return [self._text(prompt) for prompt in prompts]
+
+    def _text(self, prompt: str) -> str | None:
+        told = self.journal.get(prompt)
+        return None if told is None else told.text
+
+    def _fill(self, prompts: Open) -> None:
+        """Have all prompts answered that the journal does not know; equal ones once."""
+        open_ = [prompt for prompt in prompts if self.journal.get(prompt) is None]
+        for start in range(0, len(open_), AT_ONCE):
+            lot = open_[start : start + AT_ONCE]
+            if isinstance(self.asker, AskLLM):
+                self.asker.ask_prompts(lot, partial(self._heard, lot), self.account.may)
+            else:
+                self._read(self.asker, {prompt: prompts[prompt] for prompt in lot})
+            self.journal.sync()
+            if self.account.stopped:
+                said = "what was answered is kept, and the same call goes on"
+                raise PortError(f"stopped: {self.account.stopped}; {said}")
+            if self.tell is not None:
+                self.tell(f"{start + len(lot)}/{len(open_)} asked; {self.account}")
+
+    def _heard(self, lot: Sequence[str], at: int, outcome: Told | Failed) -> None:
+        prompt, outcome = lot[at], self.account.heard(lot[at], outcome)
+        if isinstance(outcome, Told):
+            self.journal.add(prompt, outcome)
+        elif outcome.tokens != (0, 0):
+            self.journal.pay(outcome.tokens)
+
+    def _read(self, asker: AskReader, contexts: Open) -> None:
+        """Read the excerpts; what has none is for the small language model that is embedded."""
+        bare = {prompt: c.question for prompt, c in contexts.items() if not c.excerpts}
+        answers: Any = LocalGenerator.embedded().answer(list(bare.values())) if bare else []
+        for prompt, answer in zip(bare, answers, strict=True):
+            self.journal.add(prompt, Told(str(answer)))
+        read = {prompt: c for prompt, c in contexts.items() if c.excerpts}
+        own = {
+            prompt: [(c.question, _bare(each)) for each in c.excerpts] for prompt, c in read.items()
+        }
+        new = list(dict.fromkeys(p for each in own.values() for p in each if p not in self._spans))
+        self._spans |= zip(new, asker.reader.read(new) if new else (), strict=True)
+        for prompt, pairs in own.items():
+            found = [self._spans[pair] for pair in pairs]
+            self.journal.add(prompt, Told(max(found, key=lambda one: one.score).text))
+        self.account.asked += len(contexts)
+
+
+def _bare(excerpt: Excerpt) -> Passage:
+    """Give an excerpt as a passage that is equal to any other with the same words."""
+    return Passage("", excerpt.text, excerpt.passage.title)

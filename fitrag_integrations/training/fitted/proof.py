@@ -1,0 +1,121 @@
+"""Show what was fitted beside the plain retriever and the defaults, on the questions held out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fitrag_integrations import __version__
+from fitrag_integrations.evaluation.figures.answers import answer_figures, answer_plots, answer_rows
+from fitrag_integrations.evaluation.figures.summaries import Draws
+from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.thresholds.path import Choice, Places, Tried
+from fitrag_integrations.methods.compose.fitted import Fitted
+from fitrag_integrations.training.fitted.trying import DEFAULT, PLAIN, Setting, Table
+
+FITTED = "fitted"
+DRAWS = Draws()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Hold the answers and tokens of each system, plain first, on every question."""
+
+    systems: Mapping[str, Tried]
+    answers: Mapping[str, Sequence[str]]
+    skipped: float
+    choice: Choice
+    fitted: Fitted
+    test: Places
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        tried: Mapping[str, Tried],
+        settings: Mapping[str, Setting],
+        choice: Choice,
+        test: Places,
+        fitted: Fitted,
+    ) -> Proof:
+        """Take the three systems out of what was tried."""
+        chosen, way = settings[choice.chosen], choice.chosen.partition(";")[0]
+        known = table.p_known.get(chosen.gate)
+        skips = [False] * len(table.questions) if known is None else known > chosen.threshold
+        whole = zip(skips, table.bare_answers, table.answers[way], strict=True)
+        answers = {
+            PLAIN: table.answers[PLAIN],
+            DEFAULT: table.answers[DEFAULT],
+            FITTED: [bare if skip else own for skip, bare, own in whole],
+        }
+        systems = {PLAIN: tried[PLAIN], DEFAULT: tried[DEFAULT], FITTED: tried[choice.chosen]}
+        share = sum(bool(skips[at]) for at in test) / len(test)
+        return cls(systems, answers, share, choice, fitted, test)
+
+    def sentence(self) -> str:
+        """Say in one sentence what was chosen and what it comes to, or that nothing is better."""
+        plain, own = self.systems[PLAIN], self.systems[FITTED]
+        right, cost = (
+            [float(getattr(one, name)[self.test].mean()) for one in (plain, own)]
+            for name in ("right", "cost")
+        )
+        promise = self.fitted.promise
+        count = f"{len(self.test)} questions held out are right"
+        if not self.choice.passed:
+            return (
+                f"Nothing beats the plain retriever for sure ({self.choice.reason}), so that is "
+                f"what was written: {cost[0]:.0f} tokens a question, {right[0]:.0%} of {count}."
+            )
+        skip = f"; retrieval is skipped for {self.skipped:.0%}" if self.skipped else ""
+        return (
+            f"Fitted: {self.choice.chosen}: {cost[0]:.0f} -> {cost[1]:.0f} tokens a question, "
+            f"{right[0]:.0%} -> {right[1]:.0%} of {count}, with confidence "
+            f"{promise['confidence']:g} at most {promise['drop']:g} lost{skip}."
+        )
+
+
+def write_page(
+    path: Path, proof: Proof, table: Table, parts: tuple[Places, Places], notes: Sequence[str]
+) -> None:
+    """Write the page: the questions held out, then those that settings were chosen on."""
+    from fitrag_integrations.evaluation.report import html_report
+
+    order, test = parts
+    results = [
+        _result(proof, table, test, [proof.sentence(), *notes]),
+        _result(proof, table, order, ["these questions were chosen on: the figures flatter"]),
+    ]
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(html_report(results, title="fitrag fit"), encoding="utf-8")
+    partial.replace(path)
+
+
+def _result(proof: Proof, table: Table, places: Places, notes: Sequence[str]) -> Result:
+    rows: list[dict[str, Any]] = [
+        {
+            "question": table.questions[at].question,
+            "answers": list(table.questions[at].answers),
+            "prediction": proof.answers[name][at],
+            "method": name,
+            "tokens_in": float(one.cost[at]),
+        }
+        for name, one in proof.systems.items()
+        for at in places.tolist()
+    ]
+    judged = answer_rows(rows)
+    figures = answer_figures(judged, DRAWS)
+    settings = {
+        "version": __version__,
+        "command": "fit",
+        "seed": DRAWS.seed,
+        "resamples": DRAWS.resamples,
+        "data": {"files": [], "hash": "", "rows": len(places)},
+        "models": {},
+        "options": {"chosen": proof.choice.chosen, "llm": proof.fitted.llm},
+    }
+    plots = answer_plots(figures, judged)
+    return Result(
+        "answers", tuple(figures), tuple(map(dict, judged)), settings, plots, tuple(notes)
+    )

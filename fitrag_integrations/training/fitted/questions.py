@@ -1,0 +1,147 @@
+"""Have questions written from passages, with answers, and keep those that can be answered.
+
+A question stays where the same language model, shown the passage again, gives the answer back
+(round-trip consistency: Alberti et al., 2019, arXiv:1906.05416), and where no question like it was
+kept before. Where nobody can write, a name or a number is left out of a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.answers import tokens
+from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.training.collecting import is_correct
+from fitrag_integrations.training.fitted.oracle import Oracle
+from fitrag_integrations.types import Context, Excerpt, Passage
+
+T = TypeVar("T")
+GAP = "what"
+FEWEST_WORDS = 8  # of a sentence that a question is made of
+ALIKE = 0.7  # of the words of both questions together: one of them goes
+WRITTEN_MORE = 1.5  # times the questions asked for, since some do not come back
+WRITE = (
+    "Write one question that the passage below answers, as somebody would ask it who has not seen "
+    "the passage, and its answer in at most five words of the passage.\n\n"
+    "Passage: {passage}\n\nReply in two lines:\nQuestion: ...\nAnswer: ..."
+)
+_REPLY = re.compile(r"question:\s*(.+?)\s*\n+\s*answer:\s*(.+?)\s*(?:\n|$)", re.I | re.S)
+_FACT = re.compile(r"(?<=[a-z,;] )(?:\d[\d.,]*\d|[A-Z][\w'-]+(?: [A-Z][\w'-]+)*)(?=[ ,.;])")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Hold a question and its answers, none where nobody knows them.
+
+    `passage` is the text a question was made of, blank for one that somebody asked.
+    """
+
+    question: str
+    answers: tuple[str, ...] = ()
+    passage: str = ""
+
+
+def questions_in(file: Path, count: int) -> list[Asked]:
+    """Read questions: rows of question and maybe answers or answer, or a text with one a line."""
+    if not file.is_file():
+        raise InputError.of("questions", given=str(file), allowed="a file that is there")
+    if file.name.lower().endswith((".jsonl", ".jsonl.gz")):
+        asked = [asked_of(row, f"{file}, row {n}") for n, row in enumerate(read_jsonl(file), 1)]
+    else:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        asked = [Asked(line.strip()) for line in lines if line.strip()]
+    if not asked:
+        raise InputError.of("questions", given=str(file), allowed="at least one question")
+    return spread(asked, count)
+
+
+def asked_of(row: Mapping[str, Any], place: str) -> Asked:
+    """Read a row of question and maybe answers or answer; `place` is told with what is wrong."""
+    question = row.get("question")
+    if not isinstance(question, str) or not question.strip():
+        raise InputError.of(f"{place}: question", given=question, allowed="a text")
+    given = row.get("answers", row.get("answer"))
+    answers = [given] if isinstance(given, str) else given or []
+    if not isinstance(answers, list) or not all(isinstance(each, str) for each in answers):
+        raise InputError.of(f"{place}: answers", given=given, allowed="a text or a list of texts")
+    made_of = row.get("made_of", "")
+    return Asked(question, tuple(answers), made_of if isinstance(made_of, str) else "")
+
+
+def write_questions(file: Path, asked: Iterable[Asked]) -> None:
+    """Write questions where they can be looked at and edited; whole or not at all."""
+    partial = file.with_name(f"{file.name}.partial")
+    rows = (
+        {"question": one.question, "answers": list(one.answers)}
+        | ({"made_of": one.passage} if one.passage else {})
+        for one in asked
+    )
+    write_jsonl(partial, rows)
+    partial.replace(file)
+
+
+def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -> list[Asked]:
+    """Have questions written, of passages at even distances; fewer than `count` where they fail."""
+    if not oracle.writes:
+        return different(questions_from(passages, round(WRITTEN_MORE * count)))[:count]
+    sampled = spread(passages, round(WRITTEN_MORE * count))
+    replies = oracle.texts([WRITE.format(passage=f"{p.title}\n{p.text}".strip()) for p in sampled])
+    made = [
+        asked
+        for passage, reply in zip(sampled, replies, strict=True)
+        if (asked := _parsed(reply or "", passage)) is not None
+    ]
+    again = oracle.answers(
+        [Context(one.question, (Excerpt.whole(Passage("", one.passage)),)) for one in made]
+    )
+    right = [
+        one
+        for one, answer in zip(made, again, strict=True)
+        if answer is not None and is_correct(answer, one.answers)
+    ]
+    return different(right)[:count]
+
+
+def _parsed(reply: str, passage: Passage) -> Asked | None:
+    found = _REPLY.search(reply)
+    if found is None or "?" not in found[1]:
+        return None
+    return Asked(" ".join(found[1].split()), (found[2].strip(" .\"'"),), passage.text)
+
+
+def different(asked: Sequence[Asked]) -> list[Asked]:
+    """Leave out questions most of whose words are those of one before."""
+    kept: list[tuple[Asked, set[str]]] = []
+    for one in asked:
+        words = set(tokens(one.question))
+        if all(len(words & other) < ALIKE * len(words | other) for _, other in kept):
+            kept.append((one, words))
+    return [one for one, _ in kept]
+
+
+def questions_from(passages: Sequence[Passage], count: int) -> list[Asked]:
+    """Make questions of sentences in which a name or a number is left out; it is the answer."""
+    made = [asked for asked in map(_question_from, passages) if asked is not None]
+    return spread(made, count)
+
+
+def _question_from(passage: Passage) -> Asked | None:
+    for start, end in split_sentences(passage.text):
+        sentence = " ".join(passage.text[start:end].split())
+        found = _FACT.search(sentence)
+        if found is not None and len(sentence.split()) >= FEWEST_WORDS:
+            question = f"{sentence[: found.start()]}{GAP}{sentence[found.end() :]}"
+            return Asked(question.rstrip(".;, ") + "?", (found[0],), passage.text)
+    return None
+
+
+def spread(items: Sequence[T], count: int) -> list[T]:
+    """Pick `count` items at even distances; all where there are fewer."""
+    count = min(count, len(items))
+    return [items[i * len(items) // count] for i in range(count)]

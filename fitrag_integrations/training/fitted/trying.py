@@ -1,0 +1,225 @@
+"""Try every setting on every question, and keep what came of it: right or not, and the tokens.
+
+A setting is a method, as a recipe. What the language model answers without passages, and how
+likely each gate finds it known, are kept beside them: a setting behind a gate needs no further
+answer, since each question is answered one way or the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fitrag_integrations.errors import PortError
+from fitrag_integrations.evaluation.outcomes import Floats
+from fitrag_integrations.evaluation.thresholds.path import Places, Tried
+from fitrag_integrations.flow import run_many
+from fitrag_integrations.methods.compose.fitted import NEIGHBOURS
+from fitrag_integrations.methods.compose.recipe import method_from
+from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
+from fitrag_integrations.methods.ik.self_evaluation import KNOW_PROMPT, AskGate
+from fitrag_integrations.models import BiLabelScorer, IKClassifier
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.collecting import is_correct
+from fitrag_integrations.training.fitted.oracle import AT_ONCE, Oracle, prompt_of
+from fitrag_integrations.training.fitted.questions import Asked
+from fitrag_integrations.types import Context, Passage
+
+PLAIN, DEFAULT = "plain", "fitrag"
+THRESHOLDS = 15  # of a gate, evenly over the questions
+Recipe = dict[str, Any]
+Found = Mapping[str, Sequence[Passage]]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Hold a method as a recipe, and the gate before it with its threshold, if there is one."""
+
+    recipe: Recipe
+    gate: str = ""
+    threshold: float = 1.0
+
+
+@dataclass(eq=False)
+class Table:
+    """Hold what was tried, a column for each setting, an entry for each question.
+
+    `bare` is what came of asking without passages, `p_known` what each gate said of a question, and
+    `asked` the tokens that gate costs. `answers` are the texts, `contexts` what was shown.
+    """
+
+    questions: list[Asked]
+    tried: dict[str, Tried]
+    answers: dict[str, list[str]]
+    contexts: dict[str, list[Context]]
+    bare: Tried
+    bare_answers: list[str]
+    p_known: dict[str, Floats] = field(default_factory=dict)
+    asked: dict[str, float] = field(default_factory=dict)
+
+
+def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recipe]:
+    """Name the settings to try: the retriever's first passages, and FIT-RAG cut in several ways."""
+    given: Recipe = {"method": "fitrag", "top_n": k, "weight": weight}
+    given |= {} if scorer is None else {"scorer": scorer}
+    ways: dict[str, Recipe] = {
+        DEFAULT: {},
+        "fitrag, a quarter": {"max_share": 0.25},
+        "fitrag, 150 tokens": {"max_tokens": 150},
+        "fitrag, 75 tokens": {"max_tokens": 75},
+        "fitrag, windows of 3": {"window": 3, "per_passage": 1, "max_tokens": 300},
+    }
+    if scorer is None:  # read once, as the others are
+        ways["fitrag, windows of 3"]["scoring"] = "one_pass"
+    fewer = [n for n in (5, 3, 1) if n < k]
+    plain = {PLAIN: {"method": "direct", "k": k}}
+    return (
+        plain
+        | {f"plain, first {n}": {"method": "direct", "k": n} for n in fewer}
+        | {name: {**given, **more} for name, more in ways.items()}
+    )
+
+
+def try_all(
+    questions: Sequence[Asked], found: Found, ways: Mapping[str, Recipe], oracle: Oracle
+) -> Table:
+    """Answer all questions in all ways; those that somewhere got no answer are left out."""
+    scorer = _once(ways[DEFAULT])
+    contexts = {name: _contexts(recipe, questions, found, scorer) for name, recipe in ways.items()}
+    bare = oracle.answers([Context(one.question) for one in questions])
+    answers = {name: oracle.answers(each) for name, each in contexts.items()}
+    kept = [
+        at
+        for at in range(len(questions))
+        if bare[at] is not None and all(each[at] is not None for each in answers.values())
+    ]
+    if not kept:
+        raise PortError("not one question was answered in all ways: see what the model returns")
+    asked = [questions[at] for at in kept]
+    texts = {name: [str(each[at]) for at in kept] for name, each in answers.items()}
+    shown = {name: [each[at] for at in kept] for name, each in contexts.items()}
+    known = [str(bare[at]) for at in kept]
+    plain = [Context(one.question) for one in asked]
+    return Table(
+        asked,
+        {name: _tried(asked, texts[name], shown[name]) for name in ways},
+        texts,
+        shown,
+        _tried(asked, known, plain),
+        known,
+    )
+
+
+@dataclass(eq=False)
+class _Once:
+    """Score a passage for a question once, however many settings ask."""
+
+    scorer: Any
+    _known: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name the scorer."""
+        return str(self.scorer.name)
+
+    def score(self, pairs: Sequence[Any]) -> list[Any]:
+        """Score pairs."""
+        return self._all([(q, p.title, p.text) for q, p in pairs], pairs, self.scorer.score)
+
+    def _all(self, keys: Sequence[Any], items: Sequence[Any], call: Any) -> list[Any]:
+        new = {k: item for k, item in zip(keys, items, strict=True) if k not in self._known}
+        self._known |= zip(new, call(list(new.values())) if new else (), strict=True)
+        return [self._known[key] for key in keys]
+
+
+class _OnceSentences(_Once):
+    """Do the same for one that judges sentences from the passage's reading."""
+
+    def score_sentences(self, items: Sequence[Any]) -> list[Any]:
+        """Score passages and their spans."""
+        keys = [(q, p.title, p.text, tuple(spans)) for q, p, spans in items]
+        return self._all(keys, items, self.scorer.score_sentences)
+
+
+def _once(recipe: Recipe) -> _Once:
+    if "scorer" not in recipe:
+        return _OnceSentences(EMBEDDED_SCORER)
+    return _Once(BiLabelScorer.from_pretrained(recipe["scorer"]))
+
+
+def _contexts(
+    recipe: Recipe, questions: Sequence[Asked], found: Found, scorer: _Once
+) -> list[Context]:
+    own = {"scorer": scorer} if recipe["method"] == "fitrag" else {}
+    method = method_from({**recipe, **own})
+    ports = Ports(retrieve=lambda queries: [found[query] for query in queries])
+    made: list[Context] = []
+    for start in range(0, len(questions), AT_ONCE):
+        some = questions[start : start + AT_ONCE]
+        made += [t.value for t in run_many(method(one.question, ports) for one in some)]
+    return made
+
+
+def _tried(asked: Sequence[Asked], answers: Sequence[str], contexts: Sequence[Context]) -> Tried:
+    right = [is_correct(text, one.answers) for one, text in zip(asked, answers, strict=True)]
+    cost = [approximate_tokens(prompt_of(context)) for context in contexts]
+    return Tried(np.array(right, float), np.array(cost, float))
+
+
+def ask_gates(table: Table, bank: Any, banked: Sequence[int], oracle: Oracle) -> None:
+    """Ask every gate that needs no training about every question, and write it into the table.
+
+    The questions at `banked` are in the bank themselves, and are judged by the others there.
+    """
+    questions = [one.question for one in table.questions]
+    own = set(banked)
+    near = bank.neighbours(questions, NEIGHBOURS + 1)
+    votes = [n[1:] if at in own else n[:NEIGHBOURS] for at, n in enumerate(near)]
+    table.p_known["neighbours"] = np.array([np.mean(each) if each else 0.0 for each in votes])
+    table.asked["neighbours"] = 0.0
+    if oracle.writes:
+        prompts = [KNOW_PROMPT.format(question=each, draft="") for each in questions]
+        said = [_verdict(reply) for reply in oracle.texts(prompts)]
+        table.p_known["ask"] = np.array(said)
+        table.asked["ask"] = float(np.mean([approximate_tokens(each) for each in prompts]))
+        return
+    gate = IKClassifier.embedded()  # it knows the embedded language model, which is asked here
+    assert gate.drafter is not None
+    drafts = [each.text for each in gate.drafter.draft(questions)]
+    table.p_known["ik"] = np.array(gate.p_known(questions, drafts), float)
+    table.asked["ik"] = 0.0
+
+
+def _verdict(reply: str | None) -> float:
+    try:
+        return AskGate.verdict(reply or "")
+    except PortError:  # neither yes nor no: retrieved for
+        return 0.0
+
+
+def behind_gates(
+    table: Table, ways: Mapping[str, Recipe], order: Places
+) -> tuple[dict[str, Tried], dict[str, Setting]]:
+    """Give every setting, alone and behind each gate at each threshold, and what it came to.
+
+    Thresholds lie evenly over the questions at `order`, those on which settings are chosen.
+    """
+    tried = dict(table.tried)
+    settings = {name: Setting(recipe) for name, recipe in ways.items()}
+    for gate, known in table.p_known.items():
+        cuts = np.unique(
+            np.quantile(known[order], np.linspace(0, 1, THRESHOLDS + 1), method="lower")
+        )
+        for name, one in table.tried.items():
+            for cut in cuts[:-1]:
+                skipped = known > cut
+                both = f"{name}; {gate} > {cut:.4g}"
+                right = np.where(skipped, table.bare.right, one.right)
+                cost = np.where(skipped, table.bare.cost, one.cost) + table.asked[gate]
+                tried[both] = Tried(right, cost)
+                settings[both] = Setting(ways[name], gate, float(cut))
+    return tried, settings
