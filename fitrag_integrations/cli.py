@@ -28,6 +28,7 @@ GROUPS = {
 VERBS = {
     "demo": Home("demo.demo:DemoPlan", "See it work on two hundred questions, without a network."),
     "try": Home("trial.trial:TryPlan", "See in a sentence what this saves on your own files."),
+    "fit": Home("fit.fit:FitPlan", "Fit everything to your own files and language model."),
     "index": Home("run.index:IndexPlan", "Build an index of a corpus, or add to one."),
     "retrieve": Home("run.retrieve:RetrievePlan", "Find passages for each row's question."),
     "answer": Home("run.answer:AnswerPlan", "Answer questions from passages."),

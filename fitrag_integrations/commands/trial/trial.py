@@ -16,12 +16,7 @@ from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
 from fitrag_integrations.commands.trial.proof import Proof, proof_of, sentence, with_plain
-from fitrag_integrations.commands.trial.reading import (
-    Asked,
-    passages_in,
-    questions_from,
-    questions_in,
-)
+from fitrag_integrations.commands.trial.reading import passages_in
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.evaluation.figures.compress import (
     Compressed,
@@ -36,6 +31,7 @@ from fitrag_integrations.flow import Traced, run_many
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answer.answering import Answered, Answering
 from fitrag_integrations.ports import Ports
+from fitrag_integrations.training.fitted.questions import Asked, questions_from, questions_in
 from fitrag_integrations.types import Passage
 
 MADE = "the questions were made of sentences of the corpus, which are easier to find than real ones"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from fitrag_integrations.training.fitted.questions import (
     Asked,
     asked_of,
     questions_in,
+    refreshed,
     write_questions,
     written_questions,
 )
@@ -92,6 +93,7 @@ def fit(
     passages: Sequence[Passage] = (),
     prices: Prices | None = None,
     budget: float | None = None,
+    update: bool = False,
     run: Sequence[str] = (),
     tell: Tell | None = None,
 ) -> Fitted:
@@ -101,8 +103,10 @@ def fit(
     `llm` is a model of either, an object with `generate`, a callable from prompts to texts, or
     "embedded". `questions` are rows of question and maybe answers, or a file of them; without any
     the language model writes some about `passages`. A file questions.jsonl in `out` goes before
-    both, so that it can be edited. `budget` is in the currency of `prices`. Raises `PortError`
-    where the budget or too many failures ended it: the same call goes on.
+    both, so that it can be edited; with `update` those go that were written about a passage which
+    is gone, and others are written for them. `budget` is in the currency of `prices`, `run` what to
+    run again. Raises `PortError` where the budget or too many failures ended it: the same call
+    goes on.
     """
     folder = Path(out)
     asker = llm if isinstance(llm, AskLLM | AskReader) else _asker(llm)
@@ -120,6 +124,9 @@ def fit(
         )
         oracle = Oracle(asker, journal, account, tell)
         asked = _questions(questions, passages, folder / QUESTIONS, wish, oracle)
+        if update and passages:
+            asked = refreshed(asked, passages, wish.count, oracle)
+            write_questions(folder / QUESTIONS, asked)
         return _Fit(folder, wish, oracle, run).all(asked, finder(retriever, wish.k), passages)
     finally:
         journal.close()
@@ -212,13 +219,10 @@ class _Fit:
         wish = self.wish
         words = f"drop at most {wish.drop:g} with confidence {wish.confidence:g}"
         threshold = FittedThreshold(chosen.threshold, self.oracle.name, words, QUESTIONS, held_out)
-        hashes = passage_hashes(passages)
-        if hashes:
-            text = json.dumps(hashes, indent=0, sort_keys=True)
-            (self.folder / CORPUS).write_text(text + "\n", encoding="ascii")
+        if passages:
+            write_corpus(self.folder, passages)
         promise = {
-            "drop": wish.drop,
-            "confidence": wish.confidence,
+            **asdict(wish),
             "chosen": choice.chosen,
             "certified": choice.passed > 0,
             "reason": choice.reason,
@@ -233,10 +237,18 @@ class _Fit:
             threshold if chosen.gate else None,
             None,
             promise,
-            {"passages": len(hashes)} if hashes else None,
+            {"passages": len(passages)} if passages else None,
             tuple(self.run),
             folder=str(self.folder),
         )
+
+
+def write_corpus(folder: Path, passages: Iterable[Passage]) -> None:
+    """Write down what was searched, to see later what has changed."""
+    text = json.dumps(passage_hashes(passages), indent=0, sort_keys=True)
+    partial = folder / f"{CORPUS}.partial"
+    partial.write_text(text + "\n", encoding="ascii")
+    partial.replace(folder / CORPUS)
 
 
 def passage_hashes(passages: Iterable[Passage]) -> dict[str, str]:

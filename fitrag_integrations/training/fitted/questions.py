@@ -11,15 +11,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import tokens
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.training.collecting import is_correct
-from fitrag_integrations.training.fitted.oracle import Oracle
 from fitrag_integrations.types import Context, Excerpt, Passage
+
+if TYPE_CHECKING:  # it loads torch
+    from fitrag_integrations.training.fitted.oracle import Oracle
 
 T = TypeVar("T")
 GAP = "what"
@@ -106,6 +108,18 @@ def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -
         if answer is not None and is_correct(answer, one.answers)
     ]
     return different(right)[:count]
+
+
+def refreshed(
+    asked: Sequence[Asked], passages: Sequence[Passage], count: int, oracle: Oracle
+) -> list[Asked]:
+    """Leave out questions about passages that are gone; write others about those without any."""
+    texts, used = {one.text for one in passages}, {one.passage for one in asked}
+    kept = [one for one in asked if not one.passage or one.passage in texts]
+    if all(not one.passage for one in asked) or len(kept) >= count:
+        return kept
+    unused = [one for one in passages if one.text not in used]
+    return different([*kept, *written_questions(unused, count - len(kept), oracle)])
 
 
 def _parsed(reply: str, passage: Passage) -> Asked | None:

@@ -10,17 +10,13 @@ from fitrag_integrations.commands.trial.proof import (
     sentence,
     with_plain,
 )
-from fitrag_integrations.commands.trial.reading import (
-    Asked,
-    passages_in,
-    questions_from,
-    questions_in,
-)
+from fitrag_integrations.commands.trial.reading import passages_in
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.compress import Compressed, compress_rows
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.fitted.questions import Asked, questions_from, questions_in
 from fitrag_integrations.types import Excerpt, Passage
 
 LONG = "The weather was mild and nobody had much to say about it that whole long year. " * 4
@@ -115,7 +111,7 @@ def test_questions_as_people_have_them(tmp_path):
 def test_questions_are_made_of_sentences():
     text = "It rained. The old stone bridge was built in the spring by Ann Lee, they say."
     assert questions_from([Passage("0", text), Passage("1", "Short.")], 5) == [
-        Asked("The old stone bridge was built in the spring by what, they say?", ("Ann Lee",))
+        Asked("The old stone bridge was built in the spring by what, they say?", ("Ann Lee",), text)
     ]
 
 

@@ -1,0 +1,1 @@
+"""`fitrag fit`: fit everything to somebody's own files, and prove what it is worth."""

@@ -1,0 +1,200 @@
+"""`fitrag fit`: from a folder of files and a language model to a fitted folder with its proof."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.commands.engine.options import Hardware
+from fitrag_integrations.commands.fit.estimate import estimate
+from fitrag_integrations.commands.label.asked import EMBEDDED, LLM, Server
+from fitrag_integrations.commands.label.askers import load_asker
+from fitrag_integrations.commands.trial.reading import passages_in
+from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.methods.compose.fitted import CORPUS, NAME, Fitted
+from fitrag_integrations.training.asking_llm import PROMPT
+from fitrag_integrations.training.fitted.fitting import (
+    LONGEST,
+    QUESTIONS,
+    REPORT,
+    Wish,
+    fit,
+    passage_hashes,
+    write_corpus,
+)
+from fitrag_integrations.types import Passage
+
+INDEX, WISH = "index", Wish()
+GIVE_YES = "nothing was asked: give --yes to start"
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """Fit settings, gate and thresholds to your own files and language model, and prove it.
+
+    Questions that are not given are written by the language model and kept in OUT/questions.jsonl,
+    where they can be edited. Half of them choose, the other half certifies the cheapest setting
+    that loses at most --drop of the right answers against the plain retriever; where none does,
+    the plain retriever is what is written. Every answer is kept as it comes: the same command goes
+    on after a stop, and asks nothing twice.
+    """
+
+    corpus: Annotated[
+        Path, Argument("Folder or file of text, Markdown, HTML, PDF, or JSON Lines with text.")
+    ]
+    questions: Annotated[
+        Path | None,
+        Argument("JSON Lines of question and answers, or a text with a question a line."),
+    ] = None
+    out: Annotated[Path, Option("Folder to write; what `--fitted` reads.")] = Path("fitted")
+    llm: LLM = EMBEDDED
+    server: Server = Server()
+    drop: Annotated[
+        float, Option("Share of right answers that may be lost at most.", min=0.001, max=0.5)
+    ] = WISH.drop
+    confidence: Annotated[float, Option("How sure of that.", min=0.5, max=0.999)] = WISH.confidence
+    count: Annotated[int, Option("Questions to ask at most.", min=4)] = WISH.count
+    k: Annotated[int, Option("Passages to retrieve.", name="--k", min=1)] = WISH.k
+    depth: Annotated[int, Option("Passages of a question to label.", min=1)] = WISH.depth
+    train: Annotated[
+        bool, Option("Train the scorer where there are labels enough.", name="--train/--no-train")
+    ] = True
+    price_in: Annotated[
+        float | None, Option("Price of a million tokens the language model reads.", min=0)
+    ] = None
+    price_out: Annotated[
+        float | None, Option("Price of a million tokens the language model writes.", min=0)
+    ] = None
+    budget: Annotated[
+        float | None, Option("Stop before all runs cost more; needs prices.", min=0)
+    ] = None
+    yes: Annotated[bool, Option("Start without asking.")] = False
+    update: Annotated[bool, Option("Fit anew to what is in the corpus now.")] = False
+    seed: Annotated[int, Option("Seed of the split.")] = WISH.seed
+    hardware: Hardware = Hardware()
+    quiet: options.Quiet = False
+    json: options.AsJson = False
+
+    def run(self) -> None:
+        """Say what it takes, and fit."""
+        self.check()
+        passages = passages_in(self.corpus)
+        if (done := self._done(passages)) is not None:
+            self._tell(done)
+            return
+        if self._starts(passages):
+            self._tell(self._fit(passages))
+
+    def check(self) -> None:
+        """Raise `InputError` for options that do not go together."""
+        if self.budget is not None and self._prices() is None:
+            allowed = "with --price-in or --price-out"
+            raise InputError.of("--budget", given=self.budget, allowed=allowed)
+        if self.update and not (self.out / NAME).exists():
+            allowed = f"a folder that was fitted before, in which {NAME} is"
+            raise InputError.of("--update", given=str(self.out), allowed=allowed)
+
+    def _done(self, passages: Sequence[Passage]) -> Fitted | None:
+        """Give what was fitted as is asked for now; raises where the corpus has changed since."""
+        if not (self.out / NAME).exists():
+            return None
+        fitted = Fitted.read(self.out)
+        fitted.check(self.llm)
+        changed = fitted.changed(passage_hashes(passages))
+        if changed and not self.update:
+            allowed = f"what it was fitted to ({changed} passages since), or --update"
+            raise InputError.of("corpus", given=str(self.corpus), allowed=allowed)
+        asked = asdict(self._wish())
+        same = {name: fitted.promise.get(name) for name in asked} == asked
+        return fitted if same and not changed and not self.update else None
+
+    def _starts(self, passages: Sequence[Passage]) -> bool:
+        made = self.questions is None and not (self.out / QUESTIONS).exists()
+        most = estimate(
+            passages,
+            self._wish(),
+            made=made,
+            embedded=self.llm == EMBEDDED,
+            at_once=self.server.concurrency,
+            prices=self._prices(),
+        )
+        whose = "written by the language model" if made else "given"
+        typer.echo(
+            f"{len(passages)} passages, {self.count} questions at most, {whose}, asked of "
+            f"{self.llm}: {most}; what an earlier run was told is not asked again",
+            err=True,
+        )
+        if self.yes:
+            return True
+        if sys.stdin.isatty() and sys.stderr.isatty():
+            return typer.confirm("Start?", err=True)
+        typer.echo(f"fitrag fit: {GIVE_YES}", err=True)
+        return False
+
+    def _fit(self, passages: Sequence[Passage]) -> Fitted:
+        asking = {"concurrency": self.server.concurrency, "retries": 4, "timeout": 60.0}
+        server, how = self.server, self.hardware.of(None)
+        return fit(
+            self._index(passages).as_retriever(self.k),
+            load_asker(self.llm, server.url, server.api, PROMPT, LONGEST, how, asking),
+            self.questions,
+            out=self.out,
+            wish=self._wish(),
+            passages=passages,
+            prices=self._prices(),
+            budget=self.budget,
+            update=self.update,
+            run=self._run(),
+            tell=None if self.quiet else _say,
+        )
+
+    def _index(self, passages: Sequence[Passage]) -> Any:
+        """Open the index that is in the folder, where it is of these passages; else make it."""
+        written, now = self.out / CORPUS, passage_hashes(passages)
+        if written.exists() and json.loads(written.read_text(encoding="utf-8")) == now:
+            return models.load_index(self.out / INDEX, options.ModelOptions())
+        _say(f"index of {len(passages)} passages")
+        index = models.new_index(self.hardware.of(None))
+        index.add(passages)
+        index.save(self.out / INDEX)
+        write_corpus(self.out, passages)
+        return index
+
+    def _wish(self) -> Wish:
+        return Wish(
+            self.drop, self.confidence, self.count, self.k, self.depth, self.seed, self.train
+        )
+
+    def _prices(self) -> Prices | None:
+        if self.price_in is self.price_out is None:
+            return None
+        return Prices(self.price_in or 0.0, self.price_out or 0.0)
+
+    def _run(self) -> list[str]:
+        """Give the command that fits the same again."""
+        named = {"llm": self.llm, "out": str(self.out), **asdict(self._wish())}
+        named |= {"url": self.server.url} if self.server.url else {}
+        flags = ["--train" if named.pop("train") else "--no-train"]
+        words = [word for name, value in named.items() for word in (f"--{name}", f"{value}")]
+        asked = [] if self.questions is None else [str(self.questions)]
+        return ["fitrag", "fit", str(self.corpus), *asked, *words, *flags]
+
+    def _tell(self, fitted: Fitted) -> None:
+        if self.json:
+            typer.echo(json.dumps(fitted.to_dict()))
+            return
+        typer.echo(str(fitted.promise["told"]))
+        typer.echo(f"{self.out / REPORT} has every question; fitrag answer --fitted {self.out}")
+
+
+def _say(told: str) -> None:
+    typer.echo(f"fitrag fit: {told}", err=True)
