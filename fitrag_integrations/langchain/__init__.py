@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.langchain.routers.judge import RetrievalJudge
     from fitrag_integrations.langchain.routers.knowledge import KnowledgeRouter
     from fitrag_integrations.langchain.routers.middleware import RetrievalGateMiddleware
+    from fitrag_integrations.langchain.tracing import TraceHandler
     from fitrag_integrations.langchain.whole.answer import Answer
     from fitrag_integrations.langchain.whole.method_runnable import MethodRunnable
 
@@ -53,6 +54,7 @@ _MODULE_OF = {
     "RetrievalJudge": "routers.judge",
     "SlimPLMRetriever": "retrievers.slimplm",
     "SubDocumentCompressor": "compressors.sub_documents",
+    "TraceHandler": "tracing",
     "WebSearchRetriever": "retrievers.web_search",
     "cite_documents": "citing",
     "numbered_documents": "citing",
@@ -91,6 +93,7 @@ __all__ = [
     "RetrievalJudge",
     "SlimPLMRetriever",
     "SubDocumentCompressor",
+    "TraceHandler",
     "WebSearchRetriever",
     "cite_documents",
     "numbered_documents",

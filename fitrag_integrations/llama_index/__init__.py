@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.llama_index.routers.corrective import CorrectiveRouterQueryEngine
     from fitrag_integrations.llama_index.routers.knowledge import KnowledgeRouterQueryEngine
     from fitrag_integrations.llama_index.routers.selector import KnowledgeSelector
+    from fitrag_integrations.llama_index.tracing import TraceHandler
     from fitrag_integrations.llama_index.whole.method_query_engine import MethodQueryEngine
 
 _MODULE_OF = {
@@ -48,6 +49,7 @@ _MODULE_OF = {
     "RouteDecisionEvent": "base.events",
     "SlimPLMRetriever": "retrievers.slimplm",
     "SubDocumentCompressor": "postprocessors.sub_documents",
+    "TraceHandler": "tracing",
     "WebSearchRetriever": "retrievers.web_search",
     "cite_nodes": "citing",
     "numbered_nodes": "citing",
@@ -72,6 +74,7 @@ __all__ = [
     "RouteDecisionEvent",
     "SlimPLMRetriever",
     "SubDocumentCompressor",
+    "TraceHandler",
     "WebSearchRetriever",
     "cite_nodes",
     "numbered_nodes",

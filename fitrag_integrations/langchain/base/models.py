@@ -13,19 +13,19 @@ from fitrag_integrations.methods.ik.decider import Decider
 
 def check_model(decider: Decider, runnable: Any) -> None:
     """Refuse a decider whose threshold was fitted for another model than that of a Runnable."""
-    llm = _language_model(runnable)
+    llm = language_model(runnable)
     if llm is not None:
         check_judged(decider, model_name(llm), type(llm).__name__)
 
 
-def _language_model(runnable: Any) -> BaseLanguageModel[Any] | None:
+def language_model(runnable: Any) -> BaseLanguageModel[Any] | None:
     """Find the language model behind a Runnable; of a chain, the first one in it."""
     if isinstance(runnable, BaseLanguageModel):
         return runnable
     if isinstance(runnable, RunnableBinding):
-        return _language_model(runnable.bound)
+        return language_model(runnable.bound)
     steps = runnable.steps if isinstance(runnable, RunnableSequence) else ()
-    return next((llm for llm in map(_language_model, steps) if llm is not None), None)
+    return next((llm for llm in map(language_model, steps) if llm is not None), None)
 
 
 def model_name(llm: BaseLanguageModel[Any]) -> str | None:

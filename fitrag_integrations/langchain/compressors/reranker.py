@@ -10,13 +10,14 @@ from pydantic import field_validator
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.compressor import FlowCompressor
 from fitrag_integrations.langchain.base.fields import AnyModel, Count, Weight
+from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.compressors.cross_encoder import BiLabelCrossEncoder
 from fitrag_integrations.methods.fitrag.method import rerank
 from fitrag_integrations.methods.fitrag.reducer import score_port
 from fitrag_integrations.types import Context, Passage
 
 
-class BiLabelReranker(FlowCompressor):
+class BiLabelReranker(FromFitted, FlowCompressor):
     """Keep the documents most likely to hold the answer and to help the language model.
 
     Works in every host of LangChain compressors::

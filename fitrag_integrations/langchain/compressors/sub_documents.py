@@ -10,6 +10,7 @@ from pydantic import model_validator
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.compressor import CuttingCompressor
 from fitrag_integrations.langchain.base.fields import AnyModel, Settings, options
+from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.methods.explain.compression import Compression
 from fitrag_integrations.methods.explain.explaining import explained_reduction
 from fitrag_integrations.methods.fitrag.reducer import ScorePort, TokenReducer, score_port
@@ -21,7 +22,7 @@ else:
     ReducerOptions = options(TokenReducer)
 
 
-class SubDocumentCompressor(ReducerOptions, Settings, CuttingCompressor):  # type: ignore[misc]
+class SubDocumentCompressor(FromFitted, ReducerOptions, Settings, CuttingCompressor):  # type: ignore[misc]
     """Cut each document down to its best window of sentences, within a budget of tokens.
 
     Documents come back best first. The budget is counted on the numbered and titled lines that a

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fitrag_integrations.langchain.base.fields import options
+from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.retriever import DerivedRetriever, Searching
 from fitrag_integrations.methods.crag.method import Crag
 
@@ -14,7 +15,7 @@ else:
     CragOptions = options(Crag)
 
 
-class CorrectiveRetriever(CragOptions, DerivedRetriever, Searching):  # type: ignore[misc]
+class CorrectiveRetriever(FromFitted, CragOptions, DerivedRetriever, Searching):  # type: ignore[misc]
     """Give the strips of what ``base`` and, where that is no good, the web have on a question.
 
     ::

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fitrag_integrations.langchain.base.fields import options
+from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.retriever import DerivedRetriever
 from fitrag_integrations.methods.fitrag.method import FitRag
 from fitrag_integrations.ports import Method
@@ -16,7 +17,7 @@ else:
     FitRagOptions = options(FitRag)
 
 
-class FitRagRetriever(FitRagOptions, DerivedRetriever):  # type: ignore[misc]
+class FitRagRetriever(FromFitted, FitRagOptions, DerivedRetriever):  # type: ignore[misc]
     """Give the best windows of the best documents ``base`` finds, within a budget of tokens.
 
     ::

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 from fitrag_integrations.langchain.base.fields import AnyMethod
+from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.retriever import Searching
 from fitrag_integrations.ports import Method
 
 
-class MethodRetriever(Searching):
+class MethodRetriever(FromFitted, Searching):
     """Give the excerpts ``method`` keeps of what ``base`` finds.
 
     ::

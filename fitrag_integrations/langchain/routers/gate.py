@@ -12,6 +12,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.fields import Settings, options
+from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.models import check_model
 from fitrag_integrations.langchain.base.ports import Backend, text_of
 from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of
@@ -24,7 +25,7 @@ else:
     DeciderOptions = options(Decider)
 
 
-class GateFields(DeciderOptions, Settings):  # type: ignore[misc]
+class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
     """Hold what a decision is made with; read at call time.
 
     ``drafter`` may be a chat model or any other Runnable from a prompt to text.

@@ -11,6 +11,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.convert import to_passages
 from fitrag_integrations.langchain.base.fields import Settings, options
+from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
 from fitrag_integrations.methods.crag.evaluator import ActionJudge
 
@@ -20,7 +21,7 @@ else:
     JudgeOptions = options(ActionJudge)
 
 
-class JudgeFields(JudgeOptions, Settings):  # type: ignore[misc]
+class JudgeFields(FromFitted, JudgeOptions, Settings):  # type: ignore[misc]
     """Hold what is judged with; read at call time."""
 
     question_key: str | None = None

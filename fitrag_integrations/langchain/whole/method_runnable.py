@@ -16,6 +16,7 @@ from fitrag_integrations.langchain.base.fields import (
     AnyRunnable,
     AnySearch,
 )
+from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.ports import Offer, text_of
 from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of, watched
 from fitrag_integrations.langchain.prompts import as_template
@@ -25,7 +26,7 @@ from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context
 
 
-class MethodRunnable(AskedRunnable[Any]):
+class MethodRunnable(FromFitted, AskedRunnable[Any]):
     """Give a question's ``Traced[Context]`` or, with an ``llm`` or a ``reader``, its ``Answer``.
 
     ``stream`` gives the model's words as they come; an answer the method itself wrote comes in one

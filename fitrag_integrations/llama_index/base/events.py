@@ -19,6 +19,7 @@ from fitrag_integrations.flow import Traced
 from fitrag_integrations.flow.explain import decided
 from fitrag_integrations.llama_index.base.convert import whole_node
 from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.explain.traces import trace_row
 from fitrag_integrations.methods.fitrag.method import FitRag
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 from fitrag_integrations.values.score import labels_of
@@ -85,8 +86,20 @@ class RouteDecisionEvent(BaseEvent):
         return "RouteDecisionEvent"
 
 
+class TraceEvent(BaseEvent):
+    """Report in plain values what was done for a question, as `TraceHandler` writes it down."""
+
+    row: dict[str, Any]
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the event in serialised form."""
+        return "TraceEvent"
+
+
 def tell_decided(context: Context) -> None:
-    """Report a gate's decision or CRAG's action, and a question that was not retrieved for."""
+    """Report what was done for a question: its row, a gate's decision or CRAG's action."""
+    dispatcher.event(TraceEvent(row=trace_row(context)))
     decision, query = context.decision, context.question
     if context.action is not None:
         why, notes = explanation(context), list(context.notes)

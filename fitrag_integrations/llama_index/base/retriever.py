@@ -20,6 +20,7 @@ from fitrag_integrations.llama_index.base.events import (
     tell_retrieving,
 )
 from fitrag_integrations.llama_index.base.fields import Configured, made_from, signed
+from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import Caller, bundles_of, settled
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.ports import Method
@@ -143,7 +144,7 @@ class MethodOverBase(FlowRetriever):
         return nodes
 
 
-class DerivedRetriever(MethodOverBase):
+class DerivedRetriever(FromFitted, MethodOverBase):
     """Run the method whose options the keywords are."""
 
     made: ClassVar[Any]

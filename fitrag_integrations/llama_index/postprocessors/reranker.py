@@ -20,13 +20,14 @@ from fitrag_integrations.llama_index.base.compressor import (
 )
 from fitrag_integrations.llama_index.base.convert import passages_of, whole_node
 from fitrag_integrations.llama_index.base.events import dispatcher
+from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.fitrag.reducer import rerank, score_port
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Excerpt
 
 
-class BiLabelReranker(Postprocessor):
+class BiLabelReranker(FromFitted, Postprocessor):
     """Keep the nodes that hold the answer and that the language model can use, best first.
 
     Nodes come back as copies with ``relevance_score``, ``has_answer`` and ``llm_prefer`` in [0, 1]

@@ -17,6 +17,7 @@ from fitrag_integrations.llama_index.base.compressor import (
 from fitrag_integrations.llama_index.base.convert import passages_of, piece_node
 from fitrag_integrations.llama_index.base.events import CompressionEvent, dispatcher
 from fitrag_integrations.llama_index.base.fields import signed
+from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.methods.explain.compression import Compression
 from fitrag_integrations.methods.explain.explaining import explained_reduction
 from fitrag_integrations.methods.fitrag.reducer import (
@@ -34,7 +35,7 @@ else:
     ReducerOptions = options(TokenReducer)
 
 
-class SubDocumentCompressor(Explaining, ReducerOptions):
+class SubDocumentCompressor(FromFitted, Explaining, ReducerOptions):
     """Replace each node by its best sentences, best first, within a token budget.
 
     The pieces are new nodes with true offsets. ``max_tokens`` counts the numbered list of titles

@@ -8,13 +8,14 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 
 from fitrag_integrations.llama_index.base.convert import Ids
+from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import Caller
 from fitrag_integrations.llama_index.base.retriever import MethodOverBase
 from fitrag_integrations.methods.adapting import check_method
 from fitrag_integrations.ports import Method
 
 
-class MethodRetriever(MethodOverBase):
+class MethodRetriever(FromFitted, MethodOverBase):
     """Run any method over a retriever; an empty list means that nothing was worth showing.
 
     ``base`` is the wrapped retriever, ``search`` what a method may search the web with, ``llm``

@@ -15,6 +15,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import whole_node
 from fitrag_integrations.llama_index.base.events import tell_decided
 from fitrag_integrations.llama_index.base.fields import made_from, signed
+from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import Caller
 from fitrag_integrations.llama_index.base.router import (
     Handed,
@@ -30,7 +31,7 @@ from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Action, Context, Excerpt, Passage
 
 
-class CorrectiveRouterQueryEngine(Router):
+class CorrectiveRouterQueryEngine(FromFitted, Router):
     """Grade what ``base`` retrieves and let the engine of the action answer.
 
     What the engine gets to work with:

@@ -20,6 +20,7 @@ from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.flow import Flow, Port, Traced
 from fitrag_integrations.llama_index.base.events import tell_decided
 from fitrag_integrations.llama_index.base.fields import made_from, signed
+from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.models import astream, check_model, stream
 from fitrag_integrations.llama_index.base.ports import generate_port
 from fitrag_integrations.llama_index.base.response import response_of
@@ -59,7 +60,7 @@ class _Answering:
             generate_port(self.llm)
 
 
-class KnowledgeRouterQueryEngine(Router):
+class KnowledgeRouterQueryEngine(FromFitted, Router):
     """Have the language model answer what it knows; ``retrieve``, an engine, answers the rest.
 
     A known question goes to ``llm``, ``Settings.llm`` where None, with FIT-RAG's no-retrieval

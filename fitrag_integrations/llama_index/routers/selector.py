@@ -16,6 +16,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Traced, arun, run
 from fitrag_integrations.llama_index.base.events import explanation, tell_decided
 from fitrag_integrations.llama_index.base.fields import Configured, made_from, signed
+from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import bundle_of
 from fitrag_integrations.llama_index.base.router import decided_context
 from fitrag_integrations.methods.adapting import name_of
@@ -39,7 +40,7 @@ class _Sides:
             raise InputError.of("unknown", given=self.unknown, allowed=allowed)
 
 
-class KnowledgeSelector(Configured, BaseSelector):
+class KnowledgeSelector(FromFitted, Configured, BaseSelector):
     """Choose for a ``RouterQueryEngine`` or a ``RouterRetriever`` whether to retrieve.
 
     ``known`` is the index, from 0, of the choice that goes without retrieval, ``unknown`` that of

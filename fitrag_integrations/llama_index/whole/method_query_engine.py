@@ -21,6 +21,7 @@ from fitrag_integrations.flow import Flow, arun, arun_many, run, run_many
 from fitrag_integrations.llama_index.base.convert import context_nodes
 from fitrag_integrations.llama_index.base.events import dispatcher, tell_answered, tell_asked
 from fitrag_integrations.llama_index.base.fields import Configured
+from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.models import astream, stream
 from fitrag_integrations.llama_index.base.ports import Caller, bundle_of, bundles_of, settled
 from fitrag_integrations.llama_index.base.response import response_of
@@ -49,7 +50,7 @@ class _Answering:
         check_is("streaming", self.streaming, bool)
 
 
-class MethodQueryEngine(Configured, BaseQueryEngine):
+class MethodQueryEngine(FromFitted, Configured, BaseQueryEngine):
     """Answer with a method's context; where it holds nothing, the model is asked all the same.
 
     ``method`` asks ``retriever`` and, where it searches the web, ``search``.

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any
 
 from fitrag_integrations.core.jsonl import appending, dump
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Context
@@ -41,10 +42,9 @@ class TraceFile:
     def __init__(self, path: str | Path, *, questions: bool = True) -> None:
         self._path, self._questions, self._one = str(path), questions, Lock()
 
-    def add(self, context: Context) -> None:
-        """Write the row of a context."""
-        row = trace_row(context)
-        if not self._questions:
-            del row["question"]
+    def add(self, row: Row) -> None:
+        """Write a row of `trace_row`."""
+        left_out = () if self._questions else ("question",)
+        kept = {name: value for name, value in row.items() if name not in left_out}
         with self._one, appending(self._path) as write:
-            write(dump(row))
+            write(dump(kept))

@@ -1,0 +1,41 @@
+"""Make drop-ins with what `fitrag fit` found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from langchain_core.language_models import BaseLanguageModel
+from pydantic import BaseModel
+
+from fitrag_integrations.langchain.base.models import language_model, model_name
+from fitrag_integrations.langchain.base.ports import Writer
+from fitrag_integrations.methods.compose.fitted import Fitted
+
+
+class FromFitted(BaseModel):
+    """Have `from_fitted`."""
+
+    @classmethod
+    def from_fitted(
+        cls,
+        folder: str | Path,
+        *,
+        llm: Any = None,
+        allow_other_model: bool = False,
+        **given: Any,
+    ) -> Self:
+        """Make it with what is in the `folder` of `fitrag fit`; `given` are all other arguments.
+
+        `llm` is the language model that will answer: one of another name than was fitted for
+        raises `ThresholdMismatchError`, unless `allow_other_model`. Raises `InputError` where
+        nothing in the folder is for this class, and says what to do instead.
+        """
+        fitted, names = Fitted.read(folder), cls.model_fields
+        found = language_model(llm)
+        name = getattr(llm, "name", None) if found is None else model_name(found)
+        kind = None if llm is None else type(llm).__name__
+        fitted.check(name or kind, allow_other_model=allow_other_model)
+        asked = Writer(llm) if isinstance(llm, BaseLanguageModel) else llm
+        own = {"llm": llm} if llm is not None and "llm" in names else {}
+        return cls(**{**fitted.options(names, asked), **own, **given})

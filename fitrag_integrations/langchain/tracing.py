@@ -1,0 +1,43 @@
+"""Write a line about each question that a chain answers, for `fitrag evaluate drift`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+
+from fitrag_integrations.flow import Traced
+from fitrag_integrations.langchain.base.convert import Documents
+from fitrag_integrations.langchain.whole.answer import Answer
+from fitrag_integrations.methods.explain.traces import TraceFile, trace_row
+from fitrag_integrations.types import Context
+
+
+class TraceHandler(BaseCallbackHandler):
+    """Append a row of JSON Lines for each run of a retriever or whole method of this package.
+
+    ::
+
+        chain.invoke(question, {"callbacks": [TraceHandler("traces.jsonl")]})
+
+    ``questions=False`` leaves the questions out. Other components' runs leave nothing.
+    """
+
+    run_inline = True  # lines stay in the order of the runs
+
+    def __init__(self, path: str | Path, *, questions: bool = True) -> None:
+        self._file = TraceFile(path, questions=questions)
+
+    def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Write what a retriever of this package found."""
+        if isinstance(documents, Documents):
+            self._file.add(trace_row(documents.context))
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Write what a whole method found."""
+        if isinstance(outputs, Answer):
+            self._file.add(trace_row(outputs.context))
+        elif isinstance(outputs, Traced) and isinstance(outputs.outcome, Context):
+            self._file.add(trace_row(outputs.outcome))

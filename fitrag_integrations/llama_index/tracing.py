@@ -1,0 +1,39 @@
+"""Write a line about each question that is answered, for `fitrag evaluate drift`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from pydantic import PrivateAttr
+
+from fitrag_integrations.llama_index.base.events import TraceEvent
+from fitrag_integrations.methods.explain.traces import TraceFile
+
+
+class TraceHandler(BaseEventHandler):
+    """Append a row of JSON Lines for each question that a component of this package ends.
+
+    ::
+
+        get_dispatcher().add_event_handler(TraceHandler("traces.jsonl"))
+
+    ``questions=False`` leaves the questions out. Other components' events leave nothing.
+    """
+
+    _file: TraceFile = PrivateAttr()
+
+    def __init__(self, path: str | Path, *, questions: bool = True) -> None:
+        super().__init__()
+        self._file = TraceFile(path, questions=questions)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the handler in serialised form."""
+        return "TraceHandler"
+
+    def handle(self, event: Any, **kwargs: Any) -> None:
+        """Write a row where a question has ended."""
+        if isinstance(event, TraceEvent):
+            self._file.add(event.row)

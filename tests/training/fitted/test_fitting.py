@@ -1,0 +1,161 @@
+"""Fitting: what is chosen, that nothing is asked twice, and what is written where nothing helps."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from fitted_world import Bank, Overlap, Reading, passages, people, questions, retriever
+
+from fitrag_integrations.core.jsonl import read_jsonl
+from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
+from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods.compose.fitted import Fitted
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.training.fitted import Wish, fit, fitting, labelling, trying
+from fitrag_integrations.training.fitted.fitting import passage_hashes
+from fitrag_integrations.training.fitted.questions import Asked, different, write_questions
+
+pytest.importorskip("faiss")
+WISH = Wish(drop=0.2, confidence=0.8, count=48, k=3, depth=2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick():
+    """Put what counts words in the place of the models, which are tried elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trying, "EMBEDDED_SCORER", Overlap())
+        patch.setattr(labelling, "BiLabelScorer", Overlap)
+        patch.setattr(fitting, "fit_crag", lambda rows: None)
+        patch.setattr(fitting, "QuestionBank", Bank)
+        yield
+
+
+@pytest.fixture(scope="module")
+def fitted_at(tmp_path_factory):
+    """Fit once, and give the folder with the prompts that took."""
+    folder, llm = tmp_path_factory.mktemp("fitted") / "out", Reading()
+    fit(retriever, llm, questions(), out=folder, wish=WISH, passages=passages())
+    return folder, llm.asked
+
+
+def files(folder):
+    names = ("fitted.json", "questions.jsonl", "traces.jsonl", "report.html", "corpus.json")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def test_the_cheapest_setting_that_surely_keeps_the_answers_is_chosen(fitted_at):
+    folder, _ = fitted_at
+    fitted = Fitted.read(folder)
+    assert fitted.promise["certified"] and fitted.promise["told"].startswith("Fitted: ")
+    assert fitted.llm == "reading" and fitted.recipe["method"] == "fitrag"
+    assert fitted.gate in ("ask", "neighbours", "")
+    assert len(list(read_jsonl(folder / "traces.jsonl"))) == 24
+    assert "Where was Ada Falk born?" in (folder / "report.html").read_text()
+
+
+def test_what_was_chosen_runs(fitted_at):
+    folder, _ = fitted_at
+    fitted, question = replace(Fitted.read(folder), gate=""), "Where was Finn Hill born?"
+    context = run(fitted.method(Reading())(question, Ports(retrieve=retriever))).value
+    assert dict(people())["Finn Hill"] in " ".join(one.text for one in context.excerpts)
+    assert sum(len(one.text) for one in context.excerpts) < 400
+
+
+def test_nothing_is_asked_twice(fitted_at, tmp_path):
+    folder, asked = fitted_at
+    assert len(asked) == len(set(asked))
+    before, again = files(folder), Reading()
+    fit(retriever, again, questions(), out=folder, wish=WISH, passages=passages())
+    assert again.asked == [] and files(folder) == before
+
+
+def test_a_run_that_died_goes_on_to_the_same_folder(fitted_at, tmp_path):
+    folder, asked = fitted_at
+    whole, rest = [], len(asked)
+    chance = random.Random(3)
+    while rest > 0:  # it dies again and again
+        llm = Reading(dies=chance.randrange(60, 160))
+        try:
+            fit(retriever, llm, questions(), out=tmp_path, wish=WISH, passages=passages())
+            rest = 0
+        except (KeyboardInterrupt, PortError):
+            rest = 1
+        whole += llm.asked
+    assert files(tmp_path).keys() == files(folder).keys()
+    told = {
+        name: data.replace(bytes(tmp_path), bytes(folder)) for name, data in files(tmp_path).items()
+    }
+    assert told == files(folder)
+
+
+def test_where_reading_all_is_needed_the_plain_retriever_is_written(tmp_path):
+    class Whole(Reading):
+        def one(self, prompt):
+            return super().one(prompt) if prompt.count("mild") == 12 else "no idea"
+
+    fitted = fit(retriever, Whole(), questions(), out=tmp_path, wish=replace(WISH, depth=1))
+    assert fitted.is_plain and fitted.recipe == {"method": "direct", "k": 3} and not fitted.gate
+    assert fitted.promise["told"].startswith("Nothing beats the plain retriever for sure")
+    with pytest.raises(InputError, match="the retriever alone with k=3"):
+        fitted.options({"scorer", "top_n"})
+
+
+def test_questions_are_written_and_can_be_edited(tmp_path):
+    llm = Reading()
+    fit(retriever, llm, out=tmp_path, wish=replace(WISH, count=12), passages=passages())
+    rows = list(read_jsonl(tmp_path / "questions.jsonl"))
+    assert len(rows) == 12 and all(row["made_of"] for row in rows)
+    assert all([dict(people())[row["question"][10:-6]]] == row["answers"] for row in rows)
+    edited = [Asked(row["question"], tuple(row["answers"])) for row in rows[:8]]
+    write_questions(tmp_path / "questions.jsonl", edited)
+    fit(retriever, llm, out=tmp_path, wish=replace(WISH, count=12), passages=passages())
+    assert len(list(read_jsonl(tmp_path / "traces.jsonl"))) == 4
+
+
+def test_questions_about_what_is_gone_are_written_anew(tmp_path):
+    wish = replace(WISH, count=12)
+    fit(retriever, Reading(), out=tmp_path, wish=wish, passages=passages())
+    before = {row["made_of"] for row in read_jsonl(tmp_path / "questions.jsonl")}
+    left = [one for one in passages() if one.text != min(before)]
+    fitted = Fitted.read(tmp_path)
+    assert fitted.changed(passage_hashes(left)) == "1 gone"
+    fit(retriever, Reading(), out=tmp_path, wish=wish, passages=left, update=True)
+    after = {row["made_of"] for row in read_jsonl(tmp_path / "questions.jsonl")}
+    assert min(before) not in after and len(after) == 12
+    assert not Fitted.read(tmp_path).changed(passage_hashes(left))
+
+
+def test_like_questions_go():
+    asked = [Asked("Where was Ada Falk born?"), Asked("where was Ada Falk born"), Asked("Who?")]
+    assert [one.question for one in different(asked)] == ["Where was Ada Falk born?", "Who?"]
+
+
+def test_a_budget_stops_it_and_loses_nothing(tmp_path):
+    llm = Reading()
+    how = {"out": tmp_path, "wish": WISH, "prices": Prices(tokens_in=1.0)}
+    with pytest.raises(PortError, match="stopped: another prompt could exceed the cost of 0.01"):
+        fit(retriever, llm, questions(), budget=0.01, **how)
+    asked = len(llm.asked)
+    assert 0 < asked < 200
+    fit(retriever, llm, questions(), budget=100.0, **how)
+    assert len(llm.asked) == len(set(llm.asked)) > asked
+
+
+def test_another_language_model_is_refused(fitted_at):
+    folder, _ = fitted_at
+    fitted = Fitted.read(folder)
+    for same in (None, "reading", "openai:reading"):
+        fitted.check(same)
+    with pytest.raises(ThresholdMismatchError, match="fitted for 'reading', given 'other'"):
+        fitted.check("other")
+    fitted.check("other", allow_other_model=True)
+    with pytest.raises(InputError, match="--llm: given 'other'"):
+        other = Reading()
+        other.name = "other"
+        fit(retriever, other, questions(), out=folder, wish=WISH)
+
+
+def test_a_folder_that_is_none_is_named(tmp_path):
+    with pytest.raises(InputError, match="a folder that `fitrag fit` wrote"):
+        Fitted.read(tmp_path)
