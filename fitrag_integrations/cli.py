@@ -86,6 +86,9 @@ VERBS = {
     "evaluate compare": Home(
         "evaluate.compare:EvaluateCompare", "Compare two results over the same questions."
     ),
+    "evaluate drift": Home(
+        "evaluate.drift:DriftPlan", "See whether a chain's traces look like what was fitted on."
+    ),
     "evaluate report": Home("evaluate.report:EvaluateReport", "Write a page."),
 }
 

@@ -20,7 +20,7 @@ from fitrag_integrations.commands.trial.reading import passages_in
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.methods.compose.fitted import CORPUS, NAME, Fitted
+from fitrag_integrations.methods.compose.fitted import CORPUS, INDEX, NAME, Fitted
 from fitrag_integrations.training.asking_llm import PROMPT
 from fitrag_integrations.training.fitted.fitting import (
     LONGEST,
@@ -33,7 +33,7 @@ from fitrag_integrations.training.fitted.fitting import (
 )
 from fitrag_integrations.types import Passage
 
-INDEX, WISH = "index", Wish()
+WISH = Wish()
 GIVE_YES = "nothing was asked: give --yes to start"
 
 

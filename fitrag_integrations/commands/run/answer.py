@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -20,6 +21,8 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answer.answering import Answered, Answering
+from fitrag_integrations.methods.compose.fitted import INDEX, Fitted, FittedTemplate
+from fitrag_integrations.methods.compose.models import EMBEDDED
 from fitrag_integrations.methods.compose.recipe import method_from
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.ports import Method, Retriever
@@ -69,6 +72,9 @@ class AnswerPlan:
             metavar="NAME_OR_FILE",
             default="fitrag",
         ),
+    ] = None
+    fitted: Annotated[
+        Path | None, Option("Folder of `fitrag fit`: its method, gate, prompt and index.")
     ] = None
     search: Searching = Searching()
     top_n: Annotated[int | None, Option("Passages the reranker keeps.", min=1, default="10")] = None
@@ -124,25 +130,40 @@ class AnswerPlan:
             raise InputError.of("--model", given=self.model.model, allowed=allowed)
         if self.target is None and not _is_question(self.source):
             raise InputError.of("output", given=None, allowed="a .jsonl or .jsonl.gz file, or -")
-        if self.target is None and self.search.index is None:
+        if self.fitted is not None and self.method is not None:
+            allowed = "nothing, where --fitted says the method"
+            raise InputError.of("--method", given=self.method, allowed=allowed)
+        if self.target is None and self._index is None:
             allowed = "the index a question is answered from"
             raise InputError.of("--index", given=None, allowed=allowed)
+
+    @property
+    def _index(self) -> Path | None:
+        """Give the index to search: the one named, else the one in the fitted folder."""
+        own = None if self.fitted is None else self.fitted / INDEX
+        there = own is not None and own.is_dir()
+        return own if self.search.index is None and there else self.search.index
 
     def answers(self) -> Answers:
         """Load the method and what it asks."""
         found: Retriever | None = None
         generate: Any = None
-        if self.search.index is not None:
+        fitted = None if self.fitted is None else Fitted.read(self.fitted)
+        if fitted is not None:
+            fitted.check(self.llm or EMBEDDED)
+        if self._index is not None:
             encoder = ModelOptions(self.search.encoder)
-            found = models.load_retriever(self.search.index, encoder, k=self.search.k)
+            k = self.search.k if fitted is None else fitted.promise.get("k", self.search.k)
+            found = models.load_retriever(self._index, encoder, k=k)
         if self.llm is not None:
             generate = models.batched(models.load_chat_model(self.llm))
-        elif self.method is not None:
+        elif self.method is not None or fitted is not None:
             generate = EMBEDDED_GENERATOR
-        method = self._method()
+        method = self._method() if fitted is None else fitted.method(generate)
+        template = None if fitted is None else FittedTemplate()
         reading = replace(self.model, model=self.reader)
         reader = models.load_reader(reading) if self.llm is None else None
-        return Answers(Answering(method, reader=reader), found, generate)
+        return Answers(Answering(method, reader=reader, template=template), found, generate)
 
     def _method(self) -> Method:
         options = {name: getattr(self, option) for option, name in METHOD_FIELDS.items()}

@@ -7,7 +7,7 @@ Models in it are loaded when something is made of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,7 +24,8 @@ from fitrag_integrations.ports import Method
 from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
 
-NAME, CORPUS, SCHEMA = "fitted.json", "corpus.json", 1
+NAME, CORPUS, TRACES, SCHEMA = "fitted.json", "corpus.json", "traces.jsonl", 1
+INDEX = "index"  # the folder of the index in it, where there was a corpus
 NEIGHBOURS = 10
 WITH = PromptTemplate(
     "fitted",
@@ -155,15 +156,12 @@ class Fitted(Record):
             return {"gate": decider.gate, "threshold": decider.threshold}
         raise self._nothing("retrievers, rerankers, compressors, gates, and what runs a method")
 
-    def changed(self, passages: Mapping[str, str]) -> str:
-        """Say what is new, gone and different among passages, hashes by id; blank for nothing."""
+    def changed(self, passages: Collection[str]) -> str:
+        """Say what is new and what is gone among the hashes of passages; blank for nothing."""
         if self.corpus is None:
             return ""
-        text = (Path(self.folder) / CORPUS).read_text(encoding="utf-8")
-        before: Mapping[str, str] = json.loads(text)
-        new, gone = passages.keys() - before.keys(), before.keys() - passages.keys()
-        other = [name for name in passages.keys() & before.keys() if passages[name] != before[name]]
-        counts = {"new": len(new), "gone": len(gone), "different": len(other)}
+        before = set(json.loads((Path(self.folder) / CORPUS).read_text(encoding="utf-8")))
+        counts = {"new": len(set(passages) - before), "gone": len(before - set(passages))}
         return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
     def _placed(self) -> dict[str, Any]:

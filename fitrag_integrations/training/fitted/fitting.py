@@ -21,7 +21,7 @@ from fitrag_integrations.core.jsonl import write_jsonl
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.thresholds.path import Choice, Places, cheapest
-from fitrag_integrations.methods.compose.fitted import CORPUS, WITH, WITHOUT, Fitted
+from fitrag_integrations.methods.compose.fitted import CORPUS, TRACES, WITH, WITHOUT, Fitted
 from fitrag_integrations.methods.explain.traces import trace_row
 from fitrag_integrations.retrieval import QuestionBank
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -52,12 +52,7 @@ from fitrag_integrations.training.labels.journal import AnswerJournal
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 from fitrag_integrations.values.thresholds import FittedThreshold
 
-QUESTIONS, JOURNAL, REPORT, TRACES = (
-    "questions.jsonl",
-    "answers.asked",
-    "report.html",
-    "traces.jsonl",
-)
+QUESTIONS, JOURNAL, REPORT = "questions.jsonl", "answers.asked", "report.html"
 LONGEST = 64  # tokens of an answer
 Tell = Callable[[str], None]
 
@@ -245,15 +240,15 @@ class _Fit:
 
 def write_corpus(folder: Path, passages: Iterable[Passage]) -> None:
     """Write down what was searched, to see later what has changed."""
-    text = json.dumps(passage_hashes(passages), indent=0, sort_keys=True)
+    text = json.dumps(passage_hashes(passages), indent=0)
     partial = folder / f"{CORPUS}.partial"
     partial.write_text(text + "\n", encoding="ascii")
     partial.replace(folder / CORPUS)
 
 
-def passage_hashes(passages: Iterable[Passage]) -> dict[str, str]:
-    """Hash each passage's title and text, by its id."""
-    return {one.id: _digest([one.title, one.text]) for one in passages}
+def passage_hashes(passages: Iterable[Passage]) -> list[str]:
+    """Hash each passage's title and text; equal ones once, in an order that says nothing."""
+    return sorted({_digest([one.title, one.text]) for one in passages})
 
 
 def _digest(texts: Sequence[str]) -> str:

@@ -77,8 +77,12 @@ class Oracle:
             if self.account.stopped:
                 said = "what was answered is kept, and the same call goes on"
                 raise PortError(f"stopped: {self.account.stopped}; {said}")
-            if self.tell is not None:
-                self.tell(f"{start + len(lot)}/{len(open_)} asked; {self.account}")
+            self.say(f"{start + len(lot)}/{len(open_)} asked; {self.account}")
+
+    def say(self, told: str) -> None:
+        """Tell whoever listens how far it is."""
+        if self.tell is not None:
+            self.tell(told)
 
     def _heard(self, lot: Sequence[str], at: int, outcome: Told | Failed) -> None:
         prompt, outcome = lot[at], self.account.heard(lot[at], outcome)

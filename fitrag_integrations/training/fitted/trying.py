@@ -89,7 +89,10 @@ def try_all(
 ) -> Table:
     """Answer all questions in all ways; those that somewhere got no answer are left out."""
     scorer = _once(ways[DEFAULT])
-    contexts = {name: _contexts(recipe, questions, found, scorer) for name, recipe in ways.items()}
+    contexts = {}
+    for name, recipe in ways.items():
+        oracle.say(f"trying: {name}")
+        contexts[name] = _contexts(recipe, questions, found, scorer)
     bare = oracle.answers([Context(one.question) for one in questions])
     answers = {name: oracle.answers(each) for name, each in contexts.items()}
     kept = [

@@ -1,0 +1,109 @@
+"""`fitrag fit`: the plan before, the refusals, and a fitted folder that answers."""
+
+import json
+import random
+
+import pytest
+from command_fakes import write
+from typer.testing import CliRunner
+
+from fitrag_integrations.cli import app
+from fitrag_integrations.commands.fit.estimate import estimate
+from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.training.fitted import Wish
+from fitrag_integrations.types import Passage
+
+pytest.importorskip("faiss")
+FACTS = (
+    ("Ann Lee", "bridge", "stone"),
+    ("Bo Karr", "mill", "brick"),
+    ("Cy Dunn", "tower", "iron"),
+    ("Di Ewing", "harbour", "oak"),
+    ("Ed Frost", "library", "glass"),
+    ("Flo Gray", "station", "steel"),
+)
+
+
+def corpus(folder, facts=FACTS):
+    rows = [
+        {"id": what, "title": what, "text": f"It rained. The {what} of {of} was built by {who}."}
+        for who, what, of in facts
+    ]
+    return str(write(folder / "corpus.jsonl", rows))
+
+
+def asked(folder):
+    rows = [{"question": f"Who built the {w}?", "answers": [who]} for who, w, _ in FACTS]
+    random.Random(0).shuffle(rows)
+    return str(write(folder / "questions.jsonl", rows))
+
+
+def fit(*given):
+    done = CliRunner().invoke(app, ["fit", *map(str, given)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Fit with the embedded models; gives the folder of all files."""
+    at = tmp_path_factory.mktemp("fit")
+    given = [corpus(at), asked(at), "--out", at / "fitted", "--k", 3, "--count", 6]
+    assert fit(*given, "--yes", "--quiet").exit_code == 0
+    return at, given
+
+
+def test_nothing_starts_without_a_yes(tmp_path):
+    done = fit(corpus(tmp_path), asked(tmp_path), "--out", tmp_path / "fitted", "--price-in", 1)
+    assert done.exit_code == 0 and not (tmp_path / "fitted").exists()
+    assert "at most" in done.stderr and "in money" in done.stderr and "give --yes" in done.stderr
+
+
+def test_what_was_fitted_is_told_again_and_answers(fitted):
+    at, given = fitted
+    again = fit(*given)
+    assert "Nothing beats the plain retriever for sure (3 questions are too few" in again.stdout
+    told = json.loads((at / "fitted" / "fitted.json").read_text())
+    assert told["recipe"] == {"method": "direct", "k": 3} and told["llm"] == "embedded"
+    assert told["run"][:3] == ["fitrag", "fit", str(at / "corpus.jsonl")]
+    answered = CliRunner().invoke(
+        app, ["answer", "Who built the mill?", "--fitted", str(at / "fitted")]
+    )
+    assert answered.exit_code == 0 and answered.stdout.startswith("Bo Karr")
+
+
+def test_a_changed_corpus_is_told_and_refreshed(fitted):
+    at, given = fitted
+    corpus(at, (*FACTS[1:], ("Al Brown", "gate", "bronze")))
+    with pytest.raises(InputError, match=r"1 new, 1 gone passages since\), or --update"):
+        fit(*given)
+    assert fit(*given, "--update", "--yes", "--quiet").exit_code == 0
+    assert fit(*given).exit_code == 0
+    corpus(at)
+    assert fit(*given, "--update", "--yes", "--quiet").exit_code == 0
+
+
+def test_what_does_not_go_together_is_refused(fitted):
+    at, given = fitted
+    with pytest.raises(ThresholdMismatchError, match="fitted for 'embedded', given 'other'"):
+        fit(*given, "--llm", "other")
+    with pytest.raises(InputError, match="--budget: given 1.0 .float., allowed with --price-in"):
+        fit(*given, "--budget", 1)
+    with pytest.raises(InputError, match="--update"):
+        fit(given[0], "--out", at / "none", "--update")
+    answer = ["answer", "Who?", "--fitted", str(at / "fitted")]
+    refused = CliRunner().invoke(app, [*answer, "--llm", "openai:other"])
+    assert isinstance(refused.exception, ThresholdMismatchError)
+    refused = CliRunner().invoke(app, [*answer, "--method", "crag"])
+    assert isinstance(refused.exception, InputError)
+
+
+def test_the_estimate_counts_every_call():
+    some = [Passage(str(i), "word " * 100) for i in range(9)]
+    how = {"embedded": False, "at_once": 8, "prices": Prices(1.0, 2.0)}
+    most = estimate(some, Wish(count=10), made=True, **how)
+    given = estimate(some, Wish(count=10), made=False, **how)
+    assert most.calls - given.calls == 30 and most.calls == 10 * 11 + 25 + 30
+    assert 0 < given.money < most.money and most.read > 10_000
