@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fitrag_integrations.core.checks import check_number
@@ -18,7 +19,7 @@ from fitrag_integrations.errors import InputError
 
 LEVEL = 0.05
 LEAST = 20  # rows of either side, under which only a landslide could be told
-SHARES = {
+SHARES: dict[str, Callable[[Row], bool | None]] = {
     "retrieved": lambda row: row.get("retrieve"),
     "nothing kept": lambda row: row["tokens"] == 0 if row.get("retrieve", True) else None,
 }
@@ -42,7 +43,7 @@ class Drift(Record):
 
 
 def drift(fitted: Sequence[Row], now: Sequence[Row], *, level: float = LEVEL) -> list[Drift]:
-    """Test every figure that both sides have; what tells of no row on one side is left out.
+    """Test every figure that both sides have, at a `level` in [0, 1] over all of them together.
 
     Raises `InputError` where a side has fewer than 20 rows.
     """
@@ -54,9 +55,13 @@ def drift(fitted: Sequence[Row], now: Sequence[Row], *, level: float = LEVEL) ->
     for name, read in SHARES.items():
         found += _tested(name, _column(fitted, read), _column(now, read), _fisher, "Fisher")
     for name in NUMBERS:
-        one, other = (_column(rows, lambda row, at=name: row.get(at)) for rows in (fitted, now))
+        one, other = (_column(rows, partial(_of, name)) for rows in (fitted, now))
         found += _tested(name, one, other, _smirnov, "Kolmogorov-Smirnov")
     return _corrected(found, level)
+
+
+def _of(name: str, row: Row) -> Any:
+    return row.get(name)
 
 
 def _column(rows: Sequence[Row], read: Callable[[Any], Any]) -> list[float]:

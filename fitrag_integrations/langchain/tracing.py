@@ -22,7 +22,8 @@ class TraceHandler(BaseCallbackHandler):
 
         chain.invoke(question, {"callbacks": [TraceHandler("traces.jsonl")]})
 
-    ``questions=False`` leaves the questions out. Other components' runs leave nothing.
+    Rows go to the file ``path``; ``questions=False`` leaves the questions
+    out of them. Other components' runs leave nothing.
     """
 
     run_inline = True  # lines stay in the order of the runs

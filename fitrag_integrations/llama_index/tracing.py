@@ -19,7 +19,8 @@ class TraceHandler(BaseEventHandler):
 
         get_dispatcher().add_event_handler(TraceHandler("traces.jsonl"))
 
-    ``questions=False`` leaves the questions out. Other components' events leave nothing.
+    Rows go to the file ``path``; ``questions=False`` leaves the questions
+    out of them. Other components' events leave nothing.
     """
 
     _file: TraceFile = PrivateAttr()

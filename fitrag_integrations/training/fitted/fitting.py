@@ -62,7 +62,8 @@ class Wish:
     """Say what is asked for.
 
     At most `drop` of the share of right answers may be lost, `confidence` sure. `k` passages are
-    retrieved for each of at most `count` questions, `depth` of them are labelled.
+    retrieved for each of at most `count` questions, `depth` of them are labelled. `seed` parts the
+    questions; with `train` a scorer is trained where there are labels enough.
     """
 
     drop: float = 0.05
@@ -101,7 +102,7 @@ def fit(
     both, so that it can be edited; with `update` those go that were written about a passage which
     is gone, and others are written for them. `budget` is in the currency of `prices`, `run` what to
     run again. Raises `PortError` where the budget or too many failures ended it: the same call
-    goes on.
+    goes on. `wish` says what is asked for, `tell` hears how far it is.
     """
     folder = Path(out)
     asker = llm if isinstance(llm, AskLLM | AskReader) else _asker(llm)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,5 +116,6 @@ def fit_crag(rows: Sequence[Labelled]) -> ActionThresholds | None:
     grades = iter(evaluator.evaluate([(row.question, p) for row in rows for p in row.passages]))
     best = [max(next(grades) for _ in row.passages) for row in rows]
     upper, lower = fit_actions(best, holds, correct=CORRECT, incorrect=INCORRECT)
-    strip, sentences = evaluator.thresholds.strip, evaluator.thresholds.sentences
-    return ActionThresholds(upper, lower, strip, evaluator.name, sentences)
+    own = evaluator.thresholds
+    assert own is not None
+    return replace(own, upper=upper, lower=lower, model=evaluator.name)

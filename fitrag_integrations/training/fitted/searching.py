@@ -22,6 +22,7 @@ Find: TypeAlias = Callable[[Sequence[str]], list[list[Passage]]]
 
 def finder(retriever: Any, k: int) -> Find:
     """Give the search for several questions: the first `k` usable passages of each."""
+    found: Find
     homes = {kind.__module__.partition(".")[0] for kind in type(retriever).__mro__}
     if "langchain_core" in homes:
         found = partial(_each, retriever.invoke, _of_document)
@@ -37,7 +38,7 @@ def finder(retriever: Any, k: int) -> Find:
     return find
 
 
-def _asked(port: Any, questions: Sequence[str]) -> Sequence[Sequence[Passage]]:
+def _asked(port: Any, questions: Sequence[str]) -> list[list[Passage]]:
     def flow() -> Any:
         return (yield from port.ask(questions))
 
