@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine import options
-from fitrag_integrations.commands.evaluate.tables import number, probability, show
+from fitrag_integrations.commands.evaluate.tables import show
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.drift import LEVEL, drift
+from fitrag_integrations.evaluation.words import chance, number
 from fitrag_integrations.methods.compose.fitted import TRACES, Fitted
 
 
@@ -50,7 +51,7 @@ class DriftPlan:
         else:
             heads = {"figure": False, "fitted on": True, "now": True, "test": False, "p": True}
             lines = [
-                [f.figure, number(f.fitted), number(f.now), f.test, probability({"p": f.p})]
+                [f.figure, number(f.fitted), number(f.now), f.test, chance(f.p)]
                 + ["changed" if f.changed else ""]
                 for f in found
             ]

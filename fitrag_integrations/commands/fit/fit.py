@@ -12,16 +12,15 @@ from typing import Annotated, Any
 import typer
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.options import Hardware
+from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.fit.estimate import estimate
 from fitrag_integrations.commands.label.asked import EMBEDDED, LLM, Server
-from fitrag_integrations.commands.label.askers import load_asker
+from fitrag_integrations.commands.label.options import Asking, load_asker
 from fitrag_integrations.commands.trial.reading import passages_in
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.methods.compose.fitted import CORPUS, INDEX, NAME, Fitted
-from fitrag_integrations.training.asking_llm import PROMPT
 from fitrag_integrations.training.fitted.fitting import (
     LONGEST,
     QUESTIONS,
@@ -80,7 +79,7 @@ class FitPlan:
     yes: Annotated[bool, Option("Start without asking.")] = False
     update: Annotated[bool, Option("Fit anew to what is in the corpus now.")] = False
     seed: Annotated[int, Option("Seed of the split.")] = WISH.seed
-    hardware: Hardware = Hardware()
+    hardware: EncoderHardware = EncoderHardware()
     quiet: options.Quiet = False
     json: options.AsJson = False
 
@@ -141,11 +140,10 @@ class FitPlan:
         return False
 
     def _fit(self, passages: Sequence[Passage]) -> Fitted:
-        asking = {"concurrency": self.server.concurrency, "retries": 4, "timeout": 60.0}
-        server, how = self.server, self.hardware.of(None)
+        asking = Asking(self.llm, self.server, max_new_tokens=LONGEST)
         return fit(
             self._index(passages).as_retriever(self.k),
-            load_asker(self.llm, server.url, server.api, PROMPT, LONGEST, how, asking),
+            load_asker(asking, self.hardware),
             self.questions,
             out=self.out,
             wish=self._wish(),

@@ -116,6 +116,5 @@ def _result(proof: Proof, table: Table, places: Places, notes: Sequence[str]) ->
         "options": {"chosen": proof.choice.chosen, "llm": proof.fitted.llm},
     }
     plots = answer_plots(figures, judged)
-    return Result(
-        "answers", tuple(figures), tuple(map(dict, judged)), settings, plots, tuple(notes)
-    )
+    rows_of = [figure.to_dict() for figure in figures]
+    return Result("answers", rows_of, judged, settings, plots, notes)
