@@ -13,7 +13,7 @@ from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, mask_of, states_of
 from fitrag_integrations.models.runtime.engine import Options, Pool, SharedEngine
-from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.runtime.worker import Steps, in_blocks
 
 T = TypeVar("T")
 Forward = Callable[[Tensor, Tensor, Batch], Sequence[T]]
@@ -34,14 +34,19 @@ class Engine(SharedEngine):
         `forward(states, mask, batch)` gets token states, float32, shape (batch, tokens, width),
         and the mask, and gives one result per chunk of the batch.
         """
-        chunks = self.tokenizer.encode(pairs)
-        flat = [chunk for group in chunks for chunk in group]
-        results = iter((yield from self.run_chunks(flat, forward)))
-        return [[next(results) for _ in group] for group in chunks]
+
+        def one_block(some: Sequence[Pair]) -> Steps[list[list[T]]]:
+            groups = self.tokenizer.encode(some)
+            flat = [chunk for group in groups for chunk in group]
+            results = iter((yield from self.run_chunks(flat, forward)))
+            return [[next(results) for _ in group] for group in groups]
+
+        return in_blocks(pairs, one_block)
 
     @torch.inference_mode()
     def run_chunks(self, chunks: Sequence[EncodedPair], forward: Forward[T]) -> Steps[list[T]]:
-        """Do what `run` does for chunks that are encoded already."""
+        """Do what `run` does for chunks that are encoded already, once for each of them."""
+        each = {id(chunk): chunk for chunk in chunks}
 
         def one_batch(some: list[EncodedPair]) -> Sequence[T]:
             batch = Batch.of(some, pad_id=self.tokenizer.pad_id)
@@ -50,7 +55,9 @@ class Engine(SharedEngine):
             states = self.states(ids, types, lengths)
             return forward(states, mask_of(lengths, ids.shape[1]), batch)
 
-        return (yield from self.batched(chunks, one_batch, length=len))
+        found = yield from self.batched(list(each.values()), one_batch, length=len)
+        results = dict(zip(each, found, strict=True))
+        return [results[id(chunk)] for chunk in chunks]
 
 
 _engines: Pool[Engine] = Pool()

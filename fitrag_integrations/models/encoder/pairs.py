@@ -165,14 +165,11 @@ class PairTokenizer:
         self._frame: list[Tokens] | None = None
 
     def encode(self, pairs: Sequence[Pair]) -> list[list[EncodedPair]]:
-        """Encode each pair as one or more chunks, in text order."""
-        if not pairs:
-            return []
-        found = self._encode(pairs)
-        return [
-            [EncodedPair(one)] if one.shape[1] <= self.max_length else _chunks(one, self.max_length)
-            for one in found
-        ]
+        """Encode each pair as one or more chunks, in text order; equal pairs are the same ones."""
+        each = {(question, p.title, p.text): (question, p) for question, p in pairs}
+        made = self._encode(list(each.values())) if each else []
+        chunks = dict(zip(each, [_chunks(one, self.max_length) for one in made], strict=True))
+        return [chunks[question, p.title, p.text] for question, p in pairs]
 
     @property
     def vocabulary(self) -> int:
@@ -291,7 +288,10 @@ def _chunks(tokens: Tokens, length: int) -> list[EncodedPair]:
 
     Only a title too long to leave room for two overlaps is cut short.
     """
-    count, inside = tokens.shape[1], np.flatnonzero(tokens[3] >= 0)
+    count = tokens.shape[1]
+    if count <= length:
+        return [EncodedPair(tokens)]
+    inside = np.flatnonzero(tokens[3] >= 0)
     if not len(inside):  # only a title, and a long one
         return [EncodedPair(tokens[:, [*range(length - 1), count - 1]])]
     after = np.arange(inside[-1] + 1, count)

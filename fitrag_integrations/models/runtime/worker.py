@@ -34,6 +34,8 @@ EXIT_SECONDS = 30.0  # what all workers together have for the batch they are in 
 TELL_SECONDS = 0.1  # between two looks at how far a job is
 SMALL = 8  # items of a job that is joined to others, where nobody says
 JOINED = 4  # times as many may be in such a list
+BLOCK = 1024  # items encoded at once
+PADDING = 1.05  # padded tokens of a batch for each that is there
 _ENDING = "the interpreter is ending: nothing more is run"
 _ending = threading.Event()
 
@@ -333,13 +335,15 @@ def token_batches(lengths: Sequence[int], *, budget: int) -> Iterator[list[int]]
     """Cut items into batches of like length whose padded size is at most `budget` tokens.
 
     Gives index lists that cover every item once, longest first, so that the largest batch fails
-    first if memory is short. An item longer than the budget is a batch of its own.
+    first if memory is short. An item longer than the budget is a batch of its own. Padding takes
+    at most a twentieth more than the tokens there are, but in batches of a quarter of the budget.
     """
-    left = _longest_first(lengths)
-    while left:
-        count = _fitting([lengths[i] for i in left], budget)
-        yield left[:count]
-        left = left[count:]
+    order, at = _longest_first(lengths), 0
+    ranked = [lengths[i] for i in order]
+    while at < len(order):
+        count = _fitting(ranked, at, budget)
+        yield order[at : at + count]
+        at += count
 
 
 @dataclass
@@ -356,7 +360,7 @@ def in_batches(
     length: Callable[[Item], int],
     budget: Budget,
 ) -> Steps[list[T]]:
-    """Run items through `run` in token batches, yielding between two; results in the order given.
+    """Run items in `token_batches`, yielding between two; results in the order given.
 
     A batch the device has no memory for is tried again at half its size, and so is what comes
     after, for good. Raises `ModelLoadError` between two batches if the interpreter is ending.
@@ -364,31 +368,56 @@ def in_batches(
     import torch
 
     lengths = [length(item) for item in items]
-    left, results = _longest_first(lengths), dict[int, T]()
-    while left:
+    order, results = _longest_first(lengths), dict[int, T]()
+    ranked = [lengths[i] for i in order]
+    while len(results) < len(order):
         if _ending.is_set():
             raise ModelLoadError(_ENDING)
-        batch = left[: _fitting([lengths[i] for i in left], budget.tokens)]
+        at = len(results)
+        batch = order[at : at + _fitting(ranked, at, budget.tokens)]
         try:
             found = list(run([items[i] for i in batch]))
         except torch.OutOfMemoryError:
             if len(batch) == 1:
                 raise
-            budget.tokens = len(batch) // 2 * lengths[batch[0]]
+            budget.tokens = len(batch) // 2 * ranked[at]
             torch.cuda.empty_cache()
             continue
         results.update(zip(batch, found, strict=True))
-        left = left[len(batch) :]
-        if left:
+        if len(results) < len(order):
             yield len(results), len(items)
     return [results[i] for i in range(len(items))]
+
+
+def in_blocks(
+    items: Sequence[Item], run: Callable[[Sequence[Item]], Steps[list[T]]], *, size: int = BLOCK
+) -> Steps[list[T]]:
+    """Run items block by block, so that what is held beside the answers is bounded."""
+    found: list[T] = []
+    for at in range(0, len(items), size):
+        block = items[at : at + size]
+        steps = run(block)
+        while True:
+            try:
+                done, of = next(steps)
+            except StopIteration as end:
+                found += end.value
+                break
+            yield at + done * len(block) // of, len(items)
+        if len(found) < len(items):
+            yield len(found), len(items)
+    return found
 
 
 def _longest_first(lengths: Sequence[int]) -> list[int]:
     return sorted(range(len(lengths)), key=lambda i: -lengths[i])
 
 
-def _fitting(lengths: Sequence[int], budget: int) -> int:
-    """Count how many of the first items, the longest first, fit a padded batch; at least one."""
-    most = max(1, budget // max(1, lengths[0]))
-    return min(len(lengths), most)
+def _fitting(ranked: Sequence[int], at: int, budget: int) -> int:
+    """Count how many items from `at` on, the longest first, make a batch; at least one."""
+    longest, real, best = max(1, ranked[at]), 0, 1
+    for count, length in enumerate(ranked[at : at + max(1, budget // longest)], 1):
+        real += length
+        if count * longest <= max(PADDING * real, budget // 4):
+            best = count
+    return best

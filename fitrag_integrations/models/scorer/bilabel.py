@@ -32,7 +32,7 @@ from fitrag_integrations.models.runtime.folder import (
 )
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import remembered
-from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.runtime.worker import Steps, in_blocks
 from fitrag_integrations.models.scorer.published import Scale, load_published
 from fitrag_integrations.types import BiLabelScore
 
@@ -154,8 +154,11 @@ class BiLabelScorer(PairModel):
         both = both_positive(manifest)
         return cls(engine, head, evidence=evidence, temperatures=both, manifest=manifest)
 
-    @torch.inference_mode()
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
+        return in_blocks(pairs, self._block)
+
+    @torch.inference_mode()
+    def _block(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
         groups = self._engine.tokenizer.encode(pairs)
         chunks = [chunk for group in groups for chunk in group]
         vectors = yield from self._engine.run_chunks(chunks, self._vectors)
@@ -164,11 +167,9 @@ class BiLabelScorer(PairModel):
 
     def _logits(self, vectors: list[Tensor], chunks: list[EncodedPair]) -> Tensor:
         """Run the head on what `_vectors` gave. Shape: (chunks, 2)."""
-        features = self._evidence.features(chunks)
-        if self._head.span is not None:
-            features = torch.cat([features, torch.stack([v[-1:] for v in vectors])], dim=1)
-            vectors = [v[:-1] for v in vectors]
-        logits: Tensor = self._head(torch.stack(vectors), features)
+        width, read = self._engine.trunk.width, torch.stack(vectors)
+        features = torch.cat([self._evidence.features(chunks), read[:, width:]], dim=1)
+        logits: Tensor = self._head(read[:, :width], features)
         return logits
 
     def _vectors(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.pair_model import checked_pairs
-from fitrag_integrations.models.encoder.pairs import Batch
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
 from fitrag_integrations.models.scorer.spans import Range, SpanEvidence, span_evidence, token_ranges
@@ -59,7 +59,8 @@ class SpanReader:
             [token_ranges(chunk, spans) for chunk in group]
             for group, (_, _, spans) in zip(groups, items, strict=True)
         ]
-        chunks = [chunk for group in groups for chunk in group]
+        # equal passages may have other spans: each is read for its own
+        chunks = [EncodedPair(chunk.tokens) for group in groups for chunk in group]
         flat = [each for group in ranges for each in group]
         wanted = {id(chunk): each for chunk, each in zip(chunks, flat, strict=True)}
         found = yield from engine.run_chunks(chunks, partial(self._measured, wanted))

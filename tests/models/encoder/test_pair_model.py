@@ -52,6 +52,23 @@ def test_batches_and_order_do_not_matter(model, load, batch_tokens):
     other.unload()
 
 
+def test_equal_pairs_are_read_once(model, monkeypatch):
+    rows, states = [], model._engine.states
+
+    def counted(ids, types, lengths):
+        rows.append(len(ids))
+        return states(ids, types, lengths)
+
+    expected = ask(model, PAIRS)
+    monkeypatch.setattr(model._engine, "states", counted)
+    found = ask(model, [*PAIRS, *PAIRS])
+    assert_equal(found, [*expected, *expected])
+    twice = sum(rows)
+    rows.clear()
+    ask(model, PAIRS)
+    assert twice == sum(rows)
+
+
 def test_answers_differ_between_pairs(model):
     assert len(set(ask(model, PAIRS))) == len(PAIRS)
 

@@ -19,6 +19,7 @@ from fitrag_integrations.models.runtime.worker import (
     Worker,
     finished,
     in_batches,
+    in_blocks,
     token_batches,
 )
 
@@ -217,6 +218,8 @@ def test_batches_cover_every_item_once_within_the_budget(lengths, budget):
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= budget
+        padded = len(batch) * max(lengths[i] for i in batch)
+        assert len(batch) == 1 or padded <= max(budget // 4, 1.05 * sum(lengths[i] for i in batch))
     longest = [max(lengths[i] for i in batch) for batch in batches]
     assert longest == sorted(longest, reverse=True)
 
@@ -279,6 +282,25 @@ def test_callers_take_turns_by_token_batch(worker):
     assert slow.seen.index("small") <= 3
     first = slow.seen[:40]
     assert abs(first.count("large") - first.count("other")) <= 2
+
+
+def test_a_short_caller_waits_for_two_batches_of_a_long_one_at_most(worker):
+    slow = Slow()
+    large = worker.submit(slow.run, ["large"] * 50)
+    assert slow.begun.wait(WAIT)
+    small = worker.submit(slow.run, ["small"])
+    slow.go.set()
+    assert small.result(WAIT) == ["small"] and len(large.result(WAIT)) == 50
+    assert slow.seen.index("small") <= 2
+
+
+def test_blocks_take_turns_as_batches_do_and_tell_how_far_they_are(worker):
+    slow = Slow()
+    slow.go.set()
+    steps = in_blocks(list(range(7)), slow.run, size=3)
+    assert list(steps) == [(1, 7), (2, 7), (3, 7), (4, 7), (5, 7), (6, 7)]
+    assert finished(in_blocks(list(range(7)), slow.run, size=3)) == list(range(7))
+    assert finished(in_blocks([], slow.run)) == []
 
 
 def test_small_jobs_are_joined_to_lists_of_a_bounded_size(worker):
