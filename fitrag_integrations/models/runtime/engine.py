@@ -35,9 +35,10 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 class Options:
     """Say where and how a model runs.
 
-    `device` None is CUDA where it is there, else the CPU; `dtype` None is bfloat16 on a GPU that
-    has it, else float32; `batch_tokens` is the padded size of one forward pass, None the device's
-    default. `backend` None is torch; the others run on the CPU.
+    `device` None is CUDA where it is there, else the CPU; `dtype` None, or "auto", is bfloat16 on a
+    GPU that has it and, of an encoder, on a CPU that is faster in it, else float32; `batch_tokens`
+    is the padded size of one forward pass, None the device's default. `backend` None is torch; the
+    others run on the CPU.
     """
 
     device: str | None = None
@@ -54,7 +55,7 @@ class Options:
         backend: str | None = None,
     ) -> Self:
         """Make options of what a caller gave; raises `InputError` naming the one that is wrong."""
-        made = cls(device, dtype, batch_tokens, backend)
+        made = cls(device, None if dtype == "auto" else dtype, batch_tokens, backend)
         made.resolved()
         return made
 
