@@ -65,14 +65,15 @@ class _InPlace:
 
     def _layer(self, layer: Any, states: Tensor, batch: int, mask: Tensor | None) -> Tensor:
         inner, outer = layer.attention.self, layer.attention.output
-        sides = (
-            self._linear(part, states, name).view(batch, len(states) // batch, self._heads, -1)
+        shape = batch, len(states) // batch, self._heads, -1
+        query, key, value = (
+            self._linear(part, states, name).view(shape).transpose(1, 2)
             for name, part in (("query", inner.query), ("key", inner.key), ("value", inner.value))
         )
-        heads = F.scaled_dot_product_attention(*(s.transpose(1, 2) for s in sides), attn_mask=mask)
+        heads = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         seen = self._linear(outer.dense, heads.transpose(1, 2).reshape(states.shape), "out")
         states = outer.LayerNorm(seen.add_(states))
-        wide = torch._C._nn.gelu_(self._linear(layer.intermediate.dense, states, "wide"))
+        wide = torch.ops.aten.gelu_(self._linear(layer.intermediate.dense, states, "wide"))
         made: Tensor = layer.output.LayerNorm(
             self._linear(layer.output.dense, wide, "out").add_(states)
         )

@@ -38,11 +38,12 @@ class PairModel(EngineModel[Engine]):
     ) -> Self:
         """Load `name_or_dir`, a folder of `save_pretrained` or `fitrag train`, or a hub name.
 
-        `device` and `dtype` None choose CUDA and bfloat16 where they are there, else the CPU, and
-        on it bfloat16 where it is the faster and the states stay near, as "auto" does, else
-        float32 (`FITRAG_CPU_DTYPE` names one for the process). `batch_tokens` is the padded size of one forward pass. `backend` is what runs it:
-        "torch" (None), "onnx" or "openvino", the last two on the CPU; `docs/backends.md`. Raises
-        `ModelLoadError` for a missing or damaged file, `ChecksumError` for a changed one.
+        `device` None chooses CUDA where it is there, else the CPU; `dtype` None or "auto" bfloat16
+        on a GPU that has it, and on a CPU that is faster in it, if the states stay near; else
+        float32 (`FITRAG_CPU_DTYPE` names one for the process). `batch_tokens` is the padded size
+        of one forward pass. `backend` is what runs it: "torch" (None), "onnx" or "openvino", the
+        last two on the CPU; `docs/backends.md`. Raises `ModelLoadError` for a missing or damaged
+        file, `ChecksumError` for a changed one.
         """
         path, options = (
             model_folder(name_or_dir),
