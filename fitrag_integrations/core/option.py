@@ -7,7 +7,10 @@ A plan is a dataclass, and its fields are the options of its verb:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from fitrag_integrations.core.checks import check_number, check_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,15 @@ class Option:
     max: float | None = None
     default: str | None = None
     metavar: str | None = None
+
+    def __call__(self, field: str, value: object) -> object:
+        """Hold a number to the range, for plans made in Python; None passes."""
+        if value is None or (self.min is None and self.max is None):
+            return value
+        if isinstance(value, int) and isinstance(self.min, int) and self.max is None:
+            return check_whole(field, value, low=self.min)
+        low = -math.inf if self.min is None else self.min
+        return check_number(field, value, low=low, high=math.inf if self.max is None else self.max)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Protocol, TypeAlias
 
-from fitrag_integrations.core.checks import check_number, check_text, check_whole
+from fitrag_integrations.core.checks import check_number, check_text, check_whole, trait
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.models.remote.client import finish
@@ -240,7 +240,6 @@ def _passage_text(passage: Passage) -> str:
 def _name_of(llm: object) -> str:
     """Name a model by what frameworks call it; a function by its own name."""
     for name in ("name", "model_name", "model", "__name__"):
-        given = getattr(llm, name, None)
-        if isinstance(given, str) and given:
+        if given := trait(llm, name, str):
             return given
     return type(llm).__name__

@@ -12,6 +12,7 @@ from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import PerPassage, Stride, Window
 from fitrag_integrations.commands.label.combinations import Combining, as_one
 from fitrag_integrations.commands.label.engine import FOR_READERS, Asked, AskingPlan, Fields
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
@@ -68,7 +69,11 @@ class LabelEligibility(AskingPlan):
         combined = Combining(
             scorer, reducer, self.top_n, self.most, kinds, self.draws, self.overlap, self.seed
         )
-        fitted_for = {"scorer": getattr(scorer, "name", ""), "window": window, "stride": stride}
+        fitted_for = {
+            "scorer": trait(scorer, "name", str) or "",
+            "window": window,
+            "stride": stride,
+        }
         questions, may_know = self.questions(), not isinstance(asked.asker, AskReader)
 
         def flow(row: Mapping[str, object]) -> Flow[Fields]:

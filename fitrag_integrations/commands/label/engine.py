@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -236,14 +235,14 @@ class Asked:
 
 
 def _telling(name: str, total: int, account: Account, bar: Advance) -> Advance:
-    """Move the bar, or where nobody sees it say every ten seconds how far the run is."""
+    """Move the bar, and say every ten seconds how far the run is and what it cost."""
     done, told = 0, time.monotonic()
 
     def moved(count: int) -> None:
         nonlocal done, told
         bar(count)
         done += count
-        if not sys.stderr.isatty() and time.monotonic() - told >= TOLD_EVERY:
+        if time.monotonic() - told >= TOLD_EVERY:
             told = time.monotonic()
             typer.echo(f"fitrag {name}: {done}/{total} questions, {account}", err=True)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from fitrag_integrations.commands.engine.settings import settled
 from fitrag_integrations.commands.train.rows import objects, pool_of
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
@@ -22,12 +23,14 @@ from fitrag_integrations.training.options import Out, Rows
 from fitrag_integrations.training.rows import passage_row, write_jsonl
 from fitrag_integrations.types import Passage
 
-SIGNALS = {  # each with the fields it needs, and what they must be
+SIGNALS = {  # each with the field it needs, and what that must be
     "answer": ("answers", "a list of texts"),
     "title": ("title", "the gold title, a text or a list of texts"),
     "passage": ("passage", "the gold passage, an object with a text"),
 }
 OURS = "fitrag"
+Row: TypeAlias = dict[str, Any]
+Placed: TypeAlias = Sequence[tuple[str, Row]]  # each with its place, for errors to name
 
 
 @dataclass(frozen=True)
@@ -58,59 +61,52 @@ class LabelEvaluator:
         if self.signal not in SIGNALS:
             raise InputError.of("--signal", given=self.signal, allowed=", ".join(SIGNALS))
         judged = [*self._judged(list(self._given()))]
-        write_jsonl(self.out, map(judged_json, judged))
+        with settled(self.out, "label evaluator", self, anew=True):
+            write_jsonl(self.out, map(judged_json, judged))
         right = sum(any(row.holds) for row in judged)
         labels = [label for row in judged for label in row.holds]
         told = f"{right} with a right passage; {sum(labels)} of {len(labels)} pairs are right"
         typer.echo(f"{len(judged)} questions, {told}", err=True)
 
-    def _given(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield each row with its place, for errors to name."""
+    def _given(self) -> Iterator[tuple[str, Row]]:
         for path in self.rows:
             ours = self.format == OURS
             rows = objects([path]) if ours else read_questions(str(path), self.format).rows
             for at, row in enumerate(rows, start=1):
                 yield f"{path.name}, row {at}", row
 
-    def _judged(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[Judged]:
-        for place, row in rows:
-            _check(row, self.signal, place)
-        for (_, row), passages in zip(rows, self._retrieved(rows), strict=True):
+    def _judged(self, rows: Placed) -> Iterator[Judged]:
+        rights = [_right(row, self.signal, place) for place, row in rows]
+        for (_, row), right, passages in zip(rows, rights, self._retrieved(rows), strict=True):
             if passages:
-                holds = tuple(int(_is_right(passage, row, self.signal)) for passage in passages)
                 answers = tuple(row.get("answers") or ())
+                holds = tuple(int(right(passage)) for passage in passages)
                 yield Judged(row["question"], answers, tuple(passages), holds)
 
-    def _retrieved(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> list[list[Passage]]:
+    def _retrieved(self, rows: Placed) -> list[list[Passage]]:
         if self.pool is not None:
             questions = [row["question"] for _, row in rows]
             return candidates(questions, pool_of(self.pool), depth=self.depth)
         for place, row in rows:
-            if not isinstance(row.get("passages"), list):
-                allowed = "a list of passages, or --pool to retrieve them from"
-                raise InputError.of(
-                    f"{place}: passages", given=row.get("passages"), allowed=allowed
-                )
+            given, allowed = row.get("passages"), "a list of passages, or --pool to retrieve from"
+            if not isinstance(given, list):
+                raise InputError.of(f"{place}: passages", given=given, allowed=allowed)
         return [[passage_row(one) for one in row["passages"][: self.depth]] for _, row in rows]
 
 
-def _check(row: Mapping[str, Any], signal: str, place: str) -> None:
-    """Raise `InputError` for a row without what the signal compares."""
+def _right(row: Row, signal: str, place: str) -> Callable[[Passage], bool]:
+    """Say how a row's right passages are told; raises `InputError` where it lacks what tells."""
     field, allowed = SIGNALS[signal]
     given = row.get(field)
-    kinds = {"answers": list, "title": str | list, "passage": dict}
-    if not given or not isinstance(given, kinds[field]):
-        told = f"{allowed}: --signal {signal} needs it"
-        raise InputError.of(f"{place}: {field}", given=given, allowed=told)
-
-
-def _is_right(passage: Passage, row: Mapping[str, Any], signal: str) -> bool:
-    if signal == "answer":
-        return contains_answer(f"{passage.title} {passage.text}", row["answers"])
-    if signal == "title":
-        titles = [row["title"]] if isinstance(row["title"], str) else row["title"]
-        return _alike(passage.title) in map(_alike, titles)
-    return _alike(passage.text) == _alike(row["passage"]["text"])
+    if given and signal == "answer" and isinstance(given, list):
+        return lambda passage: contains_answer(f"{passage.title} {passage.text}", given)
+    if given and signal == "title" and isinstance(given, str | list):
+        titles = {_alike(one) for one in ([given] if isinstance(given, str) else given)}
+        return lambda passage: _alike(passage.title) in titles
+    if given and signal == "passage" and isinstance(given, dict):
+        return lambda passage: _alike(passage.text) == _alike(given["text"])
+    told = f"{allowed}: --signal {signal} needs it"
+    raise InputError.of(f"{place}: {field}", given=given, allowed=told)
 
 
 def _alike(text: str) -> str:

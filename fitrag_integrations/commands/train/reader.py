@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fitrag_integrations.commands.engine.settings import settled
 from fitrag_integrations.commands.train.rows import labelled, objects, pool_of
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.evaluation.thresholds.abstention import fit_abstention
@@ -33,7 +34,8 @@ class LabelNegatives:
         """Find them, and write the rows."""
         given = [reading_row(row) for row in objects(self.rows)]
         mined = mine_negatives(given, pool_of(self.pool), depth=self.depth, keep=self.keep)
-        write_jsonl(self.out, map(reading_json, mined))
+        with settled(self.out, "label negatives", self, anew=True):
+            write_jsonl(self.out, map(reading_json, mined))
         found = sum(len(row.negatives) for row in mined)
         typer.echo(f"{len(mined)} rows, {found} negatives", err=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.train.rows import objects
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER
@@ -71,7 +72,7 @@ class TrainRecognizer:
         rows: list[Row] = [
             (row.question, [next(scores) for _ in row.passages], row.known) for row in asked
         ]
-        named = str(getattr(scorer, "name", ""))
+        named = trait(scorer, "name", str) or ""
         tried = tuple(self.ks or (1, 3, 5, 10, 20, 50))
         fitted = fit_recognizer(rows, bank, scorer=named, ks=tried)
         bank.save(self.out)
@@ -81,7 +82,7 @@ class TrainRecognizer:
         typer.echo(f"{fitted}; one answer for all: {share / len(asked):.3f}", err=True)
 
 
-def _known(row: Mapping[str, Any], place: str) -> Known | None:
+def _known(row: Mapping[str, object], place: str) -> Known | None:
     """Read a row; error rows are passed over. Raises `InputError` naming what is missing."""
     if row.get("error") is not None:
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -13,7 +12,7 @@ from fitrag_integrations.training.rows import Labelled, labelled_row, passage_ro
 from fitrag_integrations.types import Passage
 
 
-def objects(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+def objects(paths: Sequence[Path]) -> Iterator[dict[str, object]]:
     """Yield the objects of all files, in order."""
     return (row for path in paths for row in read_jsonl(path))
 
@@ -41,7 +40,7 @@ def labelled(paths: Sequence[Path]) -> list[Labelled]:
     return found
 
 
-def _labelled_row(row: dict[str, Any], place: str) -> Labelled:
+def _labelled_row(row: dict[str, object], place: str) -> Labelled:
     try:
         return labelled_row(row)
     except InputError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.sources import MINILM
@@ -27,7 +28,7 @@ SHARE = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class BilabelPlan:
+class BilabelPlan(Checked):
     """Say how a scorer is trained; see `fitrag train bilabel --help`."""
 
     base: EncoderBase = MINILM
@@ -84,6 +85,7 @@ class BilabelPlan:
         return max(1, math.ceil(self.epochs * count / (self.batch or self.questions)))
 
     def __post_init__(self) -> None:
+        Checked.__post_init__(self)
         if self.tune not in ("head", "lora", "full"):
             raise InputError.of("--tune", given=self.tune, allowed="head, lora or full")
         if self.optimizer not in OPTIMIZERS:
@@ -95,11 +97,6 @@ class BilabelPlan:
             raise InputError.of("validation", given=self.validation, allowed="a share of 0 to 1")
         if not 0 <= self.momentum < 1:
             raise InputError.of("momentum", given=self.momentum, allowed="0 or more, below 1")
-        for name in ("questions", "accumulate", "batch_tokens", "batch"):
-            if (given := getattr(self, name)) is not None and given < 1:
-                raise InputError.of(name, given=given, allowed="a whole number above 0")
-        if self.evaluate_every < 0:
-            raise InputError.of("evaluate_every", given=self.evaluate_every, allowed="0 or more")
         if self.tune == "head" and (self.accumulate > 1 or self.evaluate_every):
             given = {"accumulate": self.accumulate, "evaluate_every": self.evaluate_every}
             raise InputError.of("tune", given="head", allowed=f"lora or full with {given}")

@@ -13,17 +13,17 @@ whether anything is lost: a gold answer is in the combination, or not in the who
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.thresholds.stop import choose_stop
@@ -50,7 +50,7 @@ LABELS = ("kept", "eligible")
 
 
 @dataclass(frozen=True, slots=True)
-class EligibilityPlan:
+class EligibilityPlan(Checked):
     """Say how a detector is trained; see `fitrag train eligibility --help`.
 
     `keep` is the share of the answers in the whole list that stopping must leave, in (0, 1], and
@@ -86,12 +86,7 @@ class EligibilityPlan:
 
     def __post_init__(self) -> None:
         """Tell of a wrong number before anything is trained."""
-        for name in ("max_pairs", "hidden", "batch", "epochs", "patience"):
-            check_whole(name, getattr(self, name), low=1)
-        check_whole("folds", self.folds, low=2)
-        for name in ("keep", "max_share"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), low=0.0, high=1.0)
+        Checked.__post_init__(self)
         if self.combinations not in (*KINDS, BOTH):
             allowed = ", ".join((*KINDS, BOTH))
             raise InputError.of("--combinations", given=self.combinations, allowed=allowed)
@@ -100,7 +95,7 @@ class EligibilityPlan:
 
 
 def fit_eligibility(
-    rows: Iterable[Mapping[str, Any]], out: Path, plan: EligibilityPlan
+    rows: Iterable[Mapping[str, object]], out: Path, plan: EligibilityPlan
 ) -> dict[str, float]:
     """Train on rows of `fitrag label eligibility` and save the detector to `out`.
 
@@ -129,7 +124,7 @@ def fit_eligibility(
         "temperature": temperature,
         "threshold": FittedThreshold(
             stop["threshold"],
-            model=fitted_for["scorer"],
+            model=str(fitted_for["scorer"]),
             target=f"{plan.keep:g} of the answers kept",
             rows=len(known),
         ).to_dict(),
@@ -140,9 +135,10 @@ def fit_eligibility(
     return {**figures_of("held out", probabilities, gold.bool().tolist()), **stop}
 
 
-def _fitted_for(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _fitted_for(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Give what all rows were labelled with."""
-    told = [row["fitted_for"] for row in rows if isinstance(row.get("fitted_for"), dict)]
+    every = [row.get("fitted_for") for row in rows]
+    told = [one for one in every if isinstance(one, dict)]
     if not told or any(one != told[0] for one in told):
         allowed = "rows labelled with one scorer, window, stride and per_passage"
         given = told[:1] + [one for one in told if one != told[0]][:1]
@@ -216,7 +212,7 @@ def _trained(
     plan: EligibilityPlan,
     *,
     epochs: int,
-    stop: Any = lambda network: False,
+    stop: Callable[[EligibilityNetwork], bool] = lambda network: False,
 ) -> EligibilityNetwork:
     inputs, labels = _tensors(rows, plan)
     with torch.random.fork_rng(devices=[]):

@@ -93,7 +93,7 @@ def prefixes(count: int) -> list[Places]:
     return [tuple(range(length)) for length in range(1, count + 1)]
 
 
-def eligibility_rows(rows: Iterable[Mapping[str, Any]]) -> list[EligibilityRow]:
+def eligibility_rows(rows: Iterable[Mapping[str, object]]) -> list[EligibilityRow]:
     """Read rows of `fitrag label eligibility`.
 
     Rows with an error, questions known without retrieval, and combinations whose answer never came
@@ -107,7 +107,7 @@ def eligibility_rows(rows: Iterable[Mapping[str, Any]]) -> list[EligibilityRow]:
     return known
 
 
-def _row(i: int, row: Mapping[str, Any]) -> EligibilityRow:
+def _row(i: int, row: Mapping[str, object]) -> EligibilityRow:
     found = row.get("combinations")
     if not isinstance(found, list):
         raise InputError.of(f"rows[{i}].combinations", given=found, allowed="a list")
@@ -116,7 +116,7 @@ def _row(i: int, row: Mapping[str, Any]) -> EligibilityRow:
     return EligibilityRow(question, tuple(_judged(f"rows[{i}]", one) for one in told))
 
 
-def _judged(place: str, given: Mapping[str, Any]) -> Judged:
+def _judged(place: str, given: dict[str, Any]) -> Judged:
     try:
         return Judged(
             tuple(given["kinds"]),

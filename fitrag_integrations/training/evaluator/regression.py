@@ -60,7 +60,7 @@ class RegressionModule(nn.Module):
             setattr(model, model.base_model_prefix, with_lora(model.base_model, rank=rank))
         elif tune == "head":
             model.base_model.requires_grad_(False)
-        self.trunk: nn.Module = getattr(model, model.base_model_prefix)
+        self.trunk: nn.Module = model.base_model
         self.head = nn.ModuleDict(
             {name: part for name, part in model.named_children() if part is not self.trunk}
         )
@@ -94,7 +94,7 @@ class RegressionModule(nn.Module):
             found |= dict(zip(places, outputs, strict=True))
         return [found[i] for i in range(len(pairs))]
 
-    def save(self, out: Path, fields: dict[str, Any]) -> None:
+    def save(self, out: Path, fields: dict[str, object]) -> None:
         """Save a checkpoint of transformers, adapters folded in, and `fields` beside it."""
         (model,) = self._parts
         trunk: Any = self.trunk

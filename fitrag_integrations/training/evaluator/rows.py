@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ class Judged:
         return [(self.question, passage) for passage in self.passages]
 
 
-def judged_row(row: dict[str, Any]) -> Judged:
+def judged_row(row: Mapping[str, Any]) -> Judged:
     """Make a judged question of a JSON object whose passages carry `has_answer`.
 
     Raises `InputError` naming the field that is missing or wrong.
@@ -44,14 +45,14 @@ def judged_row(row: dict[str, Any]) -> Judged:
     )
 
 
-def _label(passage: dict[str, Any], at: int) -> int:
+def _label(passage: Mapping[str, object], at: int) -> int:
     given = passage.get("has_answer")
     if given not in (0, 1):
         raise InputError.of(f"passages[{at}].has_answer", given=given, allowed="0 or 1")
     return int(given)
 
 
-def judged_json(row: Judged) -> dict[str, Any]:
+def judged_json(row: Judged) -> dict[str, object]:
     """Make a JSON object of a judged question."""
     pairs = zip(row.passages, row.holds, strict=True)
     return {

@@ -28,7 +28,7 @@ class AnswerJournal:
     what all runs paid: (read, written).
     """
 
-    def __init__(self, path: Path, plan: Mapping[str, Any], *, replan: bool = False) -> None:
+    def __init__(self, path: Path, plan: Mapping[str, object], *, replan: bool = False) -> None:
         self._path, self._known = path, dict[str, Told]()
         self.tokens = (0, 0)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ class AnswerJournal:
         self._known[key] = told
         self.pay(told.tokens, {"prompt": key, "answer": told.text})
 
-    def pay(self, tokens: tuple[int, int], answer: Mapping[str, Any] | None = None) -> None:
+    def pay(self, tokens: tuple[int, int], answer: Mapping[str, object] | None = None) -> None:
         """Write down what was paid, also where nothing came of it."""
         self.tokens = _sum(self.tokens, tokens)
         self._write({**(answer or {}), "tokens": tokens})
@@ -65,7 +65,7 @@ class AnswerJournal:
         """Close the file, which lets other processes have it."""
         self._file.close()
 
-    def _write(self, entry: Mapping[str, Any]) -> None:
+    def _write(self, entry: Mapping[str, object]) -> None:
         rest = memoryview(json.dumps(entry).encode("ascii") + b"\n")
         while rest:
             rest = rest[self._file.write(rest) or 0 :]
@@ -74,7 +74,7 @@ class AnswerJournal:
         self._file.seek(0)
         return any(number > 0 for number, _ in enumerate(self._file))
 
-    def _read(self, plan: Mapping[str, Any]) -> None:
+    def _read(self, plan: Mapping[str, object]) -> None:
         """Read all whole lines and cut what follows the last of them."""
         self._file.seek(0)
         kept = 0
@@ -93,7 +93,7 @@ class AnswerJournal:
         if not kept:
             self._write({"plan": plan})
 
-    def _take(self, entry: Mapping[str, Any], plan: Mapping[str, Any], *, first: bool) -> None:
+    def _take(self, entry: dict[str, Any], plan: Mapping[str, object], *, first: bool) -> None:
         if first:
             _check_plan(entry["plan"], plan, self._path)
             return
@@ -103,7 +103,7 @@ class AnswerJournal:
             self._known[entry["prompt"]] = Told(str(entry["answer"]), (read, written))
 
 
-def _check_plan(begun: Mapping[str, Any], plan: Mapping[str, Any], path: Path) -> None:
+def _check_plan(begun: Mapping[str, object], plan: Mapping[str, object], path: Path) -> None:
     for name in plan:
         if begun.get(name) != plan.get(name):
             allowed = (

@@ -6,9 +6,9 @@ Frameworks are told by what their models can do, and none is imported.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.remote.generator import RemoteGenerator
@@ -19,10 +19,31 @@ Call = Callable[[Sequence[str]], Awaitable[Sequence[Answer]]]
 SHOWN = 200
 
 
+class Text(Protocol):
+    """What models of the frameworks reply with."""
+
+    @property
+    def text(self) -> str | None: ...
+
+
+@runtime_checkable
+class LangChainModel(Protocol):
+    """A chat model, or one that replies with a text."""
+
+    async def ainvoke(self, prompt: str, /) -> Text | str: ...
+
+
+@runtime_checkable
+class LlamaIndexModel(Protocol):
+    """A model that completes a prompt."""
+
+    async def acomplete(self, prompt: str, /) -> Text: ...
+
+
 class RemoteAnswers(RemoteGenerator):
     """Ask an OpenAI-compatible server, and read besides the text its tokens and its refusals."""
 
-    async def aanswers(self, prompts: Sequence[str]) -> list[Any]:
+    async def aanswers(self, prompts: Sequence[str]) -> list[Answer]:
         """Answer each prompt; one that fails has its error in its place."""
         more = {"stop": self._stop} if self._stop else {}
         bodies = [
@@ -42,7 +63,7 @@ def _read_reply(reply: Any) -> Told | Failed:
     return Told(message.get("content") or choice.get("text") or "", tokens)
 
 
-def caller(llm: Any, timeout: float) -> tuple[Call, bool]:
+def caller(llm: object, timeout: float) -> tuple[Call, bool]:
     """Give the call of a model, and whether it takes many prompts at once.
 
     Each prompt of a LangChain or LlamaIndex model has `timeout` seconds; the others time their
@@ -50,11 +71,11 @@ def caller(llm: Any, timeout: float) -> tuple[Call, bool]:
     """
     if isinstance(llm, RemoteAnswers):
         return llm.aanswers, False
-    if hasattr(llm, "ainvoke"):
+    if isinstance(llm, LangChainModel):
         return _one_by_one(partial(_langchain, llm), timeout), False
-    if hasattr(llm, "acomplete"):
+    if isinstance(llm, LlamaIndexModel):
         return _one_by_one(partial(_llama_index, llm), timeout), False
-    call = getattr(llm, "generate", llm)
+    call = llm.generate if hasattr(llm, "generate") else llm
     if isinstance(llm, type) or not callable(call):
         allowed = "a LangChain or LlamaIndex model, an object with generate, or a callable"
         raise InputError.of("llm", given=llm, allowed=allowed)
@@ -68,22 +89,28 @@ def _one_by_one(ask: Callable[[str], Awaitable[Answer]], timeout: float) -> Call
     return call
 
 
-async def _langchain(llm: Any, prompt: str) -> Answer:
+async def _langchain(llm: LangChainModel, prompt: str) -> Answer:
     reply = await llm.ainvoke(prompt)
     if isinstance(reply, str):  # not a chat model
         return reply
-    usage = getattr(reply, "usage_metadata", None) or {}
+    usage = _said(reply, "usage_metadata")
     tokens = (_count(usage.get("input_tokens")), _count(usage.get("output_tokens")))
-    told = (getattr(reply, "additional_kwargs", None) or {}).get("refusal")
-    reason = (getattr(reply, "response_metadata", None) or {}).get("finish_reason")
+    told = _said(reply, "additional_kwargs").get("refusal")
+    reason = _said(reply, "response_metadata").get("finish_reason")
     if told or reason == "content_filter":
         return Failed("refusal", str(told or "withheld by the content filter")[:SHOWN], tokens)
     return Told(str(reply.text), tokens)
 
 
-async def _llama_index(llm: Any, prompt: str) -> Answer:
+async def _llama_index(llm: LlamaIndexModel, prompt: str) -> Answer:
     return str((await llm.acomplete(prompt)).text or "")
 
 
-def _count(given: Any) -> int:
+def _said(reply: object, name: str) -> Mapping[str, object]:
+    """Give what a reply says about itself under a name; not every model says it."""
+    said = getattr(reply, name, None)
+    return said if isinstance(said, Mapping) else {}
+
+
+def _count(given: object) -> int:
     return given if isinstance(given, int) and given > 0 else 0

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -112,7 +112,7 @@ def _digest(rows: Sequence[Asked], scorer: BiLabelScorer, plan: OnePassPlan) -> 
     return hashlib.sha256(json.dumps(given).encode()).hexdigest()[:16]
 
 
-def _plain(plan: OnePassPlan) -> dict[str, Any]:
+def _plain(plan: OnePassPlan) -> dict[str, object]:
     """Give the plan as JSON holds it, without where it ran."""
     fields = {name: str(v) if isinstance(v, Path) else v for name, v in asdict(plan).items()}
     del fields["device"]

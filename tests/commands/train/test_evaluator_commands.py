@@ -1,10 +1,13 @@
 """`fitrag label`, `train` and `calibrate evaluator`, from files to files; and what is fitted."""
 
+import json
+
 import pytest
 from training_rows import judged_rows, reading_rows
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
+from fitrag_integrations.core.lock import lock
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.thresholds.actions import GradedStrip, fit_actions, fit_strip
 from fitrag_integrations.models import RetrievalEvaluator
@@ -44,6 +47,20 @@ def test_each_signal(signal, holds, tmp_path):
     assert done.exit_code == 0 and "1 questions, 1 with a right passage" in done.stderr
     (row,) = map(judged_row, read_jsonl(out))
     assert row.holds == holds and row.answers == ("Ann",)
+
+
+def test_the_options_stand_beside_the_rows_and_two_runs_do_not_write_one_file(tmp_path):
+    out = tmp_path / "out.jsonl"
+    write_jsonl(tmp_path / "rows.jsonl", [RETRIEVED])
+    told = ("label", "evaluator", tmp_path / "rows.jsonl", "--out", out)
+    assert run(*told, "--depth", 2).exit_code == 0
+    beside = tmp_path / "out.jsonl.settings"
+    assert json.loads(beside.read_text()) == {"verb": "label evaluator", "depth": 2}
+    before = out.read_bytes()
+    with beside.open() as file:
+        lock(file.fileno(), out)
+        done = run(*told)
+    assert "no other run is writing" in str(done.exception) and out.read_bytes() == before
 
 
 def test_an_unknown_signal_is_refused(tmp_path):
