@@ -12,22 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import Annotated, Literal
 
 from fitrag_integrations.core.checks import (
-    check_is,
+    Checked,
+    Count,
     check_many,
     check_number,
     check_text,
-    check_whole,
+    trait,
 )
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.ik.decider import OnError
 from fitrag_integrations.methods.slimplm.fusion import RRF_K, usable_fused
-from fitrag_integrations.methods.slimplm.judge import Judging, Verdict
+from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
 from fitrag_integrations.methods.slimplm.steps import (
     Followed,
     Heuristic,
@@ -35,13 +37,12 @@ from fitrag_integrations.methods.slimplm.steps import (
     different,
     failure,
     follow,
-    followed_up,
     heuristic_answer,
     proxy_port,
     tokens_written,
 )
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.text.tokens import CountTokens, counter_for, counter_or_none
+from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 from fitrag_integrations.values.prompt import PromptTemplate
 
@@ -50,16 +51,13 @@ NOTHING_UNKNOWN = "all that the claims and queries ask is known: nothing is retr
 NOT_JUDGED = "the question was not judged: every question is retrieved for"
 
 
-WhenAllKnown = Literal["skip", "retrieve"]
-
-
 @dataclass(frozen=True)
-class SlimPLM:
+class SlimPLM(Checked):
     """Retrieve what a slim proxy model's answer shows to be missing.
 
     `proxy` is an object with `answer(questions)`, a `Drafter`, or anything that continues prompts;
     None is the judge's own `drafter`, else the embedded model. `judge`, `threshold` and
-    `allow_other_model` are those of `Judging`, `rewriter` and `rewriter_prompt` those of
+    `allow_other_model` are those of `NecessityCheck`, `rewriter` and `rewriter_prompt` those of
     `Rewriter`. All queries, at most `max_queries`, are retrieved for in one ask; their lists, of
     the first `per_query` passages each, are fused with `rrf_k`, and the best `k` passages are kept
     whole, as far as they fit `max_tokens`, as `count_tokens` counts (None estimates). None is no
@@ -73,51 +71,33 @@ class SlimPLM:
     a note; "raise" raises it.
     """
 
-    proxy: Any = None
-    judge: Any = None
+    proxy: object = None
+    judge: object = None
     _: KW_ONLY
-    rewriter: Any = None
+    rewriter: object = None
     rewriter_prompt: PromptTemplate | str | None = None
     threshold: float | None = None
-    k: int | None = 5
-    per_query: int | None = None
-    rrf_k: float = RRF_K
-    max_queries: int | None = 16
-    max_tokens: int | None = None
+    k: Count | None = 5
+    per_query: Count | None = None
+    rrf_k: Annotated[float, partial(check_number, low=0.0)] = RRF_K
+    max_queries: Count | None = 16
+    max_tokens: Count | None = None
     count_tokens: CountTokens = None
-    max_draft: int = 4000
+    max_draft: Count = 4000
     with_question: bool = False
     judge_question: bool = True
     rewrite: bool = True
     filter: bool = True
-    when_all_known: WhenAllKnown = "skip"
+    when_all_known: Literal["skip", "retrieve"] = "skip"
     on_error: OnError = "retrieve"
     allow_other_model: bool = False
 
     def __post_init__(self) -> None:
         """Tell of a wrong argument here rather than in the middle of a flow."""
-        for name in ("with_question", "judge_question", "rewrite", "filter"):
-            check_is(name, getattr(self, name), bool)
-        for name in ("k", "per_query", "max_queries", "max_tokens", "max_draft"):
-            if getattr(self, name) is not None or name == "max_draft":
-                check_whole(name, getattr(self, name), low=1)
-        check_number("rrf_k", self.rrf_k, low=0.0)
-        object.__setattr__(self, "count_tokens", counter_or_none(self.count_tokens))
-        if self.when_all_known not in ("skip", "retrieve"):
-            allowed = "'skip' or 'retrieve'"
-            raise InputError.of("when_all_known", given=self.when_all_known, allowed=allowed)
-        if self.on_error not in ("retrieve", "raise"):
-            raise InputError.of("on_error", given=self.on_error, allowed="'retrieve' or 'raise'")
-        _ = self.judging, self._rewriter
+        super().__post_init__()
+        _ = self._judge, self._rewriter
         if self.proxy is not None:
             proxy_port(self.proxy)
-
-    @property
-    def judging(self) -> Judging:
-        """Give the judge with this method's threshold."""
-        return Judging(
-            self.judge, threshold=self.threshold, allow_other_model=self.allow_other_model
-        )
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question.
@@ -128,12 +108,14 @@ class SlimPLM:
         """
         check_text("question", question, blank=False)
 
-        # the heuristic answer, and whether it shows the question to be known (sections 3.1, 3.2)
+        # the proxy's heuristic answer (section 3.1)
         heuristic = yield from self._heuristic(question)
-        decision, verdicts = yield from self._decided(question, heuristic)
-        notes = (*heuristic.notes, *self.judging.reads(heuristic.text, self._count))
 
-        # claims and queries, and which of them are known (section 3.3)
+        # the judge: does it show the question to be known? (section 3.2)
+        decision, verdicts = yield from self._judged(question, heuristic)
+        notes = (*heuristic.notes, *self._judge.reads(heuristic.text, self._count))
+
+        # the rewriter's claims and queries, and which of them are known (section 3.3)
         followed, queries = Followed(), tuple[str, ...]()
         if decision.retrieve:
             followed = yield from self._followed(question, heuristic, ports)
@@ -144,10 +126,10 @@ class SlimPLM:
 
         # retrieve for what is left, and fuse the lists
         found = (yield from ports.retrieve.ask(queries)) if queries else []
-        kept, left = (yield from self._fused(question, found)) if queries else ((), ())
+        kept, left = (yield from self._fused(found)) if queries else ((), ())
         details = {
             "threshold": decision.threshold,
-            **followed_up(followed),
+            **followed.details(),
             "retrieved": {query: len(some) for query, some in zip(queries, found, strict=True)},
             "tokens": tokens_written(heuristic, followed, verdicts, self._count),
             **self._without(),
@@ -163,57 +145,56 @@ class SlimPLM:
             details=details,
         )
 
-    @property
+    @cached_property
+    def _judge(self) -> NecessityCheck:
+        return NecessityCheck(
+            self.judge, threshold=self.threshold, allow_other_model=self.allow_other_model
+        )
+
+    @cached_property
     def _rewriter(self) -> Rewriter:
         return Rewriter(self.rewriter, prompt=self.rewriter_prompt)
 
     @property
-    def _strict(self) -> bool:
+    def _is_strict(self) -> bool:
         return self.on_error == "raise"
 
-    def _proxy(self) -> Any:
-        if self.proxy is not None:
-            return self.proxy
-        own = None if self.judge is None else getattr(self.judge, "drafter", None)
-        return EMBEDDED_GENERATOR if own is None else own
+    @property
+    def _count(self) -> TokenCounter:
+        return counter_for(self.count_tokens)
 
     def _heuristic(self, question: str) -> Flow[Heuristic]:
         """Ask the proxy, unless nobody is going to read its answer."""
         if not (self.judge_question or self.rewrite):
             return Heuristic()
-        proxy = self._proxy()
+        proxy = self.proxy
+        if proxy is None:
+            proxy = trait(self.judge, "drafter", object) or EMBEDDED_GENERATOR
         if self.judge_question or self.filter:
-            self.judging.check_model(proxy)
-        return (
-            yield from heuristic_answer(question, proxy, most=self.max_draft, strict=self._strict)
-        )
+            self._judge.check_model(proxy)
+        most, strict = self.max_draft, self._is_strict
+        return (yield from heuristic_answer(question, proxy, most=most, strict=strict))
 
-    def _decided(
+    def _judged(
         self, question: str, heuristic: Heuristic
     ) -> Flow[tuple[RetrievalDecision, tuple[Verdict, ...]]]:
-        if heuristic.failed:
-            return RetrievalDecision(True, why=f"{heuristic.failed}: retrieving"), ()
-        if not self.judge_question:
+        failed = heuristic.failed
+        if not failed and not self.judge_question:
             return RetrievalDecision(True, why=NOT_JUDGED), ()
-        try:
-            (verdict,) = yield from self.judging([(question, heuristic.text)])
-        except Exception as error:
-            if self._strict:
-                raise
-            return RetrievalDecision(True, why=f"{failure('judge', error)}: retrieving"), ()
-        return verdict.decision, (verdict,)
+        if not failed:
+            judging = self._judge([(question, heuristic.text)])
+            verdicts, error = yield from attempt(judging, strict=self._is_strict)
+            if verdicts:
+                return verdicts[0].decision, tuple(verdicts)
+            failed = failure("judge", error)
+        return RetrievalDecision(True, why=f"{failed}: retrieving"), ()
 
     def _followed(self, question: str, heuristic: Heuristic, ports: Ports) -> Flow[Followed]:
-        if heuristic.failed:
-            return Followed(notes=(heuristic.failed,))
-        if not self.rewrite:
-            return Followed()
-        judging = self.judging if self.filter else None
-        return (
-            yield from follow(
-                question, heuristic.text, self._rewriter, judging, ports, strict=self._strict
-            )
-        )
+        if heuristic.failed or not self.rewrite:
+            return Followed(notes=(heuristic.failed,) * bool(heuristic.failed))
+        asking = self._rewriter, self._judge if self.filter else None, ports
+        strict = self._is_strict
+        return (yield from follow(question, heuristic.text, *asking, strict=strict))
 
     def _asked(self, question: str, followed: Followed) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Give what is retrieved for: nothing where all is known, the question where who knows."""
@@ -222,18 +203,13 @@ class SlimPLM:
         if not followed.queries:
             notes = [*followed.notes[:-1], *(f"{note}: {ALONE}" for note in followed.notes[-1:])]
             return (question,), tuple(notes)
-        own = (question,) if self.with_question else ()
-        queries = different((*own, *followed.queries))
+        queries = different(((question,) * self.with_question) + followed.queries)
         kept = queries[: self.max_queries]
-        if len(kept) == len(queries):
-            return kept, followed.notes
-        count = f"{len(queries) - len(kept)} of {len(queries)}"
-        note = f"{count} queries left out by max_queries={self.max_queries}"
-        return kept, (*followed.notes, note)
+        left = f"{len(queries) - len(kept)} of {len(queries)} queries left out"
+        note = f"{left} by max_queries={self.max_queries}"
+        return kept, (*followed.notes, *(note,) * (len(kept) < len(queries)))
 
-    def _fused(
-        self, question: str, found: Sequence[Any]
-    ) -> Flow[tuple[tuple[Excerpt, ...], tuple[str, ...]]]:
+    def _fused(self, found: Sequence[object]) -> Flow[tuple[tuple[Excerpt, ...], tuple[str, ...]]]:
         lists = [check_many("retrieved", some, Passage)[: self.per_query] for some in found]
         fused, notes = usable_fused(lists, rrf_k=self.rrf_k)
         limit = f"max_tokens={self.max_tokens}"
@@ -241,10 +217,11 @@ class SlimPLM:
         fitted = yield from budget.fitted(fused[: self.k])
         return tuple(fitted.kept), (*notes, *fitted.notes)
 
-    def _count(self, text: str) -> int:
-        return counter_for(self.count_tokens)(text)
-
     def _without(self) -> dict[str, list[str]]:
-        steps = ("judge_question", "rewrite", "filter")
-        off = [name for name in steps if not getattr(self, name)]
+        steps = {
+            "judge_question": self.judge_question,
+            "rewrite": self.rewrite,
+            "filter": self.filter,
+        }
+        off = [name for name, is_on in steps.items() if not is_on]
         return {"without": off} if off else {}

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import Any
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import Checked, can, check_text
+from fitrag_integrations.core.show import error_line
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.flow.explain import shortened
-from fitrag_integrations.methods.ik.decider import draft_port
+from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.slimplm.claims import parse_claims
-from fitrag_integrations.methods.slimplm.judge import Judging, Verdict
+from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
 from fitrag_integrations.methods.slimplm.prompts import PROXY, REWRITE_PAPER, REWRITES
 from fitrag_integrations.ports import Ports, pair_port, port_of
 from fitrag_integrations.text.tokens import TokenCounter
@@ -57,38 +58,50 @@ class Followed:
         """Tell whether the rewriting was read, and the judge or the rewriter left no query."""
         return bool(self.leads.grammar) and not self.queries
 
+    def details(self) -> dict[str, object]:
+        """Give what the rewriter wrote, and what the judge said of each claim with a query."""
+        verdicts = [each.details() for each in self.verdicts] or [{}] * len(self.claims)
+        return {
+            "grammar": self.leads.grammar,
+            "questions": [lead.to_dict() for lead in self.leads.questions],
+            "claims": [lead.to_dict() for lead in self.leads.claims],
+            "verdicts": [
+                {"claim": claim.text, "query": claim.query, "known": None, "p_known": None} | each
+                for claim, each in zip(self.claims, verdicts, strict=True)
+            ],
+        }
 
-def proxy_port(proxy: Any) -> Port[str, Draft | str]:
+
+def proxy_port(proxy: object) -> Port[str, Draft | str]:
     """Build the port of a proxy, by the first it has of `answer`, `draft` and `generate`.
 
     The first two are asked with questions, everything else with `PROXY`.
     """
-    if _has(proxy, "answer"):
-        return port_of("draft", proxy, "answer", argument="proxy")
-    if _has(proxy, "draft"):
-        return draft_port(proxy)
-    return port_of("draft", proxy, "generate", argument="proxy")
+    verb = next((verb for verb in ("answer", "draft") if can(proxy, verb)), "generate")
+    return port_of("draft", proxy, verb, argument="proxy")
 
 
-def heuristic_answer(question: str, proxy: Any, *, most: int, strict: bool) -> Flow[Heuristic]:
+def heuristic_answer(question: str, proxy: object, *, most: int, strict: bool) -> Flow[Heuristic]:
     """Give the flow that ends in the proxy's answer, of which the first `most` characters count."""
-    plainly = _has(proxy, "answer") or _has(proxy, "draft")
+    plainly = can(proxy, "answer") or can(proxy, "draft")
     item = Asked(question if plainly else PROXY.render(Context(question)), tokens=ANSWER_TOKENS)
-    try:
+
+    def answered() -> Flow[str]:
         (answer,) = yield from proxy_port(proxy).ask([item])
         written = answer.text if isinstance(answer, Draft) else answer
-        text = check_text("heuristic answer", written, blank=False).strip()
-    except Exception as error:
-        if strict:
-            raise
+        return check_text("heuristic answer", written, blank=False)
+
+    written, error = yield from attempt(answered(), strict=strict)
+    if written is None:
         return Heuristic(failed=failure("proxy", error))
+    text = written.strip()
     cut = (f"the heuristic answer was cut off after {most} of {len(text)} characters",)
     notes = cut if len(text) > most else cut_note(written, "heuristic answer")
     return Heuristic(text[:most], text, notes=notes)
 
 
 @dataclass(frozen=True)
-class Rewriter:
+class Rewriter(Checked):
     """Ask for claims and queries, and read what comes.
 
     `model` None is the caller's language model, asked by instruction; a model that has
@@ -96,7 +109,7 @@ class Rewriter:
     the name of one: paper (the default), released, or instruct.
     """
 
-    model: Any = None
+    model: object = None
     _: KW_ONLY
     prompt: PromptTemplate | str | None = None
 
@@ -104,7 +117,7 @@ class Rewriter:
         """Tell of a wrong argument here rather than in the middle of a flow."""
         _ = self.template, self.port(Ports())
 
-    @property
+    @cached_property
     def template(self) -> PromptTemplate:
         """Give the prompt in use."""
         given = self.prompt
@@ -121,14 +134,14 @@ class Rewriter:
         """Give the port that is asked; falsy where there is no model at all."""
         if self.model is None:
             return ports.generate
-        if _has(self.model, "rewrite"):
+        if can(self.model, "rewrite"):
             return pair_port("rewrite", self.model, "rewrite")
         return port_of("rewrite", self.model, "generate", argument="rewriter")
 
     def __call__(self, question: str, draft: str, ports: Ports) -> Flow[tuple[Leads, str]]:
         """Give the flow that ends in the leads, and in the text they were read from."""
-        item: Any = (question, draft)
-        if not _has(self.model, "rewrite"):
+        item: object = (question, draft)
+        if not can(self.model, "rewrite"):
             prompt = self.template.render(Context(question, draft=draft))
             item = Asked(prompt, tokens=REWRITE_TOKENS)
         (text,) = yield from self.port(ports).ask([item])
@@ -139,35 +152,32 @@ def follow(
     question: str,
     draft: str,
     rewriter: Rewriter,
-    judging: Judging | None,
+    judge: NecessityCheck | None,
     ports: Ports,
     *,
     strict: bool,
 ) -> Flow[Followed]:
     """Turn a heuristic answer into queries: the question's own parts, then the unknown claims.
 
-    Without `judging` no claim is left out.
+    Without a `judge` no claim is left out.
     """
     if not rewriter.port(ports):
         return Followed(notes=(NO_REWRITER,))
-    try:
-        leads, written = yield from rewriter(question, draft, ports)
-    except Exception as error:
-        if strict:
-            raise
+    read, error = yield from attempt(rewriter(question, draft, ports), strict=strict)
+    if read is None:
         return Followed(notes=(failure("rewriter", error),))
+    leads, written = read
     if not leads.grammar:
         return Followed(notes=(UNREAD,), written=written)
     notes = [f"rewriting: {repair}" for repair in leads.repairs]
     notes += cut_note(written, "rewriting")
     claims = tuple(lead for lead in leads.claims if lead.wanted)
-    verdicts: list[Verdict] = []
-    if judging is not None:
-        try:  # the claim stands for the answer, its query for the question
-            verdicts = yield from judging([(lead.query, lead.text) for lead in claims])
-        except Exception as error:
-            if strict:
-                raise
+    verdicts: Sequence[Verdict] = ()
+    if judge is not None:  # the claim stands for the answer, its query for the question
+        pairs = [(lead.query, lead.text) for lead in claims]
+        judged, error = yield from attempt(judge(pairs), strict=strict)
+        verdicts = judged or ()
+        if judged is None:
             notes.append(f"{failure('judge', error)}: no claim was left out")
     known = {id(claims[at]) for at, each in enumerate(verdicts) if not each.decision.retrieve}
     asked = [lead.query for lead in leads.questions if lead.wanted]
@@ -186,27 +196,9 @@ def different(queries: Sequence[str]) -> tuple[str, ...]:
     return tuple(once.values())
 
 
-def failure(who: str, error: Exception) -> str:
+def failure(who: str, error: Exception | None) -> str:
     """Say who failed, and how."""
-    return f"the {who} failed ({type(error).__name__}: {shortened(str(error))})"
-
-
-def _has(model: Any, name: str) -> bool:
-    return not isinstance(model, Port | type) and callable(getattr(model, name, None))
-
-
-def followed_up(followed: Followed) -> dict[str, Any]:
-    """Give what the rewriter wrote, and what the judge said of each claim with a query."""
-    verdicts = [each.told() for each in followed.verdicts] or [{}] * len(followed.claims)
-    return {
-        "grammar": followed.leads.grammar,
-        "questions": [lead.to_dict() for lead in followed.leads.questions],
-        "claims": [lead.to_dict() for lead in followed.leads.claims],
-        "verdicts": [
-            {"claim": claim.text, "query": claim.query, "known": None, "p_known": None} | verdict
-            for claim, verdict in zip(followed.claims, verdicts, strict=True)
-        ],
-    }
+    return f"the {who} failed ({error_line(error)})" if error else ""
 
 
 def tokens_written(
