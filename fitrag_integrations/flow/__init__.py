@@ -19,10 +19,6 @@ if TYPE_CHECKING:
         run_many,
     )
 
-_MODULE_OF = dict.fromkeys(
-    ["Ask", "Flow", "Port", "Step", "Traced", "arun", "arun_many", "run", "run_many"], "drivers"
-)
-
 __all__ = ["Ask", "Flow", "Port", "Step", "Traced", "arun", "arun_many", "run", "run_many"]
 
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "drivers"))

@@ -89,30 +89,16 @@ _PAPER = (
     "Heuristic answer: {draft}\n"
     "Question: {question}\n"
 )
-
-
 _RELEASED = (
     "[INST] <<SYS>>\nYou are a helpful assistant. Your task is to parse user input into "
     "structured formats according to the coarse answer. Current datatime is 2023-12-20 9:47:28"
     " <</SYS>>\n Course answer: (({draft}))\nQuestion: (({question})) [/INST]"
 )
-
-
 JUDGE_PAPER = _PAPER + "Retrieval Necessity Judgment Output:\n"
-
-
 JUDGE_RELEASED = _RELEASED
-
-
 REWRITE_PAPER = _PAPER + "Query Rewrite Output:\n"
-
-
 REWRITE_RELEASED = _RELEASED
-
-
 _VERDICT = re.compile(r"\bknown(?:\s*[(:=])?\s*(true|false)\b(?!\s*/)", re.IGNORECASE)
-
-
 _BARE = re.compile(r"[\s(<\[\"']*(true|false)\b(?!\s*/)", re.IGNORECASE)
 
 

@@ -9,8 +9,6 @@ from fitrag_integrations.core.extras import lazy_names
 if TYPE_CHECKING:
     from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
 
-_MODULE_OF = dict.fromkeys(["choose_threshold"], "gate")
-
 __all__ = ["choose_threshold"]
 
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "gate"))

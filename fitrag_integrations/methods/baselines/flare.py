@@ -71,7 +71,6 @@ class Flare(Generating):
     k: Count = 2
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         _ = self._port
 

@@ -17,7 +17,6 @@ class Gating(Checked):
     """Be `IKnow` with a gate of one's own, under the name of one's class."""
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         _ = self.inner
 

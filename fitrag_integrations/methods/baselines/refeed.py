@@ -40,7 +40,6 @@ class Refeed(Generating):
     model: object = None
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         if self.model is not None:
             continue_port(self.model)

@@ -51,7 +51,6 @@ class Replug(Generating):
     template: Prompt = READ
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         _ = self._port
 

@@ -39,7 +39,6 @@ class SelfEval(Checked):
     on_error: OnError = "retrieve"
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         if self.model is not None:
             self._gate(self.model)

@@ -49,7 +49,6 @@ class SelfRag(Generating):
     weights: tuple[float, float, float] = (1.0, 1.0, 0.5)
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         reflect_port(self.model)
         given = tuple(check_number("weights", weight, low=0.0) for weight in self.weights)

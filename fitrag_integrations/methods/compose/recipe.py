@@ -56,7 +56,6 @@ class Over:
     retriever: Method
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         for name in ("method", "retriever"):
             if getattr(self, name) is None:
                 raise InputError.of(name, given=None, allowed="a method, such as Crag()")

@@ -9,8 +9,6 @@ from fitrag_integrations.core.extras import lazy_names
 if TYPE_CHECKING:
     from fitrag_integrations.methods.crag.method import PRESETS, ActionThresholds, Crag
 
-_MODULE_OF = dict.fromkeys(["PRESETS", "ActionThresholds", "Crag"], "method")
-
 __all__ = ["PRESETS", "ActionThresholds", "Crag"]
 
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "method"))

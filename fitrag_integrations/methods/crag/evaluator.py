@@ -140,7 +140,6 @@ class ActionJudge(Checked):
     allow_other_model: bool = False
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         evaluate_port(self.evaluator)
         if self.evaluator is not None:  # the embedded one is not loaded for this

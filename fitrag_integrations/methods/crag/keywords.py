@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeAlias
 
 from fitrag_integrations.flow import Flow
@@ -31,38 +30,19 @@ thing this those through to too type under until up upon us use used very was we
 whatever when where whether which while who whom whose why will with within without would you
 your
 """
-
-
 _STOP = frozenset(_STOP_WORDS.split())
-
-
 _JOIN_WORDS = "al and da de del della den der des di du el for la le of the van von y"
-
-
 _JOINS = frozenset(_JOIN_WORDS.split())
-
-
 _QUOTED = re.compile(r"\"([^\"\n]{2,80})\"|“([^”\n]{2,80})”|«([^»\n]{2,80})»")
-
-
 _WORD = re.compile(r"[^\W_]+(?:[-.,/&+'’](?!s\b)[^\W_]+)*[+#]*")
-
-
 _LONGEST = 8  # words in a phrase
-
-
 Span: TypeAlias = tuple[int, int]
-
-
 Ranked: TypeAlias = tuple[int, int, Span]  # rank, less the length, place
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    text: str
-    start: int
-    end: int
-    kind: str  # "name", "number", "join", "stop" or "plain"
+# What a phrase is, by the signs of its words: names and numbers (N, D), with small words between
+# two names (J) as in "Joan of Arc"; or plain words and numbers (P, D). Nothing goes over a bar.
+_PHRASE = re.compile(r"D*N(?:[ND]|(?<=N)J+N)*|D*P[PD]*|D+")
 
 
 def key_phrases(text: str, most: int) -> list[str]:
@@ -90,71 +70,45 @@ def _candidates(text: str) -> Iterator[Ranked]:
     quoted = [found.span(found.lastindex or 0) for found in _QUOTED.finditer(text)]
     for start, end in quoted:
         yield 0, start - end, (start, end)
-    for run in _runs(_words(text), text):
-        start, end = run[0].start, run[-1].end
-        before = bisect_left(quoted, (end,)) - 1  # the last quote that begins before the run's end
-        if before < 0 or quoted[before][1] <= start:
-            named = any(word.kind in ("name", "number") for word in run)
-            yield 1 if named else 2, start - end, (start, end)
+    words = list(_WORD.finditer(text))
+    signs, places = _signs(words, text)
+    for phrase in _PHRASE.finditer(signs):
+        for at in range(*phrase.span(), _LONGEST):
+            last = len(signs[: min(at + _LONGEST, phrase.end())].rstrip("J")) - 1
+            first = last - len(signs[at : last + 1].lstrip("J")) + 1
+            start, end = words[places[first]].start(), words[places[last]].end()
+            before = bisect_left(quoted, (end,)) - 1  # the last quote that begins before the end
+            if before < 0 or quoted[before][1] <= start:
+                named = any(sign in "ND" for sign in signs[first : last + 1])
+                yield 1 if named else 2, start - end, (start, end)
 
 
-def _words(text: str) -> list[_Word]:
-    found = list(_WORD.finditer(text))
-    capital = [match[0][0].isupper() for match in found]
+def _signs(words: list[re.Match[str]], text: str) -> tuple[str, list[int]]:
+    """Write a sign for each word, and a bar where two do not stand together; and whose each is."""
+    capital = [word[0][0].isupper() for word in words]
     if all(capital):  # then capitals tell nothing
-        capital = [False] * len(found)
+        capital = [False] * len(words)
     elif capital[0] and not any(capital[1:2]):  # the first word has one anyway
         capital[0] = False
-    return [
-        _Word(match[0], *match.span(), _kind(match[0].casefold(), upper, at == 0))
-        for at, (match, upper) in enumerate(zip(found, capital, strict=True))
-    ]
+    signs, places = "", list[int]()
+    for at, word in enumerate(words):
+        sign = _sign(word[0].casefold(), capital[at], at == 0)
+        between = text[words[at - 1].end() : word.start()].strip() if at else ""
+        initial = between == "." and len(words[at - 1][0]) < 3 and signs[-1] == "N"
+        written = sign if not between or initial else f"|{sign}"
+        signs += written
+        places += [at] * len(written)
+    return signs, places
 
 
-def _kind(word: str, upper: bool, first: bool) -> str:
+def _sign(word: str, upper: bool, first: bool) -> str:
     if any(sign.isdigit() for sign in word):
-        return "number"
+        return "D"
     if upper and not (first and word in _STOP):
-        return "name"
+        return "N"
     if word in _JOINS:
-        return "join"
-    return "stop" if word in _STOP else "plain"
-
-
-def _runs(words: list[_Word], text: str) -> Iterator[list[_Word]]:
-    """Give runs of words that stand together and are all names, or all none, numbers aside.
-
-    A small word between two names, as in "Joan of Arc", belongs to them.
-    """
-    run: list[_Word] = []
-    joins: list[_Word] = []
-    for word in words:
-        if word.kind == "join":
-            joins.append(word)
-        elif run and _continues(run, joins, word, text):
-            run, joins = [*run, *joins, word], []
-        else:
-            if run:
-                yield run
-            run, joins = [word] if word.kind != "stop" else [], []
-    if run:
-        yield run
-
-
-def _continues(run: list[_Word], joins: list[_Word], word: _Word, text: str) -> bool:
-    """Tell whether a word goes on with a run, over the small words between them."""
-    if len(run) + len(joins) >= _LONGEST or word.kind == "stop":
-        return False
-    kinds = {each.kind for each in [*run, word]} - {"number", "join"}
-    if len(kinds) > 1 or (joins and {run[-1].kind, word.kind} != {"name"}):
-        return False
-    return all(_together(left, right, text) for left, right in pairwise([run[-1], *joins, word]))
-
-
-def _together(left: _Word, right: _Word, text: str) -> bool:
-    """Tell whether nothing but blanks parts two words, or the dot of an initial."""
-    between = text[left.end : right.start].strip()
-    return not between or (between == "." and len(left.text) < 3 and left.kind == "name")
+        return "J"
+    return "S" if word in _STOP else "P"
 
 
 MOST = 3

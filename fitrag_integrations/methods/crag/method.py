@@ -72,7 +72,6 @@ class Crag(Checked):
     min_score: Grade | None = None
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         _ = self.refiner, self._judge
 

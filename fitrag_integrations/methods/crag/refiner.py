@@ -88,7 +88,6 @@ class Refiner(Checked):
     min_score: Grade | None = None
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         _ = self._port
         super().__post_init__()
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
         usable,
     )
 
-_MODULE_OF = dict.fromkeys(["FitRag", "compress", "rerank", "score_port", "usable"], "method")
-
 __all__ = ["FitRag", "compress", "rerank", "score_port", "usable"]
 
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "method"))

@@ -49,7 +49,6 @@ class FitRag(Reducing):
     top_n: Count = 10
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         _ = self._settled, self._decider
         for fitted in (self.gate, self.detector):

@@ -100,7 +100,6 @@ class SelfKnowledgeRecognizer(Checked):
     allow_other_model: bool = False
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         self.check_scorer(self.scorer)
         if not self.allow_other_model:

@@ -152,7 +152,6 @@ class Reducing(Checked):
     logits: bool = False
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         if self.window is not None and self.stride > self.window:
             allowed = f"an integer from 1 to window={self.window}, or sentences would be skipped"

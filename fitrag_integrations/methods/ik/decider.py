@@ -70,7 +70,6 @@ class GateDecision(Checked):
     allow_other_model: bool = False
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         gate_port(self._gate)
         if self.drafter is not None:

@@ -40,7 +40,6 @@ class _DraftGate(FlowGate):
     drafter: Drafter
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         if not (can(self.drafter, "draft") and can(self.drafter, "rescore")):
             allowed = "an object with 'draft' and 'rescore' methods; AskGate needs none"
             raise InputError.of("drafter", given=self.drafter, allowed=allowed)

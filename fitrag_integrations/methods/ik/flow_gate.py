@@ -32,7 +32,6 @@ class FlowGate(Checked, ABC):
     allow_other_model: bool = False
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         if self.threshold is None and self.fitted is not None:
             check_fitted(self, self.judged)

@@ -44,7 +44,6 @@ class _SelfGate(FlowGate):
     draft_tokens: Size = 32
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         _ = self.port
         super().__post_init__()
         if self.drafter is None and (can(self.model, "draft") or can(self.model, "generate")):

@@ -9,8 +9,6 @@ from fitrag_integrations.core.extras import lazy_names
 if TYPE_CHECKING:
     from fitrag_integrations.methods.itrg.method import ITRG
 
-_MODULE_OF = dict.fromkeys(["ITRG"], "method")
-
 __all__ = ["ITRG"]
 
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "method"))

@@ -9,8 +9,6 @@ from fitrag_integrations.core.extras import lazy_names
 if TYPE_CHECKING:
     from fitrag_integrations.methods.slimplm.method import SlimPLM
 
-_MODULE_OF = dict.fromkeys(["SlimPLM"], "method")
-
 __all__ = ["SlimPLM"]
 
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "method"))

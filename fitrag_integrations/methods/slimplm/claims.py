@@ -142,41 +142,17 @@ __all__ = ["GRAMMARS", "Lead", "Leads", "parse_claims", "render"]
 
 
 MOST_CHARACTERS = 60_000  # of all that was written
-
-
 MOST_LEADS = 64
-
-
 MOST_READ = 4000  # of one part
-
-
 LONGEST_TEXT, LONGEST_QUERY = 1000, 300  # a longer query is prose
-
-
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
-
-
 _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
 _WORD = re.compile(r"[^\W_]")
-
-
 _PLACEHOLDER = re.compile(r"\W?(?:sub)?(?:claim|query|question)[ _]?\d{0,2}\W?", re.IGNORECASE)
-
-
 _SAYS = re.compile(r"\W*(true|yes|(false|no))\b(?!\s*/)", re.IGNORECASE)
-
-
 NO_QUERY = "a claim or question stands in for the query it lacks"
-
-
 TOO_LONG = "a query as long as prose was left out"
-
-
 TOO_MANY = f"more than {MOST_LEADS} claims and questions: the others were left out"
-
-
 REPEATED = "repeated claims or questions were left out"
 
 

@@ -58,7 +58,6 @@ class NecessityCheck(Checked):
     allow_other_model: bool = False
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         _ = self._port
         if self.threshold is not None and self._kind != "gate":

@@ -93,7 +93,6 @@ class SlimPLM(Checked):
     allow_other_model: bool = False
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         super().__post_init__()
         _ = self._judge, self._rewriter
         if self.proxy is not None:

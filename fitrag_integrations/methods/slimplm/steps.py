@@ -114,7 +114,6 @@ class Rewriter(Checked):
     prompt: PromptTemplate | str | None = None
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
         _ = self.template, self.port(Ports())
 
     @cached_property
