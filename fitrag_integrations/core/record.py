@@ -32,12 +32,12 @@ class Record(Shown):
         return {spec.name: plain(getattr(self, spec.name)) for spec in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, object]) -> Self:
         """Read back what ``to_dict`` gave; entries of ``data`` that are no field are passed over.
 
         Raises ``InputError`` for what is no mapping, or lacks a field without a default.
         """
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         given = check_mapping(cls.__name__, data)
         for spec in fields(cls):  # type: ignore[arg-type]
             if spec.name in given:
@@ -59,14 +59,14 @@ def remade(record: R, **changes: object) -> R:
     return made
 
 
-def check_mapping(field: str, value: Any) -> dict[str, Any]:
+def check_mapping(field: str, value: object) -> dict[str, object]:
     """Require a mapping and copy it, so that no two owners share one."""
     if not isinstance(value, Mapping):
         raise InputError.of(field, given=value, allowed="a mapping")
     return dict(value)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Give dicts, lists, strings, numbers, booleans and None.
 
     Values with ``to_dict`` give that; NumPy and torch scalars give their ``item``; a number that
@@ -80,7 +80,7 @@ def plain(value: Any) -> Any:
         raise InputError.of("value", given=type(value), allowed=allowed) from None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, Enum):
         return _plain(value.value)
     if isinstance(value, float):  # also numpy.float64, which frameworks refuse

@@ -86,7 +86,7 @@ class Secret:
         key = self.reveal() if self.found else ""
         return _without(text, (key, _plain(key))) if key else text
 
-    def _checked(self, given: Any) -> str:
+    def _checked(self, given: object) -> str:
         if isinstance(given, str) and _PRINTABLE.fullmatch(given.strip()):
             return given.strip()
         what = type(given).__name__
@@ -104,7 +104,7 @@ class Secret:
     def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self
 
 

@@ -49,7 +49,7 @@ class Table(list[Any]):
         return records_table(self)
 
 
-def records_table(records: Sequence[Any], *, most: int | None = None) -> Html:
+def records_table(records: Sequence[object], *, most: int | None = None) -> Html:
     """Draw dataclasses of one kind, a row each."""
     drawn = [[brief(value) for _, value in _values(record)] for record in records[:most]]
     columns = [name for name, _ in _values(records[0])] if records else []
@@ -95,7 +95,7 @@ def _values(value: Any) -> list[tuple[str, Any]]:
     return [(spec.name, getattr(value, spec.name)) for spec in fields(value) if spec.repr]
 
 
-def _drawn(value: Any) -> Iterator[Html]:
+def _drawn(value: object) -> Iterator[Html]:
     """Draw the fields, and under them those that hold several results."""
     held = _values(value)
     yield table((), [(name, brief(one)) for name, one in held])

@@ -68,7 +68,7 @@ class Rounds(Generic[R]):
             finally:
                 self._working.release()
 
-    def _within(self, call: Callable[..., T], *arguments: Any) -> T:
+    def _within(self, call: Callable[..., T], *arguments: object) -> T:
         return call(*arguments) if self._context is None else self._context.run(call, *arguments)
 
 
@@ -152,7 +152,7 @@ def _shared(members: Sequence[int], asks: dict[int, Ask], reply: Reply) -> dict[
     return shares
 
 
-def _step(ask: Ask, answers: list[Any] | Exception, seconds: float) -> Step:
+def _step(ask: Ask, answers: list[object] | Exception, seconds: float) -> Step:
     name, items = ask.port.name, tuple(ask.items)
     if isinstance(answers, Exception):
         return Step(name, items, (), seconds, None, describe_error(answers))
@@ -165,7 +165,7 @@ def _step(ask: Ask, answers: list[Any] | Exception, seconds: float) -> Step:
     return Step(name, items, tuple(answers), seconds, tokens, error)
 
 
-def _first_error(answers: list[Any] | Exception) -> list[Any] | Exception:
+def _first_error(answers: list[object] | Exception) -> list[Any] | Exception:
     """Give the error a flow is to hear of, else its answers."""
     if isinstance(answers, Exception):
         return answers

@@ -1,14 +1,21 @@
-"""What a driver saw while it ran a flow: the steps, the outcome, and both told to a reader."""
+"""What a driver saw while it ran a flow: the steps, the outcome, and both told to a reader.
+
+A flow may end in a value of any type. One that has a ``question`` and a method ``trace_lines``
+tells its part of the story itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from fitrag_integrations.core.html import card
+from fitrag_integrations.core.html import Html, card, table
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.flow.explain import explain, explain_html, step_line, summed
+from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.types import BiLabelScore, Context
+from fitrag_integrations.values.context import decided, noted
+from fitrag_integrations.values.prompt import cut_note
 
 R = TypeVar("R")
 
@@ -31,11 +38,13 @@ class Step:
 
     def __str__(self) -> str:
         """Tell in one line who was asked how much, and what came back."""
-        return step_line(self)
+        tokens = "" if self.tokens is None else f", {self.tokens} tokens"
+        asked = f"{self.count} asked, {1000 * self.seconds:.1f} ms{tokens}"
+        return f"{self.port}: {asked} -> {_back(self)}"
 
     def _repr_html_(self) -> str:
         """Show that line in a notebook; all of it is escaped."""
-        return card(step_line(self))
+        return card(str(self))
 
     @property
     def count(self) -> int:
@@ -82,15 +91,28 @@ class Traced(Generic[R]):
 
     def explain(self) -> str:
         """Tell in a few lines what was asked, what came back and what was kept."""
-        return explain(self.steps, self.outcome)
+        asked = [f"{number}. {step}" for number, step in enumerate(self.steps, start=1)]
+        head = []
+        if isinstance(self.outcome, Context | Telling):
+            head = [f"question: {shortened(self.outcome.question)}"]
+        return "\n".join([*head, *asked, *_outcome_lines(self.outcome)])
 
     def __str__(self) -> str:
         """Tell in one line how it ended, in how many steps and how long they took."""
-        return summed(self.steps, self.outcome)
+        ended = str(self.outcome)
+        if isinstance(self.outcome, Exception):
+            ended = " ".join(_outcome_lines(self.outcome))
+        took = f"{len(self.steps)} steps, {1000 * self.seconds:.1f} ms"
+        return f"{shortened(ended, most=200)} ({took})"
 
     def _repr_html_(self) -> str:
         """Show the steps and the outcome in a notebook; every text is escaped."""
-        return explain_html(self.steps, self.outcome)
+        numbered = enumerate(self.steps, start=1)
+        rows = [(n, step.port, *_counted(step), _back(step)) for n, step in numbered]
+        asked = table(("", "port", "asked", "ms", "tokens", "came back"), rows)
+        shown = getattr(self.outcome, "_repr_html_", None)
+        end = Html(shown()) if callable(shown) else lines_html(_outcome_lines(self.outcome))
+        return card(f"{len(self.steps)} steps", asked, end)
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
         """Give ``steps`` and either ``value`` or ``error`` as plain Python.
@@ -100,3 +122,48 @@ class Traced(Generic[R]):
         steps = [step.to_dict(full=full) for step in self.steps]
         name = "value" if self.error is None else "error"
         return {"steps": steps, name: plain(self.outcome)}
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A value that tells, line by line, what it holds."""
+
+    @property
+    def question(self) -> str: ...
+    def trace_lines(self) -> Iterable[str]: ...
+
+
+def _counted(step: Step) -> tuple[str, ...]:
+    tokens = "" if step.tokens is None else str(step.tokens)
+    return str(len(step.items)), f"{1000 * step.seconds:.1f}", tokens
+
+
+def _back(step: Step) -> str:
+    return f"failed, {shortened(step.error)}" if step.error else _brief(step.answers)
+
+
+def _brief(answers: Sequence[Any]) -> str:
+    """Say in a few words what came back."""
+    if not answers:
+        return "nothing"
+    if all(isinstance(answer, BiLabelScore) for answer in answers):
+        answers = [answer.combine() for answer in answers]
+    if all(isinstance(answer, float | int) for answer in answers):
+        return f"from {min(answers):.2f} to {max(answers):.2f}"
+    if all(isinstance(answer, list | tuple) for answer in answers):
+        return f"{sum(map(len, answers))} found"
+    cut = sum(bool(cut_note(answer, "answer")) for answer in answers)
+    told = shortened(answers[0]) if len(answers) == 1 else f"{len(answers)} answers"
+    return f"{told} ({cut} cut off)" if cut else told
+
+
+def _outcome_lines(outcome: object) -> Iterator[str]:
+    if isinstance(outcome, Exception):
+        yield f"failed: {type(outcome).__name__}: {outcome}"
+        return
+    if isinstance(outcome, Context):
+        yield from [*decided(outcome), *noted(outcome)]
+    elif isinstance(outcome, Telling):
+        yield from outcome.trace_lines()
+    else:
+        yield f"value: {shortened(outcome)}"

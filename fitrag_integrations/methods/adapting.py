@@ -75,14 +75,14 @@ def counter_of(count_tokens: CountTokens) -> TokenCounter | None:
     return counter_or_none(count_tokens)
 
 
-def check_method(method: Any) -> Method:
+def check_method(method: object) -> Method:
     """Require a method: an object, not its class."""
     if isinstance(method, type) or not callable(method):
         raise InputError.of("method", given=method, allowed="a method, such as FitRag()")
     return cast(Method, method)
 
 
-def template_of(template: Any) -> Template | None:
+def template_of(template: object) -> Template | None:
     """Accept a template or the name of one; None is the context's own choice."""
     if isinstance(template, str):
         return template_named(template)
@@ -92,7 +92,7 @@ def template_of(template: Any) -> Template | None:
     return cast("Template | None", template)
 
 
-def summary(context: Context) -> dict[str, Any]:
+def summary(context: Context) -> dict[str, object]:
     """Say in plain values what a method decided; what is empty is left out."""
     told = {name: plain(getattr(context, name)) for name in SUMMED}
     told |= {name: plain(context.details[name]) for name in LIFTED if name in context.details}
@@ -110,7 +110,7 @@ def relevance_of(excerpt: Excerpt, method: str) -> float | None:
     return (excerpt.score + 1) / 2 if method in GRADING else None
 
 
-def marks(excerpt: Excerpt, method: str) -> dict[str, Any]:
+def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
     """Say what an excerpt is, in flat plain values; what there is not is left out.
 
     `raw_score` is what `method` ranked by. `source_start` and `source_end` count in the text of the
@@ -149,7 +149,7 @@ class TextScorer:
         return list(labels_of(self.model.score(texts)))
 
 
-def scorer_of(value: Any) -> Any:
+def scorer_of(value: object) -> Any:
     """Bring a ``BaseCrossEncoder``, known by its name, to what scores here; pass all else on."""
     kinds = [kind.__name__ for kind in type(value).__mro__]
     return TextScorer(value) if "BaseCrossEncoder" in kinds else value

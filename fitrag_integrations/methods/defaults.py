@@ -32,7 +32,7 @@ HOMES = {
 }
 
 _loading = Lock()
-_loaded: dict[str, Any] = {}
+_loaded: dict[str, object] = {}
 
 
 def default_model(role: str) -> Any:
@@ -56,10 +56,10 @@ async def adefault_model(role: str) -> Any:
 def _asks(role: str, verb: str) -> tuple[Any, Any]:
     """Make a call of a role's model and its async twin, both loading it first."""
 
-    def ask(_: object, *items: Any) -> Any:
+    def ask(_: object, *items: object) -> Any:
         return getattr(default_model(role), verb)(*items)
 
-    async def aask(_: object, *items: Any) -> Any:
+    async def aask(_: object, *items: object) -> Any:
         return await getattr(await adefault_model(role), f"a{verb}")(*items)
 
     for call, name in ((ask, verb), (aask, f"a{verb}")):
@@ -68,7 +68,7 @@ def _asks(role: str, verb: str) -> tuple[Any, Any]:
     return ask, aask
 
 
-def _tells(role: str, name: str, default: Any = None) -> property:
+def _tells(role: str, name: str, default: object = None) -> property:
     """Make a property that reads a number or name of a role's model, loading it first."""
 
     def told(_: object) -> Any:

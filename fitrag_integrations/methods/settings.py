@@ -93,7 +93,7 @@ class Setting:
         )
 
 
-def settings_of(made: Callable[..., Any]) -> tuple[Setting, ...]:
+def settings_of(made: Callable[..., object]) -> tuple[Setting, ...]:
     """Read the options of a dataclass, in the order of its signature."""
     if not (isinstance(made, type) and is_dataclass(made)):
         raise InputError.of("method", given=made, allowed="a dataclass, such as FitRag")
@@ -111,7 +111,7 @@ def settings_of(made: Callable[..., Any]) -> tuple[Setting, ...]:
     )
 
 
-def _plain(hint: Any) -> Any:
+def _plain(hint: object) -> Any:
     """Give a type that holds nothing but scalars, or lists of them; None for any other."""
     if hint in _SCALARS or (isinstance(hint, type) and issubclass(hint, Enum)):
         return hint

@@ -21,7 +21,7 @@ def made_id(text: str) -> str:
     return f"text-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def first_text(values: Mapping[str, Any], keys: Iterable[str]) -> str:
+def first_text(values: Mapping[str, object], keys: Iterable[str]) -> str:
     """Give the first value under these keys that is a text and not empty."""
     found = (values.get(key) for key in keys)
     return next((value for value in found if isinstance(value, str) and value), "")
@@ -63,7 +63,7 @@ def _decoded(text: str) -> Any:
     return [text] if text.strip() else []
 
 
-def _page(item: Any) -> Passage:
+def _page(item: object) -> Passage:
     if isinstance(item, Passage):
         return item
     if isinstance(item, str):

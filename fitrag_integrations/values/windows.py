@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.html import merge_spans
@@ -130,7 +129,7 @@ def with_text(passages: Sequence[Passage]) -> list[Passage]:
     return [passage for passage in passages if passage.text.strip()]
 
 
-def usable(found: Any) -> tuple[list[Passage], tuple[str, ...]]:
+def usable(found: object) -> tuple[list[Passage], tuple[str, ...]]:
     """Leave out of what was ``found`` blank passages and repeated ones; note how many, or if all.
 
     A passage repeats another when title and text are the same; equal ids alone do not count.

@@ -141,8 +141,10 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         except Exception as error:  # noqa: BLE001 - a wrong option is every question's
             return [_failed(error) for _ in queries]
         return [
-            _nothing(query) if isinstance(query, str) and not query.strip() else watched(*pair)
-            for query, *pair in zip(queries, flows, under, strict=True)
+            _nothing(query)
+            if isinstance(query, str) and not query.strip()
+            else watched(flow, config)
+            for query, flow, config in zip(queries, flows, under, strict=True)
         ]
 
     def _outcome(self, traced: Traced[Context], k: int | None = None) -> Documents | Exception:

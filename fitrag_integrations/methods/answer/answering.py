@@ -8,11 +8,12 @@ from typing import ClassVar
 
 from fitrag_integrations.core.html import Html, card
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.core.show import lines_html
+from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.flow.explain import decided, noted, place, shortened
 from fitrag_integrations.ports import AnswerLike, Method, Pair, Ports, Reader, port_of
 from fitrag_integrations.types import Context, Excerpt, Template
+from fitrag_integrations.values.context import decided, noted
+from fitrag_integrations.values.excerpt import place
 from fitrag_integrations.values.prompt import cut_note
 
 NOTHING_TO_READ = "no answer: the reader was given nothing to read"

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
 from fitrag_integrations.core.checks import Count, Share, check_number, check_text
+from fitrag_integrations.core.show import shortened
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.flow.explain import shortened
 from fitrag_integrations.methods.baselines._reflections import (
     Item,
     Reflection,

@@ -73,7 +73,7 @@ def method_named(name: str) -> Method:
     return _composed({"method": name}, "", Models())
 
 
-def method_from(recipe: Recipe, **fields: Any) -> Method:
+def method_from(recipe: Recipe, **fields: object) -> Method:
     """Build a method from its name, a mapping, a TOML file, or the class in a Python file.
 
     `fields` stand over those of the recipe's outermost table. Raises `InputError` for an unknown
@@ -87,12 +87,12 @@ def method_from(recipe: Recipe, **fields: Any) -> Method:
     return _composed({**table, **fields}, "", Models(beside))
 
 
-def is_file(recipe: Any) -> bool:
+def is_file(recipe: object) -> bool:
     """Say whether a recipe is the name of a TOML file."""
     return isinstance(recipe, Path) or (isinstance(recipe, str) and recipe.endswith(".toml"))
 
 
-def read_recipe(recipe: Recipe) -> dict[str, Any]:
+def read_recipe(recipe: Recipe) -> dict[str, object]:
     """Give a recipe of any form as a mapping."""
     if not is_file(recipe):
         return {"method": recipe} if isinstance(recipe, str) else check_mapping("method", recipe)
@@ -103,7 +103,7 @@ def read_recipe(recipe: Recipe) -> dict[str, Any]:
         raise InputError.of("method", given=str(path), allowed=f"a TOML file ({error})") from error
 
 
-def _composed(given: Any, place: str, models: Models) -> Method:
+def _composed(given: object, place: str, models: Models) -> Method:
     if callable(given) and not isinstance(given, type):
         return cast(Method, given)
     table = {"method": given} if isinstance(given, str) else check_mapping(place or "method", given)
@@ -121,7 +121,7 @@ def _is_method(kind: type) -> bool:
     return any("__call__" in vars(base) for base in own) and not kind.__name__.startswith("_")
 
 
-def _kind(place: str, name: Any) -> type:
+def _kind(place: str, name: object) -> type:
     if isinstance(name, type) and _is_method(name):
         return name
     plain = re.sub(r"[\s_-]", "", name).lower() if isinstance(name, str) else ""
@@ -135,7 +135,7 @@ def _is_named(kind: object, plain: str) -> TypeGuard[type]:
     return isinstance(kind, type) and kind.__name__.lower() == plain
 
 
-def _made(kind: type, table: Mapping[str, Any], at: str, models: Models) -> Method:
+def _made(kind: type, table: Mapping[str, object], at: str, models: Models) -> Method:
     specs = fields(kind) if is_dataclass(kind) else ()
     known = {spec.name: spec for spec in specs if spec.init and spec.name not in NOT_PLAIN}
     names = ["inner" if name == "method" else name for name in known]
@@ -157,7 +157,7 @@ def _made(kind: type, table: Mapping[str, Any], at: str, models: Models) -> Meth
         raise InputError(f"{at}{error}") from error
 
 
-def _value(kind: str, name: str, value: Any, at: str, models: Models) -> Any:
+def _value(kind: str, name: str, value: object, at: str, models: Models) -> Any:
     """Read a field: a model by its name, anything else as it stands."""
     if name in MODEL_FIELDS and isinstance(value, str):
         return models.named(kind, name, value, at)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from fitrag_integrations.core.show import error_line
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.flow.explain import shortened
 from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context
@@ -78,7 +78,7 @@ def _candidates(text: str) -> Iterator[Ranked]:
             first = last - len(signs[at : last + 1].lstrip("J")) + 1
             start, end = words[places[first]].start(), words[places[last]].end()
             before = bisect_left(quoted, (end,)) - 1  # the last quote that begins before the end
-            if before < 0 or quoted[before][1] <= start:
+            if first <= last and (before < 0 or quoted[before][1] <= start):
                 named = any(sign in "ND" for sign in signs[first : last + 1])
                 yield 1 if named else 2, start - end, (start, end)
 
@@ -159,7 +159,7 @@ def rewrite(question: str, ports: Ports) -> Flow[Rewritten]:
                 return Rewritten(", ".join(keywords), "llm")
             failed = UNREADABLE
         except Exception as error:  # noqa: BLE001 - a search by other words beats none
-            failed = f"{type(error).__name__}: {shortened(str(error))}"
+            failed = error_line(error)
     taken = extract_keywords(question)
     instead = "keywords were taken from the question" if taken else "the question itself was asked"
     note = f"the language model did not rewrite the question ({failed}): {instead}"

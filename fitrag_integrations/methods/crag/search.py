@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fitrag_integrations.core.checks import check_is, check_many, check_text
+from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.flow.explain import shortened
 from fitrag_integrations.methods.crag.keywords import Rewritten, rewrite
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.cleaning import clean_text
@@ -94,7 +94,7 @@ def _kind(page: Passage) -> str:
     return str(error.get("kind", "unknown")) if isinstance(error, Mapping) else "unknown"
 
 
-def _whole(count: Any) -> int:
+def _whole(count: object) -> int:
     return count if isinstance(count, int) and count > 0 else 0
 
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fitrag_integrations.values.slimplm import GRAMMARS, Lead, Leads, render
 
@@ -108,7 +108,7 @@ def _by_json(body: str) -> Iterator[Event]:
                 yield _KINDS[_name(name)], re.sub(r"\\(.)", r"\1", double or single or word)
 
 
-def _walked(value: Any, member: str) -> Iterator[Event]:
+def _walked(value: object, member: str) -> Iterator[Event]:
     if isinstance(value, str | bool):
         yield member or "query", str(value)
     elif isinstance(value, list):
