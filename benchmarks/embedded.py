@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from fitrag_integrations.evaluation.answers import token_f1
-from fitrag_integrations.evaluation.calibration import calibration_error
+from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.training.rows import read_jsonl, write_jsonl
 
 SETS = ("nq_open_gold", "squad_dev", "hotpotqa", "popqa", "triviaqa")

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from fitrag_integrations.evaluation.calibration import calibration_error
+from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.training.bilabel.fit import (
     BilabelPlan,

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.calibration import calibration_error
+from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.models.reader import ExtractiveReader
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest, write_tensors
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -141,3 +141,11 @@ def _score(row: Row, at: int) -> float:
 def _label(row: Row, at: int, *names: str) -> float:
     value = next((row[name] for name in names if row.get(name) is not None), None)
     return float(check_label(f"rows[{at}].{names[0]}", value))
+
+
+def calibration_error(scores: Sequence[float], labels: Sequence[int], *, bins: int = 10) -> float:
+    """Give the expected calibration error in [0, 1] over equal-width bins (Naeini et al., 2015)."""
+    sums = [0.0] * bins
+    for score, label in zip(scores, labels, strict=True):
+        sums[min(bins - 1, int(score * bins))] += score - label
+    return sum(map(abs, sums)) / len(scores) if scores else 0.0

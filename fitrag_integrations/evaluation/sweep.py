@@ -14,8 +14,7 @@ import numpy as np
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.evaluation.calibration import calibration_error
-from fitrag_integrations.evaluation.outcomes import Curve, Outcomes, Rows
+from fitrag_integrations.evaluation.outcomes import Curve, Outcomes, Rows, calibration_error
 
 
 @dataclass(frozen=True, slots=True)

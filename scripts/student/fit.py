@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reference import LABELS, Judged, Student, sentence_numbers, verdict_numbers  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1  # noqa: E402
-from fitrag_integrations.evaluation.calibration import calibration_error  # noqa: E402
+from fitrag_integrations.evaluation.outcomes import calibration_error  # noqa: E402
 from fitrag_integrations.text.sentences import split_sentences
 
 CORRECT, INCORRECT, COST = 0.85, 0.8, 0.02

@@ -15,7 +15,6 @@ import numpy as np
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import Table
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.calibration import calibration_error
 from fitrag_integrations.evaluation.figures.figure import Change, Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
@@ -23,6 +22,7 @@ from fitrag_integrations.evaluation.figures.summaries import (
     difference,
     statistic_change,
 )
+from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.evaluation.questions import question_id, with_ids
 from fitrag_integrations.evaluation.ranking import (
     HAS_ANSWER,

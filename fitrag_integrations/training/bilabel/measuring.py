@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.evaluation.calibration import calibration_error
+from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.placing import cast
 from fitrag_integrations.training.bilabel.lists import Lists

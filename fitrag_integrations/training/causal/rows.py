@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.calibration import calibration_error
+from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.training.splitting import split_by_hash
 
 
