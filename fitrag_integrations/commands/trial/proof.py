@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fitrag_integrations.evaluation.figures.compress import KEPT, THERE, Compressed
 from fitrag_integrations.evaluation.figures.summaries import Draws, Question, column, difference
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.types import Excerpt
+from fitrag_integrations.training.collecting import is_correct
+from fitrag_integrations.types import Context, Excerpt
+
+if TYPE_CHECKING:  # it loads torch
+    from fitrag_integrations.training.fitted.oracle import Oracle
 
 PLAIN = "answer kept by fewer passages"
 LEAST_SAVED = 0.1  # of the tokens, for it to be worth the while
@@ -59,6 +64,38 @@ def _plain_value(question: Question, row: Compressed) -> dict[str, float]:
     if not question["values"][THERE]:
         return {}
     return {PLAIN: float(row.holds(cut_short(row, int(question["values"]["tokens_out"]))))}
+
+
+def with_answers(
+    questions: Sequence[Question], rows: Sequence[Compressed], oracle: Oracle
+) -> list[Question]:
+    """Say instead what a language model answers from all, from the excerpts, and from the cut."""
+    budgets = [int(question["values"]["tokens_out"]) for question in questions]
+    shown = {
+        THERE: [row.whole for row in rows],
+        KEPT: [list(row.excerpts) for row in rows],
+        PLAIN: [cut_short(row, budget) for row, budget in zip(rows, budgets, strict=True)],
+    }
+    right = {
+        name: _right(
+            rows, [Context(r.question, tuple(e)) for r, e in zip(rows, each, strict=True)], oracle
+        )
+        for name, each in shown.items()
+    }
+    judged = []
+    for at, question in enumerate(questions):
+        own = {name: right[name][at] for name in (shown if right[THERE][at] else [THERE])}
+        others = {n: v for n, v in question["values"].items() if n not in shown}
+        judged.append({**question, "values": {**others, **own}})
+    return judged
+
+
+def _right(rows: Sequence[Compressed], contexts: list[Context], oracle: Oracle) -> list[float]:
+    answers = oracle.answers(contexts)
+    return [
+        float(answer is not None and is_correct(answer, row.answers))
+        for row, answer in zip(rows, answers, strict=True)
+    ]
 
 
 def cut_short(row: Compressed, budget: int) -> list[Excerpt]:

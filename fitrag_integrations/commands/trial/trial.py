@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +16,15 @@ from fitrag_integrations.commands.engine.batch import CHUNK, chunks
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
-from fitrag_integrations.commands.trial.proof import Proof, proof_of, sentence, with_plain
+from fitrag_integrations.commands.label.asked import Server
+from fitrag_integrations.commands.label.options import Asking, load_asker
+from fitrag_integrations.commands.trial.proof import (
+    Proof,
+    proof_of,
+    sentence,
+    with_answers,
+    with_plain,
+)
 from fitrag_integrations.commands.trial.reading import passages_in
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.evaluation.figures.compress import (
@@ -31,11 +40,24 @@ from fitrag_integrations.flow import Traced, run_many
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answer.answering import Answered, Answering
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.training.fitted.questions import Asked, questions_from, questions_in
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.fitted.questions import (
+    Asked,
+    questions_from,
+    questions_in,
+    says_it_knows,
+    written_questions,
+)
+from fitrag_integrations.training.labels.budget import Account
+from fitrag_integrations.training.labels.journal import AnswerJournal
 from fitrag_integrations.types import Passage
+
+if TYPE_CHECKING:  # it loads torch
+    from fitrag_integrations.training.fitted.oracle import Oracle
 
 MADE = "the questions were made of sentences of the corpus, which are easier to find than real ones"
 READ = "questions without an answer got the one that the reader finds in the whole passages"
+BY_LLM = "an answer is there, and kept, where {llm} gives it from what is shown"
 DRAWS = Draws()
 
 
@@ -61,6 +83,15 @@ class TryPlan:
     out: Annotated[Path, Option("Where the page goes.")] = Path("fitrag-try.html")
     count: Annotated[int, Option("Questions to ask at most.", min=1)] = 50
     k: Annotated[int, Option("Passages to retrieve for a question.", name="--k", min=1)] = 10
+    llm: Annotated[
+        str | None,
+        Option(
+            "Who answers from what is kept: a hub name, a folder, a LangChain PROVIDER:MODEL, or "
+            "with --url the server's name for the model.",
+            default="nobody; what stands in it is looked at",
+        ),
+    ] = None
+    server: Server = Server()
     price_in: Annotated[
         float | None, Option("Price of a million tokens given to a language model.", min=0)
     ] = None
@@ -71,14 +102,19 @@ class TryPlan:
     def run(self) -> None:
         """Try it and tell."""
         passages = passages_in(self.corpus)
-        asked = (
-            questions_from(passages, self.count)
-            if self.questions is None
-            else questions_in(self.questions, self.count)
-        )
-        rows = self._rows(passages, asked)
-        judged = with_plain(compress_rows(rows), rows)
-        proof = proof_of(judged, DRAWS, self._skipped(asked), self.price_in)
+        with self._asking() as oracle:
+            if self.questions is not None:
+                asked = questions_in(self.questions, self.count)
+            elif oracle is not None:
+                asked = written_questions(passages, self.count, oracle)
+            else:
+                asked = questions_from(passages, self.count)
+            rows = self._rows(passages, asked)
+            judged = with_plain(compress_rows(rows), rows)
+            if oracle is not None:
+                judged = with_answers(judged, rows, oracle)
+            skipped = self._skipped(asked) if oracle is None else _known(asked, oracle)
+        proof = proof_of(judged, DRAWS, skipped, self.price_in)
         self._write_page(proof, judged, rows, self._notes(asked))
         if self.json:
             typer.echo(json.dumps({**asdict(proof), "worth it": proof.is_worth_it}))
@@ -87,6 +123,23 @@ class TryPlan:
         for note in self._notes(asked):
             typer.echo(f"({note})")
         typer.echo(f"{len(passages)} passages; every question and its figures: {self.out}")
+
+    @contextmanager
+    def _asking(self) -> Iterator[Oracle | None]:
+        """Have the language model asked, whose answers are kept beside the page; None for none."""
+        if self.llm is None:
+            yield None
+            return
+        from fitrag_integrations.training.fitted.oracle import Oracle
+
+        asker = load_asker(Asking(self.llm, self.server), self.hardware)
+        beside = self.out.with_name(f"{self.out.name}.asked")
+        journal = AnswerJournal(beside, {"llm": asker.name})
+        try:
+            account = Account(approximate_tokens, max_failures=100, tokens=journal.tokens)
+            yield Oracle(asker, journal, account)
+        finally:
+            journal.close()
 
     def _rows(self, passages: Sequence[Passage], asked: Sequence[Asked]) -> list[Compressed]:
         plain = self.hardware.of(None)
@@ -115,6 +168,8 @@ class TryPlan:
         return skipped / len(questions)
 
     def _notes(self, asked: Sequence[Asked]) -> list[str]:
+        if self.llm is not None:
+            return [BY_LLM.format(llm=self.llm)]
         notes = [MADE] if self.questions is None else []
         return notes + ([READ] if any(not each.answers for each in asked) else [])
 
@@ -146,6 +201,11 @@ class TryPlan:
         )
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.out.write_text(html_report([result], title="fitrag try"), encoding="utf-8")
+
+
+def _known(asked: Sequence[Asked], oracle: Oracle) -> float:
+    """Give the share of questions that the language model says it can answer by itself."""
+    return sum(says_it_knows([each.question for each in asked], oracle)) / len(asked)
 
 
 def _row(asked: Asked, traced: Traced[Answered]) -> Compressed | None:

@@ -42,7 +42,8 @@ from fitrag_integrations.training.fitted.trying import (
     PLAIN,
     Setting,
     Table,
-    ask_gates,
+    ask_bank,
+    ask_model,
     behind_gates,
     recipes,
     try_all,
@@ -202,7 +203,8 @@ class _Fit:
         known = [bool(right) for right in table.bare.right[order]]
         bank = QuestionBank.build([table.questions[at].question for at in order], known)
         bank.save(self.folder / "bank")
-        ask_gates(table, bank, order.tolist(), self.oracle)
+        ask_bank(table, bank, order.tolist())
+        ask_model(table, self.oracle)
 
     def _fitted(
         self,

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.evaluation.answers import tokens
+from fitrag_integrations.methods.ik.self_evaluation import KNOW_PROMPT, AskGate
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.training.collecting import is_correct
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -127,6 +128,19 @@ def _parsed(reply: str, passage: Passage) -> Asked | None:
     if found is None or "?" not in found[1]:
         return None
     return Asked(" ".join(found[1].split()), (found[2].strip(" .\"'"),), passage.text)
+
+
+def says_it_knows(questions: Sequence[str], oracle: Oracle) -> list[float]:
+    """Ask the language model whether it can answer each question by itself: 1.0 for a yes."""
+
+    def verdict(reply: str | None) -> float:
+        try:
+            return AskGate.verdict(reply or "")
+        except PortError:  # neither yes nor no: retrieved for
+            return 0.0
+
+    prompts = [KNOW_PROMPT.format(question=each, draft="") for each in questions]
+    return [verdict(reply) for reply in oracle.texts(prompts)]
 
 
 def different(asked: Sequence[Asked]) -> list[Asked]:

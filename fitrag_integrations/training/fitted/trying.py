@@ -20,13 +20,13 @@ from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.compose.fitted import NEIGHBOURS
 from fitrag_integrations.methods.compose.recipe import method_from
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
-from fitrag_integrations.methods.ik.self_evaluation import KNOW_PROMPT, AskGate
+from fitrag_integrations.methods.ik.self_evaluation import KNOW_PROMPT
 from fitrag_integrations.models import BiLabelScorer, IKClassifier
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.collecting import is_correct
 from fitrag_integrations.training.fitted.oracle import AT_ONCE, Oracle, prompt_of
-from fitrag_integrations.training.fitted.questions import Asked
+from fitrag_integrations.training.fitted.questions import Asked, says_it_knows
 from fitrag_integrations.types import Context, Passage
 
 PLAIN, DEFAULT = "plain", "fitrag"
@@ -173,21 +173,24 @@ def _tried(asked: Sequence[Asked], answers: Sequence[str], contexts: Sequence[Co
     return Tried(np.array(right, float), np.array(cost, float))
 
 
-def ask_gates(table: Table, bank: Any, banked: Sequence[int], oracle: Oracle) -> None:
-    """Ask every gate that needs no training about every question, and write it into the table.
+def ask_bank(table: Table, bank: Any, banked: Sequence[int]) -> None:
+    """Have the nearest questions of a bank vote on every question, and write it into the table.
 
     The questions at `banked` are in the bank themselves, and are judged by the others there.
     """
-    questions = [one.question for one in table.questions]
     own = set(banked)
-    near = bank.neighbours(questions, NEIGHBOURS + 1)
+    near = bank.neighbours([one.question for one in table.questions], NEIGHBOURS + 1)
     votes = [n[1:] if at in own else n[:NEIGHBOURS] for at, n in enumerate(near)]
     table.p_known["neighbours"] = np.array([np.mean(each) if each else 0.0 for each in votes])
     table.asked["neighbours"] = 0.0
+
+
+def ask_model(table: Table, oracle: Oracle) -> None:
+    """Ask the language model itself what it knows, or the gate that was trained for it."""
+    questions = [one.question for one in table.questions]
     if oracle.writes:
+        table.p_known["ask"] = np.array(says_it_knows(questions, oracle))
         prompts = [KNOW_PROMPT.format(question=each, draft="") for each in questions]
-        said = [_verdict(reply) for reply in oracle.texts(prompts)]
-        table.p_known["ask"] = np.array(said)
         table.asked["ask"] = float(np.mean([approximate_tokens(each) for each in prompts]))
         return
     gate = IKClassifier.embedded()  # it knows the embedded language model, which is asked here
@@ -195,13 +198,6 @@ def ask_gates(table: Table, bank: Any, banked: Sequence[int], oracle: Oracle) ->
     drafts = [each.text for each in gate.drafter.draft(questions)]
     table.p_known["ik"] = np.array(gate.p_known(questions, drafts), float)
     table.asked["ik"] = 0.0
-
-
-def _verdict(reply: str | None) -> float:
-    try:
-        return AskGate.verdict(reply or "")
-    except PortError:  # neither yes nor no: retrieved for
-        return 0.0
 
 
 def behind_gates(

@@ -1,8 +1,13 @@
 """`fitrag try`: what is read, what is compared, and the sentence it comes to."""
 
+import json
+
 import pytest
 from command_fakes import write
+from typer.testing import CliRunner
 
+from fitrag_integrations.cli import app
+from fitrag_integrations.commands.trial import trial
 from fitrag_integrations.commands.trial.proof import (
     PLAIN,
     cut_short,
@@ -11,11 +16,13 @@ from fitrag_integrations.commands.trial.proof import (
     with_plain,
 )
 from fitrag_integrations.commands.trial.reading import passages_in
+from fitrag_integrations.commands.trial.trial import TryPlan
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.compress import Compressed, compress_rows
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.asking_llm import AskLLM
 from fitrag_integrations.training.fitted.questions import Asked, questions_from, questions_in
 from fitrag_integrations.types import Excerpt, Passage
 
@@ -141,3 +148,33 @@ def test_a_paper_is_read(tmp_path):
     (tmp_path / "one.pdf").write_bytes(pdf("Ann built the bridge."))
     (passage,) = passages_in(tmp_path)
     assert passage.text == "Ann built the bridge." and passage.source == "one.pdf"
+
+
+class Seeing:
+    """Answer with the name that a prompt tells who built the bridge; nothing without it."""
+
+    name = "seeing"
+
+    def generate(self, prompts):
+        return [self.one(prompt) for prompt in prompts]
+
+    def one(self, prompt):
+        if "Answer Yes or No" in prompt:
+            return "Yes"
+        return "Ann" if ANSWER in prompt else "nobody"
+
+
+def test_a_language_model_says_what_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "load_asker", lambda asking, hardware: AskLLM(Seeing()))
+    rows = [row(answer_first=False)] * 20
+    monkeypatch.setattr(TryPlan, "_rows", lambda plan, passages, asked: rows)
+    corpus = write(tmp_path / "c.jsonl", [{"text": f"{LONG}{ANSWER}", "title": "Bridge"}])
+    asked = write(tmp_path / "q.jsonl", [{"question": "Who built the bridge?", "answer": "Ann"}])
+    page = tmp_path / "page.html"
+    given = ["try", corpus, asked, "--llm", "seeing", "--out", page]
+    done = CliRunner().invoke(app, [*map(str, given), "--json"])
+    told = json.loads(done.stdout)
+    assert (told["kept"], told["plain"], told["there"], told["skipped"]) == (1.0, 0.0, 20, 1.0)
+    assert told["worth it"] and page.exists()
+    done = CliRunner().invoke(app, list(map(str, given)))
+    assert done.stdout.startswith("Worth it: ") and "where seeing gives it" in done.stdout
