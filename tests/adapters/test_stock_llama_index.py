@@ -1,5 +1,6 @@
 """Every stock host of LlamaIndex runs the drop-ins as they come, with the models that ship."""
 
+import gc
 from functools import cache
 
 import pytest
@@ -67,8 +68,16 @@ from fitrag_integrations.llama_index import (
 )
 from fitrag_integrations.methods import FitRag
 
+# some hosts leave an event loop of their own open, which shows whenever it is collected
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 ANSWER = "designed by Ilse Marbach"
 POSTPROCESSORS = [BiLabelReranker, SubDocumentCompressor, KnowledgeRefiner]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collected():
+    yield
+    gc.collect()
 
 
 def nodes():
