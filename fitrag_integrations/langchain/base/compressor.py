@@ -6,32 +6,33 @@ that does, and the compressor's two methods call it.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import ConfigDict
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.langchain.base.convert import Documents, to_documents, to_passages
-from fitrag_integrations.langchain.base.fields import Brief
+from fitrag_integrations.langchain.base.fields import Settings
 from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
 from fitrag_integrations.methods.explain.compression import Compression
 from fitrag_integrations.types import Context, Passage
 
 
-class FlowCompressor(Brief, BaseDocumentCompressor):
-    """Turn documents into passages, run ``flow`` on them and write new documents."""
+class FlowCompressor(Settings, BaseDocumentCompressor):
+    """Turn documents into passages, have a step of ``methods.compressing`` keep some of them."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-
-    @abstractmethod
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
         """Give the flow that ends in the excerpts to keep for ``query``."""
+        flow: Flow[Context] = self.step().context(query, passages)
+        return flow
+
+    def step(self) -> Any:
+        """Give the step with the options as they are now."""
+        return self.made(**self.settings())
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -61,20 +62,19 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
 class CuttingCompressor(FlowCompressor):
     """Cut documents: each piece is a new document with an id of its own and its source's id."""
 
-    @abstractmethod
-    def explained(self, query: str, passages: Sequence[Passage]) -> Flow[Compression]:
-        """Give the flow to what is kept for `query` and what is dropped, with the reasons."""
-
     def explain(self, documents: Sequence[Document], query: str) -> Compression:
         """Compress for `query`, and tell what was kept and dropped, why, and by how much.
 
         The `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
         """
-        return run(self.explained(query, to_passages(documents))).value
+        found: Compression = run(self.step().explained(query, to_passages(documents))).value
+        return found
 
     async def aexplain(self, documents: Sequence[Document], query: str) -> Compression:
         """Do what `explain` does without blocking the event loop."""
-        return (await arun(self.explained(query, to_passages(documents)))).value
+        flow = self.step().explained(query, to_passages(documents))
+        found: Compression = (await arun(flow)).value
+        return found
 
 
 class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):

@@ -71,7 +71,6 @@ AnyBase = Annotated[Runnable[Any, Any], BeforeValidator(_finding)]
 AnySearch = Annotated[Any, AfterValidator(_searching), Field(exclude=True)]
 AnyMethod = Annotated[Any, AfterValidator(check_method), Field(exclude=True)]
 AnyModel = Annotated[Any, Field(exclude=True)]
-Weight = Annotated[float, Field(ge=0.0, le=1.0)]
 Count = Annotated[int, Field(ge=1)]
 
 

@@ -6,15 +6,15 @@ The branch gets what was given under its own question's config, and is streamed 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from fitrag_integrations.flow import Flow, arun, run
+from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.ports import Backend
-from fitrag_integrations.langchain.base.runnable import FlowRunnable
+from fitrag_integrations.langchain.base.runnable import FlowRunnable, Source, StreamedRunnable
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Chosen:
 Route: TypeAlias = Callable[[Any, RunnableConfig], Flow[Chosen]]
 
 
-class Router(FlowRunnable[Any, Any]):
+class Router(StreamedRunnable[Any, Any]):
     """Give what the chosen branch gives."""
 
     @abstractmethod
@@ -64,37 +64,10 @@ class Router(FlowRunnable[Any, Any]):
         pairs = zip(inputs, configs, strict=True)
         return [_through(route, given, config) for given, config in pairs]
 
-    def stream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Iterator[Any]:
-        """Decide, then give the chosen branch's pieces as they come."""
-        yield from self._transform_stream_with_config(iter([input]), self._pieces, config, **kwargs)
-
-    async def astream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        """Decide, then give the chosen branch's pieces as they come."""
-        pieces = self._atransform_stream_with_config(_aiter(input), self._apieces, config, **kwargs)
-        async for piece in pieces:
-            yield piece
-
-    def _pieces(
-        self, inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
-    ) -> Iterator[Any]:
-        for given in inputs:
-            (traced,) = self._noted([run(self.route()(given, config))])
-            chosen = traced.value
-            yield from chosen.branch.runnable.stream(chosen.given, chosen.config(config), **options)
-
-    async def _apieces(
-        self, inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
-    ) -> AsyncIterator[Any]:
-        async for given in inputs:
-            (traced,) = self._noted([await arun(self.route()(given, config))])
-            chosen = traced.value
-            branch = chosen.branch.runnable
-            async for piece in branch.astream(chosen.given, chosen.config(config), **options):
-                yield piece
+    def source(self, given: Any, config: RunnableConfig) -> Flow[Source | Any]:
+        """Give the flow to the chosen branch."""
+        chosen = yield from self.route()(given, config)
+        return Source(chosen.branch, chosen.given, chosen.config(config))
 
 
 class RouteKey(FlowRunnable[Any, dict[str, Any]]):
@@ -124,7 +97,3 @@ def _decided(route: Route, given: Any, config: RunnableConfig) -> Flow[dict[str,
 def _keyed(route: Route, given: Any, config: RunnableConfig) -> Flow[dict[str, Any]]:
     chosen = yield from route(given, config)
     return {"key": chosen.branch.name, "input": chosen.given}
-
-
-async def _aiter(item: Any) -> AsyncIterator[Any]:
-    yield item

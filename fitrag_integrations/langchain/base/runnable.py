@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.flow import Ask, Flow, Traced, arun_many, run_many
+from fitrag_integrations.flow import Ask, Flow, Traced, arun, arun_many, run, run_many
 from fitrag_integrations.langchain.base.fields import Brief
 from fitrag_integrations.langchain.base.ports import Backend
 
@@ -165,25 +165,100 @@ class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
 
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
         """Run one input."""
-        return self._call_with_config(self._one, input, config, **kwargs)
+        return self._call_with_config(self._once, input, config, **kwargs)
 
     async def ainvoke(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Output:
         """Run one input without blocking the event loop."""
-        return await self._acall_with_config(self._aone, input, config, **kwargs)
+        return await self._acall_with_config(self._aonce, input, config, **kwargs)
 
-    def _one(self, input: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
+    def _once(self, input: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         return _raised(self._many([input], [run_manager], [config], **kwargs)[0])
 
-    async def _aone(
+    async def _aonce(
         self, input: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any
     ) -> Any:
         return _raised((await self._amany([input], [run_manager], [config], **kwargs))[0])
 
 
-class AskedRunnable(FlowRunnable[Any, Output], Generic[Output]):
+@dataclass(frozen=True)
+class Source:
+    """Hold who answers what, in pieces that are read by ``Backend.convert``."""
+
+    backend: Backend
+    given: Any
+    config: RunnableConfig
+
+    def pieces(self, options: Mapping[str, Any]) -> Iterator[Any]:
+        """Give the pieces as they come."""
+        for piece in self.backend.runnable.stream(self.given, self.config, **options):
+            yield self.backend.convert(piece)
+
+    async def apieces(self, options: Mapping[str, Any]) -> AsyncIterator[Any]:
+        """Give the pieces as they come."""
+        async for piece in self.backend.runnable.astream(self.given, self.config, **options):
+            yield self.backend.convert(piece)
+
+
+class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
+    """Pass on the pieces of whatever answers in the end."""
+
+    @abstractmethod
+    def source(self, given: Input, config: RunnableConfig) -> Flow[Source | Output] | None:
+        """Give the flow to what streams, or to a whole answer; None where ``invoke`` has to do."""
+
+    def stream(
+        self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Output]:
+        """Decide, then give the pieces of the answer as they come."""
+        yield from self._transform_stream_with_config(iter([input]), self._pieces, config, **kwargs)
+
+    async def astream(
+        self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Output]:
+        """Decide, then give the pieces of the answer as they come."""
+        pieces = self._atransform_stream_with_config(_one(input), self._apieces, config, **kwargs)
+        async for piece in pieces:
+            yield piece
+
+    def _pieces(
+        self, inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
+    ) -> Iterator[Any]:
+        for given in inputs:
+            if (flow := self.source(given, config)) is None:
+                yield self._once(given, run_manager, config, **options)
+                continue
+            (traced,) = self._noted([run(watched(flow, config))])
+            found = traced.value
+            yield from found.pieces(options) if isinstance(found, Source) else [found]
+
+    async def _apieces(
+        self, inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
+    ) -> AsyncIterator[Any]:
+        async for given in inputs:
+            if (flow := self.source(given, config)) is None:
+                yield await self._aonce(given, run_manager, config, **options)
+                continue
+            (traced,) = self._noted([await arun(watched(flow, config))])
+            found = traced.value
+            if not isinstance(found, Source):
+                yield found
+                continue
+            async for piece in found.apieces(options):
+                yield piece
+
+
+async def _one(item: Any) -> AsyncIterator[Any]:
+    yield item
+
+
+class AskedRunnable(StreamedRunnable[Any, Output], Generic[Output]):
     """Take a question in any form; as a tool, under the name ``question``."""
+
+    def source(self, given: Any, config: RunnableConfig) -> Flow[Source | Output] | None:
+        """Give None: the answer comes whole."""
+        return None
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
         """Give what a tool made of this takes."""

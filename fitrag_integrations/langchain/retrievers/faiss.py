@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -12,13 +11,14 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from pydantic import Field, field_validator
 
-from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage
 from fitrag_integrations.langchain.base.fields import Count
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.methods.indexing import described, faiss_index, searched, searches
+from fitrag_integrations.types import Context, Passage
 
 
 class FaissRetriever(FlowRetriever):
@@ -39,15 +39,15 @@ class FaissRetriever(FlowRetriever):
     @classmethod
     def _load(cls, index: Any) -> Any:
         if isinstance(index, str | PathLike):
-            return _faiss_index().load(index)
-        if isinstance(index, type) or not callable(getattr(index, "search", None)):
+            return faiss_index().load(index)
+        if not searches(index):
             raise InputError.of("index", given=index, allowed="a FaissIndex or a folder")
         return index
 
     @classmethod
     def load(cls, folder: str | PathLike[str], encoder: Any = None, **fields: Any) -> Self:
         """Read an index that ``FaissIndex.save`` wrote; ``encoder`` None is the one it names."""
-        return cls(index=_faiss_index().load(folder, encoder=encoder), **fields)
+        return cls(index=faiss_index().load(folder, encoder=encoder), **fields)
 
     @classmethod
     def from_texts(
@@ -60,15 +60,9 @@ class FaissRetriever(FlowRetriever):
         **fields: Any,
     ) -> Self:
         """Index texts; ``encoder`` None is the embedded one. Repeated texts count once."""
-        kept = check_many("texts", texts, str)
-        described: list[dict[str, Any]] = [{}] * len(kept) if metadatas is None else list(metadatas)
-        named: list[str | None] = [None] * len(kept) if ids is None else list(ids)
-        if not len(kept) == len(described) == len(named):
-            given = (len(kept), len(described), len(named))
-            raise InputError.of("texts, metadatas, ids", given=given, allowed="equal lengths")
         documents = [
-            Document(page_content=text, metadata=metadata, id=each)
-            for text, metadata, each in zip(kept, described, named, strict=True)
+            Document(page_content=text, metadata=metadata, id=name or None)
+            for text, metadata, name in described(texts, metadatas, ids)
         ]
         return cls.from_documents(documents, encoder, **fields)
 
@@ -78,7 +72,7 @@ class FaissRetriever(FlowRetriever):
     ) -> Self:
         """Index documents; ``encoder`` None is the embedded one."""
         passages = map(to_passage, check_many("documents", documents, Document))
-        return cls(index=_faiss_index().build(passages, encoder=encoder), **fields)
+        return cls(index=faiss_index().build(passages, encoder=encoder), **fields)
 
     def documents(self, context: Context) -> list[Document]:
         """Give the documents as they were indexed, with their scores."""
@@ -91,12 +85,7 @@ class FaissRetriever(FlowRetriever):
         search = _Search(self.index, self.most(**options))
         is_async = callable(getattr(self.index, "asearch", None))
         port = Port.of("search", search.call, search.acall if is_async else None)
-        return [_found(query, port) for query in inputs]
-
-
-def _found(query: str, port: Port[str, list[Passage]]) -> Flow[Context]:
-    (passages,) = yield from port.ask([check_text("query", query, blank=False)])
-    return Context(query, tuple(map(Excerpt.whole, passages)), method="faiss")
+        return [searched(query, port) for query in inputs]
 
 
 @dataclass(frozen=True)
@@ -113,8 +102,3 @@ class _Search:
     async def acall(self, queries: Sequence[str]) -> list[list[Passage]]:
         found: list[list[Passage]] = await self.index.asearch(queries, self.k)
         return found
-
-
-def _faiss_index() -> Any:
-    # by name, so that this page of pure Python loads neither torch nor faiss before it must
-    return importlib.import_module("fitrag_integrations.retrieval").FaissIndex

@@ -16,7 +16,7 @@ from fitrag_integrations.langchain.base.fields import AnyBase, AnyRunnable
 from fitrag_integrations.langchain.base.ports import Backend
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import question_of
-from fitrag_integrations.langchain.routers.judge import JudgeFields, RetrievalJudge
+from fitrag_integrations.langchain.routers.judge import JudgeFields
 from fitrag_integrations.types import Action
 
 
@@ -51,8 +51,7 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
 
     def route(self, **options: Any) -> Route:
         """Give the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""
-        arguments = {**self.judge_arguments(), "question_key": None}  # asked under its plain name
-        judge = Backend(RetrievalJudge(**arguments), name="judge")
+        judge = Backend(self._judging(question_key=None), name="judge")  # its plain name
         base = None if self.base is None else Backend(self.base, name="retrieve")
         ambiguous = self.incorrect if self.ambiguous is None else self.ambiguous
         runnables = (self.correct, ambiguous, self.incorrect)

@@ -14,8 +14,8 @@ from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, MissingExtraError
 from fitrag_integrations.langchain.base.runnable import question_of
-from fitrag_integrations.langchain.routers.gate import GateFields, RetrievalGate
-from fitrag_integrations.langchain.routers.judge import JudgeFields, RetrievalJudge
+from fitrag_integrations.langchain.routers.gate import GateFields
+from fitrag_integrations.langchain.routers.judge import JudgeFields
 from fitrag_integrations.ports import Pair
 
 KNOWN = "Does the model know the answer to this question without retrieval?"
@@ -100,16 +100,13 @@ class KnowledgeDecision(GateFields, OwnDecision):  # type: ignore[misc]
 
     def noul(self, state: Any) -> float:
         """Give the probability that the question of ``state`` is known, in [0, 1]."""
-        decided = self._asker().decide(question_of(state, self.question_key))
+        decided = self.decide(question_of(state, self.question_key))
         return check_number("p_known", decided.p_known, low=0.0, high=1.0)
 
     async def anoul(self, state: Any) -> float:
         """Give the probability that the question of ``state`` is known, in [0, 1]."""
-        decided = await self._asker().adecide(question_of(state, self.question_key))
+        decided = await self.adecide(question_of(state, self.question_key))
         return check_number("p_known", decided.p_known, low=0.0, high=1.0)
-
-    def _asker(self) -> RetrievalGate:
-        return RetrievalGate(**self.gate_arguments())
 
 
 class RelevanceDecision(JudgeFields, OwnDecision):  # type: ignore[misc]
@@ -132,14 +129,11 @@ class RelevanceDecision(JudgeFields, OwnDecision):  # type: ignore[misc]
 
     def noul(self, state: Any) -> float:
         """Give how surely the document of ``state`` is about its question, in [0, 1]."""
-        return _share(self._asker().invoke(_judged(state)))
+        return _share(self._judging().invoke(_judged(state)))
 
     async def anoul(self, state: Any) -> float:
         """Give how surely the document of ``state`` is about its question, in [0, 1]."""
-        return _share(await self._asker().ainvoke(_judged(state)))
-
-    def _asker(self) -> RetrievalJudge:
-        return RetrievalJudge(**self.judge_arguments())
+        return _share(await self._judging().ainvoke(_judged(state)))
 
 
 class Decided:

@@ -34,9 +34,18 @@ class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
     question_key: str | None = None
     """Where a dict has its question; None looks for "question", "input", "query", "messages"."""
 
-    def gate_arguments(self) -> dict[str, Any]:
-        """Give what a ``RetrievalGate`` is made of."""
-        return {name: getattr(self, name) for name in GateFields.model_fields}
+    def decide(self, question: Any, config: RunnableConfig | None = None) -> RetrievalDecision:
+        """Say whether to retrieve for a question, in any form, and why."""
+        return RetrievalDecision.from_dict(self._asker().invoke(question, config))
+
+    async def adecide(
+        self, question: Any, config: RunnableConfig | None = None
+    ) -> RetrievalDecision:
+        """Do what ``decide`` does without blocking the event loop."""
+        return RetrievalDecision.from_dict(await self._asker().ainvoke(question, config))
+
+    def _asker(self) -> RetrievalGate:
+        return RetrievalGate(**{name: getattr(self, name) for name in GateFields.model_fields})
 
     def settings(self, **given: Any) -> dict[str, Any]:
         """Give the options as they are now, with a port for a Runnable that drafts.
@@ -69,15 +78,8 @@ class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):  # type: ignore[
         RetrievalGate(gate=ik).invoke("Who wrote the score of Amarcord?")["retrieve"]
     """
 
-    def decide(self, question: Any, config: RunnableConfig | None = None) -> RetrievalDecision:
-        """Decide for one question."""
-        return RetrievalDecision.from_dict(self.invoke(question, config))
-
-    async def adecide(
-        self, question: Any, config: RunnableConfig | None = None
-    ) -> RetrievalDecision:
-        """Decide for one question without blocking the event loop."""
-        return RetrievalDecision.from_dict(await self.ainvoke(question, config))
+    def _asker(self) -> RetrievalGate:
+        return self
 
     def flows(
         self, inputs: Sequence[Any], configs: Sequence[RunnableConfig], **options: Any

@@ -27,9 +27,9 @@ class JudgeFields(FromFitted, JudgeOptions, Settings):  # type: ignore[misc]
     question_key: str | None = None
     """Where a dict has its question; None looks for "question", "input", "query", "messages"."""
 
-    def judge_arguments(self) -> dict[str, Any]:
-        """Give what a ``RetrievalJudge`` is made of."""
-        return {name: getattr(self, name) for name in JudgeFields.model_fields}
+    def _judging(self, **others: Any) -> RetrievalJudge:
+        own = {name: getattr(self, name) for name in JudgeFields.model_fields}
+        return RetrievalJudge(**{**own, **others})
 
 
 class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):  # type: ignore[misc]

@@ -15,10 +15,10 @@ from fitrag_integrations.langchain.base.models import check_model
 from fitrag_integrations.langchain.base.ports import Backend
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import Asked, question_of
-from fitrag_integrations.langchain.routers.gate import GateFields, RetrievalGate
+from fitrag_integrations.langchain.routers.gate import GateFields
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.prompts import NO_RETRIEVAL
-from fitrag_integrations.types import Context, RetrievalDecision
+from fitrag_integrations.types import Context
 
 
 class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
@@ -42,14 +42,6 @@ class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
 
     llm: AnyRunnable | None = Field(default=None, exclude=True)
     """A language model for the default of ``known``, whose answers it gives as text."""
-
-    def decide(self, input: Any, config: RunnableConfig | None = None) -> RetrievalDecision:
-        """Say which way an input would go, and why."""
-        return self._asker().decide(input, config)
-
-    async def adecide(self, input: Any, config: RunnableConfig | None = None) -> RetrievalDecision:
-        """Say which way an input would go, and why, without blocking the event loop."""
-        return await self._asker().adecide(input, config)
 
     def route(self, **options: Any) -> Route:
         """Give the flow's choice: ``known`` or ``unknown``."""
@@ -75,9 +67,6 @@ class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
         """Give what a tool made of this takes."""
         return Asked
-
-    def _asker(self) -> RetrievalGate:
-        return RetrievalGate(**self.gate_arguments())
 
     def _known(self) -> Runnable[Any, Any]:
         if self.known is not None:

@@ -76,19 +76,15 @@ class RetrievalGateMiddleware(AgentMiddleware[RetrievalGateState]):
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Decide on a question that is new; leave the state alone for one that is not."""
         asked = self._asked(state)
-        if asked is None or not asked["question"].strip():
-            return _update(state, None)
-        if asked == _asked_before(state):
-            return None
+        if asked is None or asked == _asked_before(state):
+            return None if asked else _update(state, None)
         return _update(state, {**self._gate.invoke(asked["question"]), **asked})
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Do as ``before_agent`` does, without blocking the event loop."""
         asked = self._asked(state)
-        if asked is None or not asked["question"].strip():
-            return _update(state, None)
-        if asked == _asked_before(state):
-            return None
+        if asked is None or asked == _asked_before(state):
+            return None if asked else _update(state, None)
         return _update(state, {**await self._gate.ainvoke(asked["question"]), **asked})
 
     def wrap_model_call(
@@ -122,8 +118,8 @@ class RetrievalGateMiddleware(AgentMiddleware[RetrievalGateState]):
         asker = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), None)
         if asker is None:
             return None
-        question = check_text("question", self._question(messages))
-        return {"question": str(question), "message_id": asker.id}
+        question = str(check_text("question", self._question(messages)))
+        return {"question": question, "message_id": asker.id} if question.strip() else None
 
     def _without_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         if not _known(request.state):

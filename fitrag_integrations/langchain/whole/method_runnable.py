@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import Field, field_validator
 
-from fitrag_integrations.flow import Flow, Traced, arun, run
+from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.langchain.base.fields import (
     AnyBase,
     AnyMethod,
@@ -17,8 +17,8 @@ from fitrag_integrations.langchain.base.fields import (
     AnySearch,
 )
 from fitrag_integrations.langchain.base.fitting import FromFitted
-from fitrag_integrations.langchain.base.ports import Offer, text_of
-from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of, watched
+from fitrag_integrations.langchain.base.ports import Backend, Offer, text_of
+from fitrag_integrations.langchain.base.runnable import AskedRunnable, Source, question_of
 from fitrag_integrations.langchain.prompts import as_template
 from fitrag_integrations.langchain.whole.answer import Answer
 from fitrag_integrations.methods.answer.answering import Answered, Answering, own_answer, read_port
@@ -82,50 +82,21 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
             return traced.error
         return Answer(traced) if isinstance(traced.outcome, Answered) else traced
 
-    def stream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Iterator[Any]:
-        """Give the words of ``llm`` as they come; anything else in one piece."""
-        yield from self._transform_stream_with_config(iter([input]), self._words, config, **kwargs)
+    def source(self, given: Any, config: RunnableConfig) -> Flow[Source | Any] | None:
+        """Give the flow to the language model and its prompt, or to the method's own answer."""
+        if self.llm is None or self.reader is not None:
+            return None
+        llm = Backend(self.llm, text_of)
+        return self._source(_begun(self.method, given, self._offer().to(config)), llm, config)
 
-    async def astream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        """Give the words of ``llm`` as they come; anything else in one piece."""
-        words = self._atransform_stream_with_config(_aiter(input), self._awords, config, **kwargs)
-        async for word in words:
-            yield word
-
-    def _words(
-        self, questions: Iterator[Any], run_manager: Any, config: RunnableConfig
-    ) -> Iterator[Any]:
-        for question in questions:
-            if self.llm is None or self.reader is not None:
-                yield self._one(question, run_manager, config)
-                continue
-            context = run(self._context(question, config)).value
-            if answer := own_answer(context):
-                yield answer
-                continue
-            for chunk in self.llm.stream(context.prompt(as_template(self.template)), config):
-                yield text_of(chunk)
-
-    async def _awords(
-        self, questions: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
-    ) -> AsyncIterator[Any]:
-        async for question in questions:
-            if self.llm is None or self.reader is not None:
-                yield await self._aone(question, run_manager, config)
-                continue
-            context = (await arun(self._context(question, config))).value
-            if answer := own_answer(context):
-                yield answer
-                continue
-            async for chunk in self.llm.astream(context.prompt(as_template(self.template)), config):
-                yield text_of(chunk)
-
-    def _context(self, question: Any, config: RunnableConfig) -> Flow[Context]:
-        return watched(_begun(self.method, question, self._offer().to(config)), config)
+    def _source(
+        self, flow: Flow[Context], llm: Backend, config: RunnableConfig
+    ) -> Flow[Source | str]:
+        context = yield from flow
+        if answer := own_answer(context):
+            return answer
+        prompt = context.prompt(as_template(self.template))
+        return Source(llm, prompt, config)
 
     def _whole(self) -> Any:
         if self.llm is None and self.reader is None:
@@ -137,10 +108,5 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
 
 
 def _begun(method: Any, given: Any, ports: Ports) -> Flow[Any]:
-    return (
-        yield from method(question_of(given), ports)
-    )  # a call that fails is its own question's alone
-
-
-async def _aiter(item: Any) -> AsyncIterator[Any]:
-    yield item
+    # a call that fails is its own question's alone
+    return (yield from method(question_of(given), ports))

@@ -1,9 +1,9 @@
-"""What the two postprocessors share: checks, running a flow, pickling and a short ``repr``."""
+"""Run a step of ``methods.compressing`` over nodes as a postprocessor."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,40 +15,103 @@ from llama_index.core.schema import ImageNode, MetadataMode, NodeWithScore, Quer
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun, run
-from fitrag_integrations.llama_index.base.convert import passages_of
+from fitrag_integrations.llama_index.base.convert import passages_of, piece_node, whole_node
+from fitrag_integrations.llama_index.base.events import dispatcher, reranking, tell_compressed
 from fitrag_integrations.llama_index.base.fields import made_from
 from fitrag_integrations.llama_index.base.ports import adapted
 from fitrag_integrations.methods.adapting import Named
+from fitrag_integrations.methods.compressing import Reranking
 from fitrag_integrations.methods.explain.compression import Compression
 from fitrag_integrations.methods.settings import settings_of
-from fitrag_integrations.types import Passage
+from fitrag_integrations.types import Context
 
 
 class Postprocessor(BaseNodePostprocessor):
-    """Keep what is no plain field, models above all, by name in ``_models``.
+    """Have the options of ``made``: plain ones as fields, models and callables by their names.
 
     LlamaIndex's own pickling forgets private attributes, and drops in silence what cannot be
     pickled; here everything but the callback manager is kept, and what cannot be raises.
     """
 
+    made: ClassVar[Any]
     _models: dict[str, Any] = PrivateAttr(default_factory=dict)
-    _last: Traced[Any] | None = PrivateAttr(default=None)
+    _last: Traced[Context] | None = PrivateAttr(default=None)
 
-    @property
-    def last_run(self) -> Traced[Any] | None:
-        """Give the trace of the run of this object that ended last, None where none has."""
-        return self._last
-
-    def __init__(
-        self, *, models: dict[str, Any], callback_manager: CallbackManager | None, **fields: Any
-    ) -> None:
-        super().__init__(callback_manager=callback_manager or CallbackManager(), **fields)
-        self._models = {name: model for name, model in models.items() if model is not None}
+    def __init__(self, *, callback_manager: CallbackManager | None = None, **options: Any) -> None:
+        made_from(type(self), self.made, options)  # tells what is wrong
+        models = {each.name for each in settings_of(self.made) if each.kind is None}
+        plain = {name: value for name, value in options.items() if name not in models}
+        super().__init__(callback_manager=callback_manager or CallbackManager(), **plain)
+        self._models = {
+            name: model for name, model in options.items() if name in models and model is not None
+        }
 
     @classmethod
     def class_name(cls) -> str:
         """Name the component in serialised form."""
         return cls.__name__
+
+    @property
+    def last_run(self) -> Traced[Context] | None:
+        """Give the trace of the run of this object that ended last, None where none has."""
+        return self._last
+
+    def step(self) -> Any:
+        """Give the step with the options as they are now."""
+        given = {**self._fields(), **self._models}
+        return self.made(**{name: adapted(value) for name, value in given.items()})
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        flow = self._flow(nodes, query_bundle)
+        with self._told(nodes, query_bundle) as kept:
+            if nodes:
+                kept.extend(self._kept(nodes, run(flow)))
+        return kept
+
+    @dispatcher.span
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        flow = self._flow(nodes, query_bundle)
+        with self._told(nodes, query_bundle) as kept:
+            if nodes:
+                kept.extend(self._kept(nodes, await arun(flow)))
+        return kept
+
+    def _flow(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Flow[Context]:
+        question, passages = question_of(query_bundle), passages_of(nodes)
+        flow: Flow[Context] = self.step().context(question, passages)
+        return flow
+
+    @contextmanager
+    def _told(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
+    ) -> Iterator[list[NodeWithScore]]:
+        """Report what is put into the list given out."""
+        step, kept = self.step(), list[NodeWithScore]()
+        if not isinstance(step, Reranking):
+            yield kept
+            tell_compressed(step, passages_of(nodes), kept)
+            return
+        with reranking(self.callback_manager, step, nodes, query_bundle, kept):
+            yield kept
+
+    def _kept(self, nodes: list[NodeWithScore], traced: Traced[Context]) -> list[NodeWithScore]:
+        """Write what was kept, and behind it the images without text: nobody judged them."""
+        self._last, context = traced, traced.value
+        write = whole_node if context.method == "rerank" else piece_node
+        kept = [write(excerpt, context.method) for excerpt in context.excerpts]
+        judged = {node.node_id for node in kept}
+        pictures = [
+            found
+            for found in nodes
+            if isinstance(found.node, ImageNode)
+            and not found.node.get_content(metadata_mode=MetadataMode.NONE).strip()
+            and found.node_id not in judged
+        ]
+        return [*kept, *pictures]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), **self._fields(), **self._models), ()
@@ -61,60 +124,16 @@ class Postprocessor(BaseNodePostprocessor):
             yield name, Named(model)
 
     def _fields(self) -> dict[str, Any]:
-        names = (name for name in type(self).model_fields if name != "callback_manager")
-        return {name: getattr(self, name) for name in names}
+        values = vars(self)
+        return {name: values[name] for name in type(self).model_fields if name in self._own()}
+
+    @classmethod
+    def _own(cls) -> set[str]:
+        return {each.name for each in settings_of(cls.made)}
 
 
-class DerivedPostprocessor(Postprocessor):
-    """Have the options of ``made``: plain ones as fields, models and callables by their names."""
-
-    made: ClassVar[Any]
-
-    def __init__(self, *, callback_manager: CallbackManager | None = None, **options: Any) -> None:
-        known = {each.name: each for each in settings_of(self.made)}
-        made_from(type(self), self.made, options)  # tells what is wrong
-        plain = {name: value for name, value in options.items() if known[name].kind is not None}
-        models = {name: value for name, value in options.items() if known[name].kind is None}
-        super().__init__(models=models, callback_manager=callback_manager, **plain)
-
-    def settings(self) -> dict[str, Any]:
-        """Give the options as they are now."""
-        names = {each.name for each in settings_of(self.made)}
-        given = {**self._fields(), **self._models}
-        return {name: adapted(value) for name, value in given.items() if name in names}
-
-
-def options(made: Any) -> Any:
-    """Make the postprocessor whose fields are the plain options of ``made``, a dataclass."""
-    fields: dict[str, Any] = {
-        each.name: (each.kind, Field(default=each.default, description=each.told))
-        for each in settings_of(made)
-        if each.kind is not None
-    }
-    kind = create_model(f"{made.__name__}Options", __base__=DerivedPostprocessor, **fields)
-    kind.made = made
-    return kind
-
-
-def with_pictures(nodes: list[NodeWithScore], kept: list[NodeWithScore]) -> list[NodeWithScore]:
-    """Put the images that have no text behind what was kept: nobody judged them."""
-    judged = {node.node_id for node in kept}
-    pictures = [
-        found
-        for found in nodes
-        if isinstance(found.node, ImageNode)
-        and not found.node.get_content(metadata_mode=MetadataMode.NONE).strip()
-        and found.node_id not in judged
-    ]
-    return [*kept, *pictures]
-
-
-class Explaining:
+class Cutter(Postprocessor):
     """Tell why each piece of the nodes was kept or dropped."""
-
-    @abstractmethod
-    def explained(self, question: str, passages: list[Passage]) -> Flow[Compression]:
-        """Give the flow that ends in what is kept and what is dropped, with the reasons."""
 
     def explain(
         self,
@@ -127,8 +146,7 @@ class Explaining:
         The query is `query_bundle` or, as in `postprocess_nodes`, a text `query_str`. The
         `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
         """
-        question = question_of(_bundle(query_bundle, query_str))
-        return run(self.explained(question, passages_of(nodes))).value
+        return run(self._explained(nodes, query_bundle, query_str)).value
 
     async def aexplain(
         self,
@@ -137,16 +155,28 @@ class Explaining:
         query_str: str | None = None,
     ) -> Compression:
         """Do what `explain` does for `nodes` and `query_str`; the event loop stays free."""
-        question = question_of(_bundle(query_bundle, query_str))
-        return (await arun(self.explained(question, passages_of(nodes)))).value
+        return (await arun(self._explained(nodes, query_bundle, query_str))).value
+
+    def _explained(
+        self, nodes: list[NodeWithScore], bundle: QueryBundle | None, text: str | None
+    ) -> Flow[Compression]:
+        if text is not None and bundle is not None:
+            raise InputError.of("query_str", given=text, allowed="nothing beside query_bundle")
+        asked = bundle if text is None else QueryBundle(check_text("query_str", text))
+        flow: Flow[Compression] = self.step().explained(question_of(asked), passages_of(nodes))
+        return flow
 
 
-def _bundle(query_bundle: QueryBundle | None, query_str: str | None) -> QueryBundle | None:
-    if query_str is None:
-        return query_bundle
-    if query_bundle is not None:
-        raise InputError.of("query_str", given=query_str, allowed="nothing beside query_bundle")
-    return QueryBundle(check_text("query_str", query_str))
+def options(made: Any, base: type[Postprocessor]) -> Any:
+    """Make the postprocessor whose fields are the plain options of ``made``, a dataclass."""
+    fields: dict[str, Any] = {
+        each.name: (each.kind, Field(default=each.default, description=each.told))
+        for each in settings_of(made)
+        if each.kind is not None
+    }
+    kind = create_model(f"{made.__name__}Options", __base__=base, **fields)
+    kind.made = made
+    return kind
 
 
 def question_of(query_bundle: QueryBundle | None) -> str:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.instrumentation.events.retrieval import (
     RetrievalEndEvent,
     RetrievalStartEvent,
 )
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher  # the core re-exports both
 from llama_index_instrumentation.base import BaseEvent
 
 from fitrag_integrations.flow import Traced
-from fitrag_integrations.llama_index.base.convert import whole_node
+from fitrag_integrations.llama_index.base.convert import passages_of, whole_node
 from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.compressing import Reducing, Refining, Reranking
 from fitrag_integrations.methods.explain.traces import trace_row
 from fitrag_integrations.methods.fitrag.method import FitRag
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
@@ -28,7 +31,16 @@ from fitrag_integrations.values.windows import by_score
 dispatcher = get_dispatcher(__name__)
 
 
-class CompressionEvent(BaseEvent):
+class Event(BaseEvent):
+    """Go by the name of its class."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name the event in serialised form."""
+        return cls.__name__
+
+
+class CompressionEvent(Event):
     """Report a compression: how many nodes and, by the compressor's counter, how many tokens.
 
     ``nodes_in`` and ``tokens_in`` are before it, ``nodes_out`` and ``tokens_out`` after it.
@@ -39,13 +51,8 @@ class CompressionEvent(BaseEvent):
     tokens_in: float
     tokens_out: float
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the event in serialised form."""
-        return "CompressionEvent"
 
-
-class RetrievalSkippedEvent(BaseEvent):
+class RetrievalSkippedEvent(Event):
     """Report a ``query`` that was not retrieved for, or whose passages were set aside, and ``why``.
 
     ``p_known`` in [0, 1] and ``threshold`` are None where the gate gave none.
@@ -56,13 +63,8 @@ class RetrievalSkippedEvent(BaseEvent):
     threshold: float | None = None
     why: str = ""
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the event in serialised form."""
-        return "RetrievalSkippedEvent"
 
-
-class RouteDecisionEvent(BaseEvent):
+class RouteDecisionEvent(Event):
     """Report which way a question, ``query``, was sent, and why.
 
     ``route`` is ``"known"`` or ``"unknown"`` of a gate, else CRAG's action. ``p_known`` in [0, 1]
@@ -80,21 +82,11 @@ class RouteDecisionEvent(BaseEvent):
     why: str = ""
     notes: list[str] = []
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the event in serialised form."""
-        return "RouteDecisionEvent"
 
-
-class TraceEvent(BaseEvent):
+class TraceEvent(Event):
     """Report in plain values what was done for a question, as `TraceHandler` writes it down."""
 
     row: dict[str, Any]
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name the event in serialised form."""
-        return "TraceEvent"
 
 
 def tell_decided(context: Context) -> None:
@@ -144,6 +136,52 @@ def tell_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
             tokens_out=float(told["tokens_out"]),
         )
     )
+
+
+def tell_compressed(
+    step: Reducing | Refining, passages: Sequence[Passage], kept: Sequence[NodeWithScore]
+) -> None:
+    """Report what a step made of passages; images, which nobody judged, are not counted."""
+    pieces = [node for node in kept if not isinstance(node.node, ImageNode)]
+    after = [Excerpt.whole(passage) for passage in passages_of(pieces)]
+    dispatcher.event(
+        CompressionEvent(
+            nodes_in=float(len(passages)),
+            nodes_out=float(len(pieces)),
+            tokens_in=float(step.cost(list(map(Excerpt.whole, passages)))),
+            tokens_out=float(step.cost(after)),
+        )
+    )
+
+
+@contextmanager
+def reranking(
+    callback_manager: CallbackManager,
+    step: Reranking,
+    nodes: list[NodeWithScore],
+    query_bundle: QueryBundle | None,
+    kept: list[NodeWithScore],
+) -> Iterator[None]:
+    """Report the start of a reranking, and at its end what is in ``kept`` by then."""
+    model = name_of("embedded" if step.scorer is None else step.scorer)
+    start = ReRankStartEvent(
+        query=query_bundle, nodes=nodes, top_n=_most(step, nodes), model_name=model
+    )
+    dispatcher.event(start)
+    payload: dict[str, Any] = {
+        EventPayload.NODES: nodes,
+        EventPayload.MODEL_NAME: model,
+        EventPayload.QUERY_STR: query_bundle.query_str if query_bundle else "",
+        EventPayload.TOP_K: start.top_n,
+    }
+    with callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
+        yield
+        event.on_end(payload={EventPayload.NODES: kept})
+    dispatcher.event(ReRankEndEvent(nodes=kept))
+
+
+def _most(step: Reranking, nodes: Sequence[NodeWithScore]) -> int:
+    return len(nodes) if step.top_n is None else step.top_n
 
 
 def _scored(traced: Traced[Context], count: int) -> Iterator[tuple[Passage, BiLabelScore]]:

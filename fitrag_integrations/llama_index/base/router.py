@@ -7,20 +7,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.llms import LLM
+from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
+from llama_index.core.settings import Settings
 from llama_index.core.types import TokenAsyncGen, TokenGen
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port, Traced, arun, arun_many, run, run_many
 from fitrag_integrations.llama_index.base.events import dispatcher, tell_answered, tell_asked
 from fitrag_integrations.llama_index.base.fields import Configured
+from fitrag_integrations.llama_index.base.models import astream, stream
 from fitrag_integrations.llama_index.base.ports import aeach, bundles_of, each, has_own, settled
-from fitrag_integrations.llama_index.base.response import report
+from fitrag_integrations.llama_index.base.response import report, response_of
+from fitrag_integrations.llama_index.prompts import Written
+from fitrag_integrations.methods.answer.answering import own_answer
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.types import Context
 
@@ -77,7 +83,8 @@ class Router(Configured, BaseQueryEngine):
         bundles = bundles_of(queries)
         tell_asked(bundles)
         traces = self._noted(await arun_many(self._flows(bundles)))
-        return self._responses(bundles, traces, return_exceptions)
+        # many nodes take their time to make, too
+        return await asyncio.to_thread(self._responses, bundles, traces, return_exceptions)
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         with query_event(self.callback_manager, query_bundle) as ended:
@@ -97,6 +104,57 @@ class Router(Configured, BaseQueryEngine):
         responses = [traced.error or self._response(traced) for traced in traces]
         tell_answered(bundles, responses)
         return responses
+
+
+class WritingRouter(Router):
+    """Have a language model write what no engine answers, streamed where that is asked for.
+
+    ``_answering`` has ``template`` and ``streaming``; ``llm`` is one of the options, and
+    ``Settings.llm`` where it is None.
+    """
+
+    _answering: Any
+    _prompt: ClassVar[tuple[str, bool]]  # its name, and whether it shows no passages
+
+    def _get_prompts(self) -> PromptDictType:
+        template = self._answering.template
+        return {self._prompt[0]: template.prompt} if isinstance(template, Written) else {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        name, alone = self._prompt
+        if name in prompts:
+            self.template = Written(prompts[name], alone=alone)
+
+    def _model(self) -> Any:
+        return Settings.llm if self.llm is None else self.llm
+
+    def _streams_tokens(self) -> bool:
+        return self._answering.streaming and isinstance(self._model(), LLM)
+
+    def _response(self, traced: Traced[Any], *, alone: bool = False) -> RESPONSE_TYPE:
+        outcome, words = traced.value, None
+        if isinstance(outcome, Routed):
+            return reported(traced)
+        if isinstance(outcome, Context):
+            own = own_answer(outcome)
+            words = once(own) if own else stream(self._model(), self._asked(outcome))
+        elif alone and self._answering.streaming:
+            words = once(outcome.text)
+        return response_of(traced, words)
+
+    async def _aresponse(self, traced: Traced[Any]) -> RESPONSE_TYPE:
+        outcome, words = traced.value, None
+        if isinstance(outcome, Routed):
+            return reported(traced)
+        if isinstance(outcome, Context):
+            own = own_answer(outcome)
+            words = aonce(own) if own else await astream(self._model(), self._asked(outcome))
+        elif self._answering.streaming:
+            words = aonce(outcome.text)
+        return response_of(traced, words)
+
+    def _asked(self, context: Context) -> str:
+        return context.prompt(self._answering.template)
 
 
 def reported(traced: Traced[Any]) -> RESPONSE_TYPE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -18,7 +17,8 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import scored_nodes, stored_passage
 from fitrag_integrations.llama_index.base.retriever import FlowRetriever
 from fitrag_integrations.methods.adapting import made_id
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.methods.indexing import described, faiss_index, searched, searches
+from fitrag_integrations.types import Context, Passage
 
 _loading = Lock()
 
@@ -40,8 +40,7 @@ class FaissRetriever(FlowRetriever):
         callback_manager: CallbackManager | None = None,
     ) -> None:
         is_folder = isinstance(index, str | Path)
-        searches = not isinstance(index, type) and callable(getattr(index, "search", None))
-        if not is_folder and not searches:
+        if not is_folder and not searches(index):
             raise InputError.of("index", given=index, allowed="a FaissIndex or the folder of one")
         super().__init__(callback_manager=callback_manager)
         self.similarity_top_k = check_whole("similarity_top_k", similarity_top_k, low=1)
@@ -51,7 +50,7 @@ class FaissRetriever(FlowRetriever):
     @classmethod
     def load(cls, folder: str | Path, *, encoder: Any = None, **settings: Any) -> FaissRetriever:
         """Read a saved index now; ``encoder`` as in ``FaissIndex.load``."""
-        return cls(_faiss_index().load(folder, encoder=encoder), **settings)
+        return cls(faiss_index().load(folder, encoder=encoder), **settings)
 
     @classmethod
     def from_nodes(
@@ -60,7 +59,7 @@ class FaissRetriever(FlowRetriever):
         """Index nodes, which come back with class, relationships and offsets."""
         given = check_many("nodes", nodes, BaseNode)  # type: ignore[type-abstract]
         passages = [stored_passage(node) for node in given]
-        return cls(_faiss_index().build(passages, encoder=encoder), **settings)
+        return cls(faiss_index().build(passages, encoder=encoder), **settings)
 
     @classmethod
     def from_texts(
@@ -73,21 +72,15 @@ class FaissRetriever(FlowRetriever):
         **settings: Any,
     ) -> FaissRetriever:
         """Index texts; ``title`` and ``source`` of their metadata are used, ids are optional."""
-        given = check_many("texts", texts, str)
-        metadatas = _as_many("metadatas", metadatas, {}, len(given))
-        ids = _as_many("ids", ids, "", len(given))
-        passages = [
-            _passage(text, dict(metadata), name)
-            for text, metadata, name in zip(given, metadatas, ids, strict=True)
-        ]
-        return cls(_faiss_index().build(passages, encoder=encoder), **settings)
+        passages = [_passage(*each) for each in described(texts, metadatas, ids)]
+        return cls(faiss_index().build(passages, encoder=encoder), **settings)
 
     @property
     def index(self) -> Any:
         """Give the index, read from its folder where that was not done yet."""
         with _loading:
             if self._index is None:
-                self._index = _faiss_index().load(self._folder)
+                self._index = faiss_index().load(self._folder)
             return self._index
 
     def __repr__(self) -> str:
@@ -103,7 +96,7 @@ class FaissRetriever(FlowRetriever):
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
         """Give one flow per query of ``bundles``; the search of one call is one."""
         port = Port.of("search", self._search, self._asearch)
-        return [_flow(bundle.query_str, port) for bundle in bundles]
+        return [searched(bundle.query_str, port) for bundle in bundles]
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
         """Give the nodes as they were indexed, with their scores."""
@@ -119,24 +112,7 @@ class FaissRetriever(FlowRetriever):
         return await asearch(queries, self.similarity_top_k)
 
 
-def _flow(query: str, port: Port[str, Any]) -> Flow[Context]:
-    (found,) = yield from port.ask([query])
-    return Context(query, tuple(map(Excerpt.whole, found)), method="faiss")
-
-
-def _faiss_index() -> Any:
-    """Find the class by name: the adapters import no model, and the index may load one."""
-    return importlib.import_module("fitrag_integrations.retrieval").FaissIndex
-
-
 def _passage(text: str, metadata: dict[str, Any], name: str) -> Passage:
     """Make the passage of a text; without an id it gets one made from the text."""
     title, source = (str(metadata.get(key) or "") for key in ("title", "source"))
     return Passage(name or made_id(text), text, title, source, metadata)
-
-
-def _as_many(field: str, values: Any, default: Any, count: int) -> Sequence[Any]:
-    given = [default] * count if values is None else list(values)
-    if len(given) != count:
-        raise InputError.of(field, given=given, allowed=f"{count} items, one per text")
-    return given

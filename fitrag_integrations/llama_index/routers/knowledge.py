@@ -8,39 +8,32 @@ from functools import cache
 from typing import Any, ClassVar
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
+from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
-from llama_index.core.settings import Settings
 
 from fitrag_integrations.core.checks import check_is
-from fitrag_integrations.flow import Flow, Port, Traced
+from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.events import tell_decided
 from fitrag_integrations.llama_index.base.fields import made_from, signed
 from fitrag_integrations.llama_index.base.fitting import FromFitted
-from fitrag_integrations.llama_index.base.models import astream, check_model, stream
+from fitrag_integrations.llama_index.base.models import check_model
 from fitrag_integrations.llama_index.base.ports import generate_port
-from fitrag_integrations.llama_index.base.response import response_of
 from fitrag_integrations.llama_index.base.router import (
     Handed,
     Routed,
-    Router,
-    aonce,
+    WritingRouter,
     check_engine,
     decided_context,
     engine_port,
-    once,
-    reported,
 )
-from fitrag_integrations.llama_index.prompts import Written, as_template
+from fitrag_integrations.llama_index.prompts import as_template
 from fitrag_integrations.methods import adapting
 from fitrag_integrations.methods.answer.answering import Answered
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Gate
-from fitrag_integrations.types import Context, Template
+from fitrag_integrations.types import Template
 
 
 @dataclass(frozen=True)
@@ -60,7 +53,7 @@ class _Answering:
             generate_port(self.llm)
 
 
-class KnowledgeRouterQueryEngine(FromFitted, Router):
+class KnowledgeRouterQueryEngine(FromFitted, WritingRouter):
     """Have the language model answer what it knows; ``retrieve``, an engine, answers the rest.
 
     A known question goes to ``llm``, ``Settings.llm`` where None, with FIT-RAG's no-retrieval
@@ -74,6 +67,7 @@ class KnowledgeRouterQueryEngine(FromFitted, Router):
     """
 
     _held: ClassVar[tuple[str, ...]] = ("_decider", "_answering")
+    _prompt: ClassVar[tuple[str, bool]] = ("no_retrieval_template", True)
 
     def __init__(
         self,
@@ -94,15 +88,6 @@ class KnowledgeRouterQueryEngine(FromFitted, Router):
         gate = "embedded" if self._decider.gate is None else adapting.name_of(self._decider.gate)
         engine = adapting.name_of(self._answering.retrieve)
         return f"{type(self).__name__}(gate={gate}, retrieve={engine})"
-
-    def _get_prompts(self) -> PromptDictType:
-        if isinstance(self._answering.template, Written):
-            return {"no_retrieval_template": self._answering.template.prompt}
-        return {}
-
-    def _update_prompts(self, prompts: PromptDictType) -> None:
-        if "no_retrieval_template" in prompts:
-            self.template = Written(prompts["no_retrieval_template"], alone=True)
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return {"retrieve": self._answering.retrieve}
@@ -133,35 +118,8 @@ class KnowledgeRouterQueryEngine(FromFitted, Router):
         (text,) = yield from port.ask([prompt])
         return Answered(text.strip(), context, prompt)
 
-    def _response(self, traced: Traced[Any], *, alone: bool = False) -> RESPONSE_TYPE:
-        outcome = traced.value
-        if isinstance(outcome, Routed):
-            return reported(traced)
-        if isinstance(outcome, Context):
-            return response_of(
-                traced, stream(self._model(), outcome.prompt(self._answering.template))
-            )
-        return response_of(
-            traced, once(outcome.text) if alone and self._answering.streaming else None
-        )
-
-    async def _aresponse(self, traced: Traced[Any]) -> RESPONSE_TYPE:
-        outcome = traced.value
-        if isinstance(outcome, Routed):
-            return reported(traced)
-        if isinstance(outcome, Context):
-            prompt = outcome.prompt(self._answering.template)
-            return response_of(traced, await astream(self._model(), prompt))
-        return response_of(traced, aonce(outcome.text) if self._answering.streaming else None)
-
-    def _model(self) -> Any:
-        return Settings.llm if self._answering.llm is None else self._answering.llm
-
     def _written(self) -> Port[str, str]:
         return generate_port(self._model())
-
-    def _streams_tokens(self) -> bool:
-        return self._answering.streaming and isinstance(self._model(), LLM)
 
 
 signed(KnowledgeRouterQueryEngine, Decider)
