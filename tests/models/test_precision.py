@@ -152,6 +152,17 @@ def test_an_encoder_is_near_float32_at_a_late_position(modernbert):
     assert apart(found[HALF], found[FULL]) < 0.03
 
 
+@torch.inference_mode()
+def test_t5_is_near_float32_at_a_late_position(tmp_path):
+    """Its positions are buckets of a learnt bias, added to scores: no angle to round."""
+    base, ids = write_t5(tmp_path), torch.tensor([[5 + (7 * i * i + i) % 40 for i in range(LAST)]])
+    found = {}
+    for options in (HALF, FULL):
+        trunk = place(load_base(base)[0], "cpu", options.resolved()[1]).eval()
+        found[options] = trunk(ids, torch.ones_like(ids), torch.zeros_like(ids))[:, -32:]
+    assert apart(found[HALF], found[FULL]) < 0.03
+
+
 def test_persistent_buffers_are_cast_and_others_are_not():
     part = torch.nn.BatchNorm1d(2)
     part.register_buffer("made", torch.tensor([1 / 3]), persistent=False)
