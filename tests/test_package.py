@@ -79,7 +79,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
 
 
 def test_the_wheel_is_small_enough_to_ship(wheel):
-    assert wheel[2] <= 45_000_000
+    assert wheel[2] <= 46_500_000  # 11 of them the embeddings, which need no second package
 
 
 def test_listings_name_what_there_is():

@@ -33,6 +33,14 @@ def require_extra(module: str, *, extra: str, feature: str) -> Any:
         ) from error
 
 
+def torch_needed(error: ModuleNotFoundError, feature: str) -> Exception:
+    """Say which extra brings what a model needs; an error about anything else is given back."""
+    if error.name not in ("torch", "transformers", "peft"):
+        return error
+    wording = f'{error.name} is needed for {feature}: pip install "fitrag-integrations[torch]"'
+    return MissingExtraError(wording, name=error.name)
+
+
 def lazy_names(
     package: str, module_of: Mapping[str, str], *, extra: str = "", needs: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fitrag_integrations.core.extras import torch_needed
+
 if TYPE_CHECKING:
+    from fitrag_integrations.models.answer import Answer
     from fitrag_integrations.models.causal.continuer import Continuer
     from fitrag_integrations.models.causal.ensemble import ReplugGenerator
     from fitrag_integrations.models.causal.generator import LocalGenerator
@@ -14,14 +17,14 @@ if TYPE_CHECKING:
     from fitrag_integrations.models.gate.ik import IKClassifier
     from fitrag_integrations.models.gate.necessity import NecessityJudge
     from fitrag_integrations.models.gate.rewriter import QueryRewriter
-    from fitrag_integrations.models.reader import Answer, ExtractiveReader
+    from fitrag_integrations.models.reader import ExtractiveReader
     from fitrag_integrations.models.remote.ik import RemoteGenerator, RemoteIK
     from fitrag_integrations.models.remote.scorer import RemoteScorer
     from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
     from fitrag_integrations.models.scorer.one_pass import OnePassScorer
 
 _MODULE_OF = {
-    "Answer": "reader",
+    "Answer": "answer",
     "BiLabelScorer": "scorer.bilabel",
     "Continuer": "causal.continuer",
     "EligibilityDetector": "eligibility",
@@ -60,7 +63,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    except ModuleNotFoundError as error:
+        raise torch_needed(error, name) from error
 
 
 def __dir__() -> list[str]:

@@ -15,19 +15,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
-import torch
-from torch import nn
+import numpy as np
 
 from fitrag_integrations.core.checks import check_many, check_whole
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.runtime.folder import (
-    load_head,
+from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models.runtime.manifest import (
+    Arrays,
     positive,
+    read_arrays,
     read_manifest,
-    read_tensors,
     reading,
+    write_arrays,
     write_manifest,
-    write_tensors,
 )
 from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
@@ -38,21 +37,8 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 MAX_PAIRS = 10
 HIDDEN = 64
 THRESHOLD = 0.5
-ROWS_AT_ONCE = 8192
+LAYERS = (0, 3, 6, 9)  # of the network, each but the last followed by a ReLU
 Scores = Sequence[BiLabelScore | None]
-
-
-class EligibilityNetwork(nn.Sequential):
-    """Give the logit of being enough. Shapes: (rows, inputs) to (rows, 1).
-
-    `inputs` are two for each of `max_pairs`, and as many again where the rest is seen.
-    """
-
-    def __init__(self, inputs: int = 2 * MAX_PAIRS, *, hidden: int = HIDDEN, dropout: float = 0.0):
-        layers: list[nn.Module] = []
-        for width in (inputs, hidden, hidden):
-            layers += [nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout)]
-        super().__init__(*layers, nn.Linear(hidden, 1))
 
 
 class EligibilityDetector(SavedModel):
@@ -61,21 +47,20 @@ class EligibilityDetector(SavedModel):
     Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train
     eligibility`. It holds for the scorer whose scores it was trained on, and `check_scorer` refuses
     another. Calls from any thread or event loop are queued to one worker. Code that trains builds
-    one from a `network` and the `manifest` to be saved with it.
+    one from a `network`, the arrays of its layers by `N.weight` and `N.bias`, and the `manifest` to
+    be saved with it.
     """
 
     kind = "eligibility"
 
-    def __init__(
-        self, network: EligibilityNetwork, *, manifest: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, network: Arrays, *, manifest: Mapping[str, Any] | None = None) -> None:
         super().__init__(manifest)
         self.max_pairs = check_whole("max_pairs", self.manifest.get("max_pairs", MAX_PAIRS), low=1)
         self.sees_rest = bool(self.manifest.get("sees_rest", False))
         self._temperature = positive(self.manifest, "temperature")
         fitted = self.manifest.get("threshold")
         self.fitted = None if fitted is None else FittedThreshold.from_dict(fitted)
-        self._network = network.double().eval()  # so that no batch changes what is rounded off
+        self._network = dict(network)
         self._queue = Worker("eligibility detector")
         self._any_scorer = False
 
@@ -102,9 +87,8 @@ class EligibilityDetector(SavedModel):
             pairs = check_whole("max_pairs", manifest["max_pairs"], low=1)
             inputs = 2 * pairs * (1 + bool(manifest.get("sees_rest")))
             hidden = check_whole("hidden", entry["hidden"], low=1)
-            tensors = read_tensors(folder, entry)
-            path = folder / entry["file"]
-            network = load_head(lambda: EligibilityNetwork(inputs, hidden=hidden), path, tensors)
+            network = read_arrays(folder, entry)
+            _check_shapes(folder / entry["file"], network, inputs, hidden)
             made = cls(network, manifest=manifest)
             _ = made.name, made.threshold
         made._any_scorer = allow_other_scorer
@@ -167,9 +151,9 @@ class EligibilityDetector(SavedModel):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save network, calibration and threshold to a folder that `from_pretrained` reads."""
-        tensors = {name: tensor.float() for name, tensor in self._network.state_dict().items()}
-        entry = write_tensors(Path(folder), "network.safetensors", tensors)
-        weights = {**self.manifest.get("weights", {}), **entry, "hidden": self._hidden}
+        entry = write_arrays(Path(folder), "network.safetensors", self._network)
+        hidden = len(self._network["0.bias"])
+        weights = {**self.manifest.get("weights", {}), **entry, "hidden": hidden}
         fields = {
             "fitted_for": self.fitted_for,
             "sees_rest": self.sees_rest,
@@ -184,10 +168,6 @@ class EligibilityDetector(SavedModel):
     def _own_worker(self) -> Worker:
         return self._queue
 
-    @property
-    def _hidden(self) -> int:
-        return int(self._network[0].weight.shape[0])  # type: ignore[index]
-
     def _rows(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[list[float]]:
         rows = []
         for i, (kept, left) in enumerate(pairs):
@@ -196,16 +176,27 @@ class EligibilityDetector(SavedModel):
             rows.append(score_row(given, self.max_pairs, rest=rest))
         return rows
 
-    @torch.inference_mode()
     def _judge(self, rows: Sequence[Sequence[float]]) -> list[float]:
-        found: list[float] = []
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            logits = self._network(torch.tensor(rows[start : start + ROWS_AT_ONCE]).double())
-            found += (logits.squeeze(1) / self._temperature).sigmoid().tolist()
+        states = np.array(rows, dtype=np.float64)  # so that no batch changes what is rounded off
+        for layer in LAYERS:
+            weight, bias = self._network[f"{layer}.weight"], self._network[f"{layer}.bias"]
+            states = states @ weight.T.astype(np.float64) + bias
+            states = states if layer == LAYERS[-1] else states.clip(min=0)
+        found: list[float] = (1 / (1 + np.exp(-states[:, 0] / self._temperature))).tolist()
         return found
 
     def _details(self) -> list[str]:
         return [f"threshold={self.threshold:.3g}"]
+
+
+def _check_shapes(path: Path, network: Arrays, inputs: int, hidden: int) -> None:
+    widths = [inputs, hidden, hidden, hidden, 1]
+    wanted: dict[str, tuple[int, ...]] = {}
+    for layer, width, out in zip(LAYERS, widths, widths[1:], strict=False):
+        wanted |= {f"{layer}.weight": (out, width), f"{layer}.bias": (out,)}
+    found = {name: array.shape for name, array in network.items()}
+    if found != wanted:
+        raise ModelLoadError(f"{path} does not fit the model: given {found}, allowed {wanted}")
 
 
 def score_row(

@@ -6,9 +6,7 @@ A stand-in for the language model where there is none, and the teacher of the em
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,11 @@ import torch
 from torch import Tensor
 
 from fitrag_integrations.core.checks import check_number
-from fitrag_integrations.core.record import Record
+from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans
 from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
+from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     read_tensors,
@@ -28,28 +26,6 @@ from fitrag_integrations.models.runtime.folder import (
     write_tensors,
 )
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.types import Passage
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(Record):
-    """Hold an answer as `passage.text[start:end]`.
-
-    `score` in [0, 1] is the reader's probability that the passage answers the question.
-    """
-
-    text: str
-    start: int
-    end: int
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    select: float
-    span: float
-    start: int
-    end: int
 
 
 class ExtractiveReader(PairModel):
@@ -99,34 +75,14 @@ class ExtractiveReader(PairModel):
 
     def _read(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:
         found = yield from self._engine.run(pairs, self._spans)
-        return [_answer(pair[1], chunks) for pair, chunks in zip(pairs, found, strict=True)]
+        return [answer_of(pair[1], chunks) for pair, chunks in zip(pairs, found, strict=True)]
 
-    def _spans(self, states: Tensor, mask: Tensor, batch: Batch) -> list[_Found]:
+    def _spans(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Found]:
         span, select = self._head(states, self._engine.trunk.pool(states, mask))
         allowed = torch.from_numpy(batch.placed)
         best, first, last = best_spans(span.float(), allowed.to(span.device))
         told = torch.stack([select.float(), best, first.float(), last.float()], dim=1).tolist()
         return [
-            _found(chunk, select, span, int(first), int(last))
+            found_in(chunk, select, span, int(first), int(last))
             for chunk, (select, span, first, last) in zip(batch.pairs, told, strict=True)
         ]
-
-
-def _found(chunk: EncodedPair, select: float, span: float, first: int, last: int) -> _Found:
-    start, end = int(chunk.tokens[3, first]), int(chunk.tokens[4, min(last, len(chunk) - 1)])
-    if start < 0 or end < 0:  # the tokenizer knows no character of this text
-        return _Found(select, -math.inf, 0, 0)
-    return _Found(select, span, start, end)
-
-
-def _answer(passage: Passage, chunks: Sequence[_Found]) -> Answer:
-    """Read the chunk the reader would select, and give its best span."""
-    best = max(chunks, key=lambda found: found.select)
-    start, end = (best.start, best.end) if best.end else _first_word(passage.text)
-    score = 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, best.select))))
-    return Answer(passage.text[start:end], start, end, score)
-
-
-def _first_word(text: str) -> tuple[int, int]:
-    start = len(text) - len(text.lstrip())
-    return start, start + len(text[start:].split(maxsplit=1)[0])

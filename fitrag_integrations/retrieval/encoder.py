@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fitrag_integrations.core.checks import check_is, check_many, check_text, check_whole
+from fitrag_integrations.core.extras import torch_needed
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import checked_backend
 from fitrag_integrations.models.runtime.sources import MINILM
@@ -164,7 +165,10 @@ class _Lazy:
 
     def _load(self) -> Dense:
         if self._loaded is None:
-            from fitrag_integrations.retrieval._dense import load
+            try:
+                from fitrag_integrations.retrieval._dense import load
+            except ModuleNotFoundError as error:
+                raise torch_needed(error, "an Encoder") from error
 
             self._loaded = load(*self._what)
         return self._loaded

@@ -16,8 +16,9 @@ from fitrag_integrations.errors import (
     ThresholdMismatchError,
 )
 from fitrag_integrations.models import EligibilityDetector
-from fitrag_integrations.models.eligibility import EligibilityNetwork, score_row
+from fitrag_integrations.models.eligibility import score_row
 from fitrag_integrations.ports import Detector
+from fitrag_integrations.training.eligibility.network import EligibilityNetwork
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 SCORES = [BiLabelScore(0.9, 0.4), BiLabelScore(0.2, 0.8), BiLabelScore(0.5)]
@@ -34,7 +35,7 @@ def made(*, rest=False, max_pairs=4, threshold=0.8, temperature=2.0, seed=0):
         "temperature": temperature,
         "threshold": FittedThreshold(threshold, model="mine", rows=9).to_dict(),
     }
-    return EligibilityDetector(network, manifest=manifest)
+    return EligibilityDetector(network.arrays(), manifest=manifest)
 
 
 def test_the_network_has_four_layers():
@@ -56,8 +57,9 @@ def test_pairs_are_sorted_by_their_sum_and_padded():
 def test_a_probability_is_the_networks_over_the_temperature():
     detector = made()
     (found,) = detector.eligible([SCORES])
-    row = torch.tensor([score_row(SCORES, 4)]).double()
-    logit = detector._network(row).item()
+    torch.manual_seed(0)
+    network = EligibilityNetwork(8, hidden=8).double()
+    logit = network(torch.tensor([score_row(SCORES, 4)]).double()).item()
     assert found == pytest.approx(1 / (1 + 2.718281828459045 ** (-logit / 2.0)))
     assert isinstance(found, float) and isinstance(detector, Detector)
 

@@ -11,8 +11,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from fitrag_integrations.commands.engine.options import ModelOptions
-from fitrag_integrations.core.extras import from_own_file, is_own_file, require_extra
+from fitrag_integrations.core.extras import (
+    from_own_file,
+    installed,
+    is_own_file,
+    require_extra,
+    torch_needed,
+)
 from fitrag_integrations.errors import InputError, MissingExtraError
+from fitrag_integrations.methods import defaults
 from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer
 from fitrag_integrations.text.tokens import TokenCounter, counter_for
 from fitrag_integrations.types import Passage
@@ -83,6 +90,8 @@ def _load(name: str, options: ModelOptions) -> Any:
             lambda kind: any(map(partial(hasattr, kind), calls)),
             f"a class with {' or '.join(calls)}",
         )()
+    if not installed("torch"):
+        return _light(name, options)
     kind = getattr(importlib.import_module("fitrag_integrations.models"), name)
     # transformers would draw its own bar into ours, and into what --quiet keeps quiet
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
@@ -102,6 +111,15 @@ def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer
     """Load a published reranker as a scorer of one label, or two."""
     kind = importlib.import_module("fitrag_integrations.models").BiLabelScorer
     return cast(Scorer, kind.from_reranker(name, scale=scale, **_how(options)))
+
+
+def _light(name: str, options: ModelOptions) -> Any:
+    """Load what ships and needs no torch; anything else says which extra brings it."""
+    role = next((role for role, (_, kind) in defaults.HOMES.items() if kind == name), "")
+    if options == ModelOptions() and role:
+        return defaults.default_model(role)
+    feature = "a model of one's own, and --device, --dtype and --backend"
+    raise torch_needed(ModuleNotFoundError(name="torch"), feature)
 
 
 def load_chat_model(name: str) -> Any:

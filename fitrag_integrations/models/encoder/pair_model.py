@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.encoder.checked import checked_pairs as checked_pairs
 from fitrag_integrations.models.encoder.encoders import save_encoder
 from fitrag_integrations.models.encoder.engine import Engine, shared_engine
-from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.runtime.engine import EngineModel, Options
 from fitrag_integrations.models.runtime.folder import read_manifest, reading
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
-from fitrag_integrations.types import Passage
 
 
 class PairModel(EngineModel[Engine]):
@@ -65,21 +63,3 @@ class PairModel(EngineModel[Engine]):
     def _save_encoder(self, folder: Path) -> None:
         base, length = self.manifest["base"], self._engine.tokenizer.max_length
         save_encoder(self._engine.trunk, folder, base=base, max_length=length)
-
-
-def checked_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Check that each pair is a question and a passage, both with text."""
-    return [_checked(i, pair) for i, pair in enumerate(pairs)]
-
-
-def _checked(i: int, pair: Any) -> Pair:
-    if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Passage)):
-        raise InputError.of(f"pairs[{i}]", given=pair, allowed="a (question, Passage) tuple")
-    question, passage = pair
-    if not isinstance(question, str) or not question.strip():
-        allowed = "a string that is not blank"
-        raise InputError.of(f"pairs[{i}].question", given=question, allowed=allowed)
-    if not passage.text.strip():
-        allowed = "a passage with text"
-        raise InputError.of(f"pairs[{i}].passage.text", given=passage.text, allowed=allowed)
-    return question, passage

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fitrag_integrations.models.encoder.pairs import (
     Batch,
@@ -26,6 +25,9 @@ from fitrag_integrations.models.encoder.pairs import (
 )
 from fitrag_integrations.models.evidence import lexical
 from fitrag_integrations.models.evidence.lexical import Rarity
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 COUNT = lexical.COUNT + 4
 BLOCK = 128  # pairs measured at once
@@ -45,12 +47,18 @@ class Clues:
         """Look the brackets up in a tokenizer."""
         return cls(rarity, next(tokenizer.vocabularies(["("])))
 
-    def features(self, pairs: Sequence[EncodedPair]) -> Tensor:
+    def numbers(self, pairs: Sequence[EncodedPair]) -> NDArray[np.float32]:
         """Give all clues. Shape: (pairs, 9)."""
         blocks = [
             self._features(Batch.of(pairs[i : i + BLOCK])) for i in range(0, len(pairs), BLOCK)
         ]
-        return torch.from_numpy(np.concatenate([np.zeros((0, COUNT)), *blocks])).float()
+        return np.concatenate([np.zeros((0, COUNT)), *blocks]).astype(np.float32)
+
+    def features(self, pairs: Sequence[EncodedPair]) -> Tensor:
+        """Give what `numbers` gives, for torch."""
+        import torch  # which those who need the numbers alone can do without
+
+        return torch.from_numpy(self.numbers(pairs))
 
     def _features(self, batch: Batch) -> NDArray[np.float64]:
         words = lexical.lexical_features(batch, self.rarity)

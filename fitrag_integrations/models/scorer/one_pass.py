@@ -36,9 +36,9 @@ from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer, _sigmoid
+from fitrag_integrations.models.scorer.items import Item, Range, checked_items
 from fitrag_integrations.models.scorer.span_head import SpanHead
-from fitrag_integrations.models.scorer.span_reading import Item, SpanReader, checked_items
-from fitrag_integrations.models.scorer.spans import Range
+from fitrag_integrations.models.scorer.span_reading import SpanReader
 from fitrag_integrations.types import BiLabelScore
 
 Judged: TypeAlias = tuple[BiLabelScore, list[BiLabelScore]]

@@ -10,16 +10,12 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import check_whole
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.encoder.pair_model import checked_pairs
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
-from fitrag_integrations.models.scorer.spans import Range, SpanEvidence, span_evidence, token_ranges
-from fitrag_integrations.types import Passage
+from fitrag_integrations.models.scorer.items import Item, Range, token_ranges
+from fitrag_integrations.models.scorer.spans import SpanEvidence, span_evidence
 
-Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end) in the text
 Ranges: TypeAlias = dict[int, list[Range]]  # by the chunk's identity
 
 
@@ -93,26 +89,3 @@ class SpanReader:
         read = torch.cat(found).cpu().split(counts)  # once a batch: each copy waits for the device
         parts = (SpanEvidence(rows[:, :width], rows[:, width:]) for rows in read)
         return list(zip(vectors, parts, strict=True))
-
-
-def checked_items(items: Sequence[Item]) -> list[Item]:
-    """Check that each item is a question, a passage with text, and spans inside it."""
-    for i, item in enumerate(items):
-        if not (isinstance(item, tuple) and len(item) == 3):
-            allowed = "a (question, Passage, spans) tuple"
-            raise InputError.of(f"items[{i}]", given=item, allowed=allowed)
-    pairs = checked_pairs([(question, passage) for question, passage, _ in items])
-    return [
-        (question, passage, _checked_spans(f"items[{i}].spans", spans, len(passage.text)))
-        for i, ((question, passage), (_, _, spans)) in enumerate(zip(pairs, items, strict=True))
-    ]
-
-
-def _checked_spans(name: str, spans: Sequence[Range], length: int) -> list[Range]:
-    checked = []
-    for j, span in enumerate(spans):
-        if not (isinstance(span, tuple) and len(span) == 2):
-            raise InputError.of(f"{name}[{j}]", given=span, allowed="a (start, end) tuple")
-        end = check_whole(f"{name}[{j}].end", span[1], low=1, high=length)
-        checked.append((check_whole(f"{name}[{j}].start", span[0], low=0, high=end - 1), end))
-    return checked

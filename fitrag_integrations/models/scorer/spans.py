@@ -9,7 +9,6 @@ place.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,11 +17,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.scorer.items import Range
 
 COUNT = 12
 ANSWER_TOKENS = 24
 NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span without tokens has
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +30,6 @@ class SpanEvidence:
 
     means: Tensor
     numbers: Tensor
-
-
-def token_ranges(chunk: EncodedPair, spans: Sequence[Range]) -> list[Range]:
-    """Give the tokens [first, end) that touch each span of characters; empty where none does."""
-    places = [(i, place) for i, place in enumerate(chunk.offsets) if place is not None]
-    starts, ends = [start for _, (start, _) in places], [end for _, (_, end) in places]
-    found = []
-    for start, end in spans:
-        low, high = bisect_right(ends, start), bisect_left(starts, end)
-        found.append((places[low][0], places[high - 1][0] + 1) if low < high else (0, 0))
-    return found
 
 
 def span_evidence(

@@ -31,11 +31,11 @@ from fitrag_integrations.models.eligibility import (
     HIDDEN,
     MAX_PAIRS,
     EligibilityDetector,
-    EligibilityNetwork,
     score_row,
 )
 from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.causal.rows import figures_of
+from fitrag_integrations.training.eligibility.network import EligibilityNetwork
 from fitrag_integrations.training.eligibility.rows import (
     BOTH,
     KINDS,
@@ -130,7 +130,7 @@ def fit_eligibility(
         ).to_dict(),
         "trained": {**asdict(plan), "questions": len(known), "epochs": epochs},
     }
-    EligibilityDetector(network, manifest=manifest).save_pretrained(out)
+    EligibilityDetector(network.arrays(), manifest=manifest).save_pretrained(out)
     probabilities = (flat / temperature).sigmoid().tolist()
     return {**figures_of("held out", probabilities, gold.bool().tolist()), **stop}
 

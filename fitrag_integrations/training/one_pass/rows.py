@@ -18,8 +18,9 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
-from fitrag_integrations.models.scorer.span_reading import Item, SpanReader
-from fitrag_integrations.models.scorer.spans import Range, SpanEvidence
+from fitrag_integrations.models.scorer.items import Item, Range
+from fitrag_integrations.models.scorer.span_reading import SpanReader
+from fitrag_integrations.models.scorer.spans import SpanEvidence
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.training.rows import passage_row
 from fitrag_integrations.types import Passage

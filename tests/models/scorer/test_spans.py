@@ -8,7 +8,8 @@ from tiny import tokenizer_of
 
 from fitrag_integrations import Passage
 from fitrag_integrations.models.encoder.pairs import EncodedPair
-from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, span_evidence, token_ranges
+from fitrag_integrations.models.scorer.items import token_ranges
+from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, span_evidence
 
 # question tokens 1 2; passage tokens 3 1 4, one character each
 CHUNK = EncodedPair.of(

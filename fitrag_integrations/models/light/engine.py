@@ -1,0 +1,109 @@
+"""One graph without weights, and the weights of each embedded encoder put into it.
+
+`embedded/light` holds the graph of MiniLM's forward pass, its tokenizer, and what no embedded model
+has tuned: the embeddings, in eight bits with a scale for each token. All else lies where the torch
+models have it, the tuned layers and each model's LoRA factors, so no weight ships twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
+from fitrag_integrations.models.runtime.manifest import read_arrays, read_checked, read_manifest
+from fitrag_integrations.models.runtime.saved import embedded_folder
+from fitrag_integrations.models.runtime.worker import Steps, Worker, token_batches
+
+T = TypeVar("T")
+Floats = NDArray[np.float32]
+Forward = Callable[[Floats, Batch], Sequence[T]]
+BUDGET = 1024  # padded tokens of one forward pass
+EMBEDDINGS = "embeddings.word_embeddings"
+
+
+class Fast:
+    """A tokenizer of `tokenizers` under the names by which `PairTokenizer` asks for one."""
+
+    pad_token_id = 0
+
+    def __init__(self, content: bytes) -> None:
+        self.backend_tokenizer = Tokenizer.from_buffer(content)
+
+    def __len__(self) -> int:
+        return int(self.backend_tokenizer.get_vocab_size())
+
+
+class LightEngine:
+    """Run functions over token states, on a worker of its own."""
+
+    def __init__(self, encoder: Path) -> None:
+        home = embedded_folder("light")
+        manifest = read_manifest(home, "model.json", kind="light", needs=("graph", "embeddings"))
+        told = read_manifest(encoder, "encoder.json", kind="encoder", needs=("max_length",))
+        tokenizer = Fast(read_checked(home, manifest["tokenizer"]))
+        self.tokenizer = PairTokenizer(tokenizer, max_length=told["max_length"])
+        weights = weights_of(home, manifest["embeddings"], encoder, told)
+        self._held = values_of(weights)  # the session reads them where they are
+        self._session = _session(read_checked(home, manifest["graph"]), self._held)
+        self.worker = Worker("light encoder", small=BUDGET // 128)
+
+    def run(self, pairs: Sequence[EncodedPair], forward: Forward[T]) -> Steps[list[T]]:
+        """Give the result of each pair, in order. On the worker only.
+
+        `forward(states, batch)` gets token states, shape (batch, tokens, width).
+        """
+        found: dict[int, T] = {}
+        for chosen in token_batches([len(pair) for pair in pairs], budget=BUDGET):
+            batch = Batch.of([pairs[i] for i in chosen], pad_id=self.tokenizer.pad_id)
+            found.update(zip(chosen, forward(self.states(batch), batch), strict=True))
+            yield len(found), len(pairs)
+        return [found[i] for i in range(len(pairs))]
+
+    def states(self, batch: Batch) -> Floats:
+        """Run the graph. Shape: (batch, tokens, width); what is padding has any number."""
+        ids, types = batch.tokens[0].astype(np.int64), batch.tokens[1].astype(np.int64)
+        mask = (np.arange(ids.shape[1]) < batch.lengths[:, None]).astype(np.int64)
+        states: Floats = self._session.run(None, {"ids": ids, "mask": mask, "types": types})[0]
+        return states
+
+
+def weights_of(
+    home: Path, embeddings: Mapping[str, str], encoder: Path, told: Mapping[str, object]
+) -> dict[str, Floats]:
+    """Put an encoder's weights together, by the names they have in the graph."""
+    weights = read_arrays(home, embeddings)
+    weights[f"{EMBEDDINGS}.weight"] *= weights.pop(f"{EMBEDDINGS}.scale")
+    for kind in ("tuned", "factors"):
+        entry = told.get(kind)
+        if not isinstance(entry, dict):
+            continue
+        arrays = read_arrays(encoder, entry)
+        if kind == "tuned":
+            weights |= arrays
+            continue
+        for layer in {name.rpartition(".")[0] for name in arrays}:
+            weights[f"{layer}.weight"] += arrays[f"{layer}.B"] @ arrays[f"{layer}.A"]
+    used = (name for name in weights if not name.startswith("pooler."))
+    return {f"encoder.{name}": weights[name] for name in used}
+
+
+def values_of(weights: Mapping[str, Floats]) -> dict[str, Any]:
+    """Give arrays as the runtime has them; they keep the arrays alive."""
+    make = onnxruntime.OrtValue.ortvalue_from_numpy
+    return {name: make(np.ascontiguousarray(array)) for name, array in weights.items()}
+
+
+def _session(graph: bytes, values: Mapping[str, Any]) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
+    options.log_severity_level = 3
+    options.add_external_initializers(list(values), list(values.values()))
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,227 @@
+"""The embedded scorer, evaluator and reader without torch: the ports' calls, the same decisions.
+
+They are what a method takes where it is given no model and torch is not installed. Whoever brings
+or trains weights needs the extra `torch` and the classes of `fitrag_integrations.models`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
+from fitrag_integrations.models.encoder.checked import checked_pairs
+from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.evidence.clues import Clues
+from fitrag_integrations.models.light import heads, spans
+from fitrag_integrations.models.light.engine import Floats, LightEngine
+from fitrag_integrations.models.light.heads import FURTHEST, Weights
+from fitrag_integrations.models.runtime.manifest import (
+    both_positive,
+    positive,
+    read_arrays,
+    read_manifest,
+)
+from fitrag_integrations.models.runtime.saved import SavedModel, embedded_folder
+from fitrag_integrations.models.runtime.worker import Steps, Worker
+from fitrag_integrations.models.scorer.items import Item, checked_items, token_ranges
+from fitrag_integrations.types import BiLabelScore
+from fitrag_integrations.values.thresholds import ActionThresholds
+
+Judged = tuple[BiLabelScore, list[BiLabelScore]]
+
+
+class LightModel(SavedModel):
+    """A head over an engine of its own, both as they ship."""
+
+    def __init__(self) -> None:
+        folder = embedded_folder(self.kind)
+        needs = ("encoder", "head")
+        super().__init__(read_manifest(folder, "model.json", kind=self.kind, needs=needs))
+        self._head = head_of(folder, self.manifest)
+        self._engine = LightEngine(folder / self.manifest["encoder"])
+        self._rarity = self._head.get("rarity", np.zeros(0, np.float32))
+        self._clues = Clues.of(self._engine.tokenizer, self._rarity.astype(np.float64))
+
+    @classmethod
+    def embedded(cls, **options: Any) -> Self:
+        """Load what ships; there is nothing to choose."""
+        return cls(**options)
+
+    def _own_worker(self) -> Worker:
+        return self._engine.worker
+
+    def _found(self, pairs: Sequence[Pair], forward: Any) -> Steps[list[list[Any]]]:
+        """Give, per pair, the result of each of its chunks."""
+        groups = self._engine.tokenizer.encode(pairs)
+        flat = [chunk for group in groups for chunk in group]
+        results = iter((yield from self._engine.run(flat, forward)))
+        return [[next(results) for _ in group] for group in groups]
+
+    def _best_span(self, states: Floats, batch: Batch) -> Floats:
+        scores, _, _ = heads.best_spans(heads.linear(self._head, "span", states), batch)
+        return scores.clip(-FURTHEST, FURTHEST)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class LightScorer(LightModel):
+    """Score pairs, and sentences of their passages in the same pass, as `OnePassScorer` does."""
+
+    kind = "bilabel"
+
+    def __init__(self) -> None:
+        super().__init__()
+        folder = embedded_folder("onepass")
+        onepass = read_manifest(folder, "model.json", kind="onepass", needs=("head",))
+        self._span_head = head_of(folder, onepass)
+        self._temperatures = np.array(both_positive(self.manifest))
+        self._span_temperatures = np.array(both_positive(onepass))
+
+    @property
+    def name(self) -> str:
+        """Name the scorer as its torch model is named, for what is fitted on its scores."""
+        base = Path(str(self.manifest["base"])).name
+        return f"bilabel {base} {self.manifest['head']['sha256'][:8]}"
+
+    def score(
+        self, pairs: Sequence[Pair], *, show_progress: bool | None = False
+    ) -> list[BiLabelScore]:
+        """Give the two labels of each pair, in the order given; `show_progress` draws a bar."""
+        return self._shown(self._score, checked_pairs(pairs), show_progress)
+
+    async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
+        """Do what `score` does without blocking the event loop."""
+        return await self._acall(self._score, checked_pairs(pairs))
+
+    def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
+        """Give the labels of each passage and of spans of it, in the order given."""
+        return self._call(self._judge, checked_items(items))
+
+    async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
+        """Do what `score_sentences` does without blocking the event loop."""
+        return await self._acall(self._judge, checked_items(items))
+
+    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
+        found = yield from self._found(pairs, self._logits)
+        return [self._whole(rows) for rows in found]
+
+    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
+        pairs = [(question, passage) for question, passage, _ in items]
+        groups = yield from self._found(pairs, self._read)
+        return [
+            (self._whole([logits for logits, *_ in group]), self._spans(group, item[2]))
+            for group, item in zip(groups, items, strict=True)
+        ]
+
+    def _read(self, states: Floats, batch: Batch) -> list[tuple[Any, ...]]:
+        logits = self._logits(states, batch)
+        sizes = batch.lengths.tolist()
+        return [
+            (logits[row], chunk, states[row, : sizes[row]]) for row, chunk in enumerate(batch.pairs)
+        ]
+
+    def _spans(self, group: Sequence[tuple[Any, ...]], asked: Any) -> list[BiLabelScore]:
+        """Judge each span by the chunks that hold the most of its tokens."""
+        if not asked:
+            return []
+        ranges = [token_ranges(chunk, asked) for _, chunk, _ in group]
+        counts = np.array([[end - first for first, end in each] for each in ranges])
+        found = np.stack(
+            [
+                spans.span_logits(
+                    self._span_head, states, chunk, each, self._rarity, logits / self._temperatures
+                )
+                for (logits, chunk, states), each in zip(group, ranges, strict=True)
+            ]
+        )
+        chosen = (counts == counts.max(0))[:, :, None]
+        best = np.where(chosen, found, -np.inf).max(0) / self._span_temperatures
+        return [_labels(*row) for row in best.tolist()]
+
+    def _logits(self, states: Floats, batch: Batch) -> Floats:
+        clues = self._clues.numbers(batch.pairs)
+        return heads.bilabel(self._head, states[:, 0], clues, self._best_span(states, batch))
+
+    def _whole(self, chunks: Sequence[Floats]) -> BiLabelScore:
+        return _labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
+
+
+class LightEvaluator(LightModel):
+    """Grade pairs in [-1, 1], as `RetrievalEvaluator` does."""
+
+    kind = "evaluator"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = str(self.manifest["name"])
+        self.thresholds = ActionThresholds.from_dict(self.manifest["thresholds"])
+
+    def evaluate(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[float]:
+        """Grade each pair, in the order given; `show_progress` draws a bar."""
+        return self._shown(self._grades, checked_pairs(pairs), show_progress)
+
+    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
+        """Do what `evaluate` does without blocking the event loop."""
+        return await self._acall(self._grades, checked_pairs(pairs))
+
+    def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
+        found = yield from self._found(pairs, self._logits)
+        temperature = positive(self.manifest, "temperature")
+        return [math.tanh(max(logits) / temperature / 2) for logits in found]
+
+    def _logits(self, states: Floats, batch: Batch) -> list[float]:
+        clues = self._clues.numbers(batch.pairs)
+        span = self._best_span(states, batch)
+        found: list[float] = heads.grade(self._head, states[:, 0], clues, span).tolist()
+        return found
+
+
+class LightReader(LightModel):
+    """Find the answer to a question in a passage, as `ExtractiveReader` does."""
+
+    kind = "reader"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.abstain_below: float | None = self.manifest["thresholds"]["abstain_below"]
+
+    def read(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[Answer]:
+        """Give the best answer of each pair, in the order given; `show_progress` draws a bar."""
+        return self._shown(self._answers, checked_pairs(pairs), show_progress)
+
+    async def aread(self, pairs: Sequence[Pair]) -> list[Answer]:
+        """Do what `read` does without blocking the event loop."""
+        return await self._acall(self._answers, checked_pairs(pairs))
+
+    def _answers(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:
+        found = yield from self._found(pairs, self._spans)
+        return [answer_of(pair[1], chunks) for pair, chunks in zip(pairs, found, strict=True)]
+
+    def _spans(self, states: Floats, batch: Batch) -> list[Found]:
+        best, first, last = heads.best_spans(heads.linear(self._head, "span", states), batch)
+        select = heads.linear(self._head, "select", states[:, 0])[:, 0]
+        told = zip(batch.pairs, select.tolist(), best.tolist(), first, last, strict=True)
+        return [found_in(chunk, how, span, int(a), int(b)) for chunk, how, span, a, b in told]
+
+
+def head_of(folder: Path, manifest: dict[str, Any]) -> Weights:
+    """Read the weights of a head, by the names they have in it."""
+    arrays = read_arrays(folder, manifest["head"])
+    return {name.removeprefix("head."): array for name, array in arrays.items()}
+
+
+def _labels(has: float, prefer: float) -> BiLabelScore:
+    return BiLabelScore(_sigmoid(has), _sigmoid(prefer), has, prefer)
+
+
+def _sigmoid(logit: float) -> float:
+    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0

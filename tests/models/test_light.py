@@ -1,0 +1,106 @@
+"""What ships decides without torch what it decides with it, and loads no torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fitrag_integrations import Passage
+from fitrag_integrations.core import extras
+from fitrag_integrations.errors import MissingExtraError
+from fitrag_integrations.methods import defaults
+from fitrag_integrations.models import (
+    BiLabelScorer,
+    ExtractiveReader,
+    OnePassScorer,
+    RetrievalEvaluator,
+)
+from fitrag_integrations.models.light.models import LightEvaluator, LightReader, LightScorer
+
+NEAR = 0.02  # the embeddings ship in eight bits
+TEXT = "The Danube rises in the Black Forest. It ends in the Black Sea. Vienna lies on it."
+PAIRS = [
+    ("Where does the Danube end?", Passage("1", TEXT, "Danube")),
+    ("Where does the Danube end?", Passage("2", "The Rhine ends in the North Sea.", "Rhine")),
+    ("Who wrote Hamlet?", Passage("3", "Hamlet is a play by William Shakespeare. " * 60)),
+    ("Who wrote Hamlet?", Passage("4", "?", "")),
+]
+SPANS = [(0, 37), (38, 63), (64, len(TEXT))]
+
+
+def near(found, wanted):
+    for one, two in zip(found, wanted, strict=True):
+        assert one.has_answer == pytest.approx(two.has_answer, abs=NEAR)
+        assert one.llm_prefer == pytest.approx(two.llm_prefer, abs=NEAR)
+
+
+@pytest.fixture(scope="module")
+def light():
+    return LightScorer.embedded()
+
+
+async def test_scores_are_those_of_torch(light):
+    wanted = BiLabelScorer.embedded(device="cpu", dtype="float32")
+    near(light.score(PAIRS), wanted.score(PAIRS))
+    assert await light.ascore(PAIRS[:1]) == pytest.approx(light.score(PAIRS[:1]), abs=1e-5)
+    assert light.name == wanted.name  # so that what is fitted to its scores fits
+
+
+async def test_sentences_are_those_of_torch(light):
+    items = [(*PAIRS[0], SPANS), (*PAIRS[2], [(0, 40), (2000, 2040)]), (*PAIRS[3], [])]
+    wanted = OnePassScorer.embedded(device="cpu", dtype="float32").score_sentences(items)
+    found = light.score_sentences(items)
+    assert len(await light.ascore_sentences(items[:1])) == 1
+    for (whole, spans), (their_whole, their_spans) in zip(found, wanted, strict=True):
+        near([whole, *spans], [their_whole, *their_spans])
+
+
+async def test_grades_are_those_of_torch():
+    light, wanted = LightEvaluator.embedded(), RetrievalEvaluator.embedded(device="cpu")
+    assert light.evaluate(PAIRS) == pytest.approx(wanted.evaluate(PAIRS), abs=2 * NEAR)
+    assert await light.aevaluate(PAIRS) == light.evaluate(PAIRS)
+    assert (light.name, light.thresholds) == (wanted.name, wanted.thresholds)
+    light.unload()
+
+
+async def test_answers_are_those_of_torch():
+    light, wanted = LightReader.embedded(), ExtractiveReader.embedded(device="cpu")
+    for one, two in zip(light.read(PAIRS), wanted.read(PAIRS), strict=True):
+        assert (one.text, one.start, one.end) == (two.text, two.start, two.end)
+        assert one.score == pytest.approx(two.score, abs=NEAR)
+    assert len(await light.aread(PAIRS)) == len(PAIRS)
+    assert light.abstain_below == wanted.abstain_below
+    light.unload()
+
+
+@pytest.fixture
+def no_torch(monkeypatch):
+    monkeypatch.setattr(defaults, "installed", lambda name: name != "torch")
+    monkeypatch.setattr(defaults, "_loaded", {})
+
+
+def test_defaults_need_no_torch_where_it_is_not(no_torch):
+    assert isinstance(defaults.default_model("scorer"), LightScorer)
+    assert defaults.default_model("one_pass") is defaults.default_model("scorer")
+    assert defaults.home_of("detector")[1] == "EligibilityDetector"
+    with pytest.raises(MissingExtraError, match=r"embedded gate: .*\[torch\]"):
+        defaults.default_model("gate")
+
+
+def test_nothing_of_it_loads_torch():
+    script = """
+import sys
+sys.modules["torch"] = sys.modules["transformers"] = sys.modules["peft"] = None
+from fitrag_integrations.core import extras
+from fitrag_integrations.methods import defaults
+defaults.installed = lambda name: name != "torch"
+from fitrag_integrations import Passage
+for role, verb in [("scorer", "score"), ("evaluator", "evaluate"), ("reader", "read")]:
+    getattr(defaults.default_model(role), verb)([("who?", Passage("1", "the king of Rome"))])
+scorer = defaults.EMBEDDED_SCORER
+print(defaults.embedded_detector(scorer.name, window=3, stride=1, per_passage=1).threshold)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 0.5
+    assert extras.installed("torch")
