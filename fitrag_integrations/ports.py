@@ -226,6 +226,12 @@ def scorer_as_evaluator(scorer: object, label: Label = "has_answer") -> Port[Pai
     return Port.of("evaluate", grading, agrading, owner=scorer)
 
 
+def scorer_of(value: object) -> Any:
+    """Bring a ``BaseCrossEncoder``, known by its name, to what scores here; pass all else on."""
+    kinds = [kind.__name__ for kind in type(value).__mro__]
+    return _TextScorer(value) if "BaseCrossEncoder" in kinds else value
+
+
 def model_name(model: object) -> str:
     """Name the model that an object is, or that a port asks; blank where it does not say."""
     return trait(model.owner if isinstance(model, Port) else model, "name", str) or ""
@@ -245,6 +251,22 @@ class _Unzipped:
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Any:
         return self.call([question for question, _ in pairs], [text for _, text in pairs])
+
+
+@dataclass(frozen=True)
+class _TextScorer:
+    """Score with a cross-encoder of LangChain's, which reads texts and gives numbers in [0, 1]."""
+
+    model: Any
+
+    @property
+    def name(self) -> str:
+        """Name the model, as thresholds fitted on its scores do."""
+        return trait(self.model, "model_name", str) or type(self.model).__name__
+
+    def score(self, pairs: Sequence[Pair]) -> Sequence[BiLabelScore]:
+        """Give the one label there is of each pair."""
+        return labels_of(self.model.score([(asked, passage.text) for asked, passage in pairs]))
 
 
 @dataclass(frozen=True)

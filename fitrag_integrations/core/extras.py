@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import re
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.errors import InputError, MissingExtraError
-
-_OWN_FILE = re.compile(r".+\.py(:\w+)?")
 
 
 def require_extra(module: str, *, extra: str, feature: str) -> Any:
@@ -66,7 +62,8 @@ def lazy_names(
 
 def is_own_file(reference: object) -> bool:
     """Tell whether a text names a Python file of the user's: `file.py`, or `file.py:Name`."""
-    return isinstance(reference, str) and _OWN_FILE.fullmatch(reference) is not None
+    path, mark, name = reference.rpartition(".py") if isinstance(reference, str) else ("",) * 3
+    return bool(path and mark) and (not name or name[0] == ":" and name[1:].isidentifier())
 
 
 def from_own_file(reference: str, accept: Callable[[type], bool], allowed: str) -> type[Any]:
@@ -75,7 +72,9 @@ def from_own_file(reference: str, accept: Callable[[type], bool], allowed: str) 
     Of several, `file.py:Name` names one. Raises `InputError`, saying what is `allowed`, for a file
     that is not there and one without such a class.
     """
-    path, _, name = reference.partition(".py")
+    from pathlib import Path
+
+    path, _, name = reference.rpartition(".py")
     file, name = Path(f"{path}.py"), name.removeprefix(":")
     if not file.is_file():
         raise InputError.of("file", given=str(file), allowed=f"a Python file with {allowed}")

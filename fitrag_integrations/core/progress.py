@@ -55,11 +55,11 @@ def bar(label: str, *, show: bool | None) -> Iterator[Callable[[int, int], None]
 
     with tqdm(desc=label, delay=0.0 if show else DELAY) as drawn:
 
-        def told(done: int, total: int) -> None:
+        def advance(done: int, total: int) -> None:
             drawn.total = total
             drawn.update(done - drawn.n)
 
-        yield told
+        yield advance
 
 
 def _watched() -> bool:

@@ -10,15 +10,21 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.answer.citations import Citation, Cited, Span
     from fitrag_integrations.methods.baselines.direct import Direct
     from fitrag_integrations.methods.citing import cite, highlight, with_citations
-    from fitrag_integrations.methods.compose.recipe import Over, method_from, method_named
-    from fitrag_integrations.methods.compose.stacked import MethodPort
+    from fitrag_integrations.methods.compose.recipe import (
+        MethodPort,
+        Over,
+        method_from,
+        method_named,
+    )
     from fitrag_integrations.methods.crag.method import ActionThresholds, Crag
     from fitrag_integrations.methods.crag.refiner import Refined, Refiner
     from fitrag_integrations.methods.explain.compression import Compression, Weighed
     from fitrag_integrations.methods.explain.explaining import explain_compression
     from fitrag_integrations.methods.fitrag.method import FitRag, compress, rerank
-    from fitrag_integrations.methods.fitrag.recognizer import SelfKnowledgeRecognizer
-    from fitrag_integrations.methods.fitrag.recognizer_fit import fit_recognizer
+    from fitrag_integrations.methods.fitrag.recognizer import (
+        SelfKnowledgeRecognizer,
+        fit_recognizer,
+    )
     from fitrag_integrations.methods.ik.decider import Decided, Decider
     from fitrag_integrations.methods.ik.draft_confidence import (
         EntropyGate,
@@ -51,7 +57,7 @@ _MODULE_OF = {
     "IKnow": "ik.method",
     "LikelihoodGate": "ik.draft_confidence",
     "MarginGate": "ik.draft_confidence",
-    "MethodPort": "compose.stacked",
+    "MethodPort": "compose.recipe",
     "Over": "compose.recipe",
     "PTrueGate": "ik.self_evaluation",
     "PromptTemplate": "prompts",
@@ -66,7 +72,7 @@ _MODULE_OF = {
     "compress": "fitrag.method",
     "counter_for": ".text.tokens",
     "explain_compression": "explain.explaining",
-    "fit_recognizer": "fitrag.recognizer_fit",
+    "fit_recognizer": "fitrag.recognizer",
     "highlight": "citing",
     "method_from": "compose.recipe",
     "method_named": "compose.recipe",

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import Decider, check_fitted
 from fitrag_integrations.methods.prompts import template_named
-from fitrag_integrations.ports import Method, Pair
+from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_or_none
-from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Template
+from fitrag_integrations.types import Context, Excerpt, Template
 from fitrag_integrations.values.passage import origin_of
-from fitrag_integrations.values.score import labels_of
 from fitrag_integrations.values.search_results import first_text, made_id, pages_of
 
 __all__ = [
@@ -29,7 +26,6 @@ __all__ = [
     "name_of",
     "pages_of",
     "relevance_of",
-    "scorer_of",
     "summary",
     "template_of",
 ]
@@ -130,29 +126,6 @@ def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
         "fitrag": method,
     }
     return {name: value for name, value in told.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class TextScorer:
-    """Score with a cross-encoder of LangChain's, which reads texts and gives numbers in [0, 1]."""
-
-    model: Any
-
-    @property
-    def name(self) -> str:
-        """Name the model, as thresholds fitted on its scores do."""
-        return str(getattr(self.model, "model_name", "") or type(self.model).__name__)
-
-    def score(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
-        """Give the one label there is of each pair."""
-        texts = [(question, passage.text) for question, passage in pairs]
-        return list(labels_of(self.model.score(texts)))
-
-
-def scorer_of(value: object) -> Any:
-    """Bring a ``BaseCrossEncoder``, known by its name, to what scores here; pass all else on."""
-    kinds = [kind.__name__ for kind in type(value).__mro__]
-    return TextScorer(value) if "BaseCrossEncoder" in kinds else value
 
 
 def check_judged(decider: Decider, answers: str | None, kind: str | None = None) -> None:

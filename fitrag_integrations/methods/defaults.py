@@ -96,11 +96,11 @@ def _asks(role: str, verb: str) -> tuple[Any, Any]:
 def _tells(role: str, name: str, default: object = None) -> property:
     """Make a property that reads a number or name of a role's model, loading it first."""
 
-    def told(_: object) -> Any:
+    def read(_: object) -> Any:
         found = getattr(default_model(role), name, None)
         return default if found is None else found
 
-    return property(told, doc=f"Give the embedded {role}'s `{name}`.")
+    return property(read, doc=f"Give the embedded {role}'s `{name}`.")
 
 
 class EmbeddedScorer:

@@ -16,8 +16,7 @@ from fitrag_integrations.commands.train.rows import objects
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER
-from fitrag_integrations.methods.fitrag.recognizer_fit import Row, fit_recognizer
+from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER, Row, fit_recognizer
 from fitrag_integrations.training.options import Out, Rows, Seed
 from fitrag_integrations.training.splitting import split
 from fitrag_integrations.types import Passage

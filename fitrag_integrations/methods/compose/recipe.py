@@ -1,4 +1,4 @@
-"""Put methods together by name, from Python values or a short TOML file.
+"""Put methods together by name, from Python values or a short TOML file, or one before another.
 
 A table names its `method` and gives it plain fields. `[inner]` is the method that one goes on with
 where it retrieves, `[retriever]` the method whose excerpts it gets in place of what is retrieved;
@@ -11,8 +11,8 @@ from __future__ import annotations
 import importlib
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, MISSING, dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard, cast
 
@@ -20,14 +20,13 @@ from fitrag_integrations.core.checks import check_callable, meant
 from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.flow import Flow
+from fitrag_integrations.flow import Flow, Port, run_many
 from fitrag_integrations.methods.adapting import template_of
 from fitrag_integrations.methods.compose.models import MODEL_FIELDS, Models
-from fitrag_integrations.methods.compose.stacked import MethodPort
 from fitrag_integrations.methods.crag.actions import ActionThresholds
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.text.tokens import counter_for
-from fitrag_integrations.types import Context
+from fitrag_integrations.types import Context, Excerpt, Passage
 
 Recipe: TypeAlias = "str | Path | Mapping[str, Any]"
 
@@ -42,6 +41,60 @@ NAMES: Mapping[str, str] = {
 
 NOT_PLAIN = ("split",)  # fields for objects no text can name: Python alone gives them
 TABLES = ("thresholds",)
+
+
+class MethodPort(Port[str, Sequence[Passage]]):
+    """Answer each query with the excerpts ``method`` keeps for it, asking ``ports``.
+
+    The inner method's asks are those of the outer flow: its driver answers them, joins them with
+    other questions', and shows them in the trace. Notes and decisions of the inner method are not
+    handed on. An error of the inner flow is one of the outer flow's.
+    """
+
+    def __init__(self, method: Method, ports: Ports, *, name: str = "retrieve") -> None:
+        super().__init__(name, _Running(method, ports))
+
+    def ask(self, items: Sequence[str]) -> Flow[list[Sequence[Passage]]]:
+        """Run the method inside the asking flow, query by query."""
+        inner = self.call
+        assert isinstance(inner, _Running)
+        found: list[Sequence[Passage]] = []
+        for query in items:
+            context = yield from inner.method(query, inner.ports)
+            found.append(_passages(context))
+        return found
+
+
+def as_passage(excerpt: Excerpt) -> Passage:
+    """Make a passage of an excerpt, with the source and the metadata of the one it is cut from.
+
+    ``source_id``, ``start_index``, ``end_index`` and ``relevance_score`` are added to these.
+    """
+    whole = excerpt.passage
+    place = {
+        "source_id": whole.id,
+        "start_index": excerpt.start,
+        "end_index": excerpt.end,
+        "relevance_score": excerpt.score,
+    }
+    metadata = {**whole.metadata, **place}
+    return replace(excerpt.as_passage(), source=whole.source, metadata=metadata)
+
+
+def _passages(context: Context) -> list[Passage]:
+    return [as_passage(excerpt) for excerpt in context.excerpts]
+
+
+@dataclass(frozen=True)
+class _Running:
+    """Run the method for whoever calls the port outside a flow."""
+
+    method: Method
+    ports: Ports
+
+    def __call__(self, queries: Sequence[str]) -> list[list[Passage]]:
+        traces = run_many([self.method(query, self.ports) for query in queries])
+        return [_passages(trace.value) for trace in traces]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from fitrag_integrations.core.checks import (
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.methods.adapting import scorer_of
 from fitrag_integrations.methods.crag.actions import (
     PAPERS_STRIP,
     SENTENCES,
@@ -31,7 +30,7 @@ from fitrag_integrations.methods.crag.actions import (
     thresholds_named,
 )
 from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR
-from fitrag_integrations.ports import Pair, model_name, port_of, scorer_as_evaluator
+from fitrag_integrations.ports import Pair, model_name, port_of, scorer_as_evaluator, scorer_of
 from fitrag_integrations.types import Action, Excerpt, Passage
 
 EvaluatePort: TypeAlias = Port[Pair, float]

@@ -16,9 +16,8 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 from fitrag_integrations.core.checks import can
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.methods.adapting import scorer_of
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
-from fitrag_integrations.ports import Pair, Scorer, model_name, port_of
+from fitrag_integrations.ports import Pair, Scorer, model_name, port_of, scorer_of
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.score import labels_of
 
