@@ -103,3 +103,14 @@ def test_gold_answers_come_from_other_rows():
 def test_a_bad_row_is_told_by_its_number():
     with pytest.raises(InputError, match="row 2: answers"):
         answer_rows([rows({0})[0], {"question": "who?", "answers": [], "prediction": "a"}])
+
+
+def test_seconds_of_a_batch_have_no_interval():
+    shared = answer_rows(rows({0}, seconds=0.25), "one")
+    own = [{**row, "seconds": 0.1 + i} for i, row in enumerate(rows({0}))]
+    found = answer_figures([*shared, *answer_rows(own, "two")], DRAWS)
+    one, two = (figure(found, "seconds", system=name) for name in ("one", "two"))
+    assert (one["value"], one["low"], one["high"]) == (0.25, None, None)
+    assert two["low"] < two["value"] < two["high"]
+    assert (two["difference_low"], two["difference_high"]) == (None, None)
+    assert figure(found, "accuracy", system="one")["low"] is not None

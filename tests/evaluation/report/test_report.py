@@ -1,9 +1,12 @@
 """The report as text: what it holds, that nothing escapes, and that it asks for nothing."""
 
 import base64
+import csv
 import hashlib
+import io
 import re
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import pytest
 
@@ -12,7 +15,7 @@ from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.system import systems
 from fitrag_integrations.evaluation.report import html_report
 from fitrag_integrations.evaluation.report.excerpts import excerpts
-from fitrag_integrations.evaluation.report.findings import findings
+from fitrag_integrations.evaluation.report.findings import findings, tiles
 from fitrag_integrations.evaluation.report.questions import BUDGET, questions
 from fitrag_integrations.evaluation.report.tables import tables
 from fitrag_integrations.evaluation.result import Plot, Result
@@ -285,3 +288,39 @@ def test_right_answers_by_depth_are_drawn_with_their_intervals():
     page = html_report([Result("rerank", figures)])
     assert "Right answers by passages read" in page
     assert "sum, accuracy@1: 0.500 (0.400 to 0.600)" in page
+
+
+def test_the_headline_is_the_best_system_beside_the_first():
+    found = tiles(methods(), Prices(2.0, 10.0))
+    assert [(tile.name, tile.value, tile.below) for tile in found] == [
+        ("accuracy, fitrag", "0.750", "direct: 0.500"),
+        ("tokens read a question, fitrag", "400", "direct: 1,000"),
+        ("cost of 1,000 questions, fitrag", "0.900", "direct: 2.100"),
+    ]
+    kept = {"figure": "answer kept", "set": "all", "value": 0.5, "low": 0.25, "high": 0.75}
+    (tile,) = tiles(Result("compress", [kept, {**kept, "set": "odd", "value": 0.1}]), None)
+    assert (tile.value, tile.below) == ("0.500", "0.250 to 0.750")
+
+
+def test_figures_and_questions_come_as_files_of_a_spreadsheet():
+    rows = [asked("=cmd()", 1, True, explained="long " * 99)]
+    page = html_report([Result("methods", [{**LINE, "method": "a", "accuracy": 1}], rows)])
+    links = [given for tag, given in Tags(page).found if "download" in given]
+    figures, asked_of = (
+        list(csv.DictReader(io.StringIO(unquote(link["href"].removeprefix("data:,")))))
+        for link in links
+    )
+    assert [link["download"] for link in links] == ["figures.csv", "questions.csv"]
+    assert (figures[0]["method"], figures[0]["tokens_in"]) == ("a", "1000.0")
+    assert (asked_of[0]["system"], asked_of[0]["accuracy"]) == ("'=cmd()", "1.0")
+    assert "explained" not in asked_of[0]
+
+
+def test_a_cut_axis_says_so_and_marks_stand_in_the_legend():
+    sweep = {"gate": [[0.0, 0.42], [0.5, 0.6], [1.0, 0.5]]}
+    plot = Plot("sweep", "share", "accuracy", sweep, marks={"threshold 0.4": (0.5, 0.6)})
+    page = html_report([Result("gate", (), plots=(plot,))])
+    assert "accuracy (axis from 0.4)" in page
+    assert "<span>threshold 0.4</span>" in page and "threshold 0.4: 0.600 at 0.500" in page
+    whole = Plot("sweep", "share", "accuracy", {"gate": [[0.0, 0.0], [1.0, 0.5]]})
+    assert "axis from" not in html_report([Result("gate", (), plots=(whole,))])
