@@ -6,11 +6,12 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 
 STREAM = "-"
@@ -75,7 +76,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def dump(row: Mapping[str, Any]) -> bytes:
+def dump(row: Row) -> bytes:
     """Give a row's line. Raises `ValueError` for NaN and Infinity, which JSON has not.
 
     In ASCII: some readers take the line separators of other alphabets for ends of lines, and half
@@ -84,7 +85,7 @@ def dump(row: Mapping[str, Any]) -> bytes:
     return json.dumps(row, allow_nan=False).encode("ascii") + b"\n"
 
 
-def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_jsonl(path: Path, rows: Iterable[Row]) -> None:
     """Write a file of objects, in the place of one that is there."""
     with gzip.open(path, "wb") if is_gzipped(path.name) else path.open("wb") as out:
         out.writelines(map(dump, rows))

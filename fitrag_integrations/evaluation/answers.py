@@ -59,7 +59,7 @@ def matches_pattern(text: str, patterns: Iterable[str]) -> bool:
     return False
 
 
-def check_answers(given: Any, *, patterns: bool = False) -> tuple[str, ...]:
+def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
     """Require a list of gold answers that can be looked for; a single text is a list of one.
 
     Raises `InputError` where there is none, and for an answer that is no text, folds to nothing or

@@ -21,7 +21,7 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
-def number(value: Any, decimals: int | None = None) -> str:
+def number(value: object, decimals: int | None = None) -> str:
     """Write a figure; a dash for None.
 
     Whole numbers stay whole, others have three decimals under 10, one under 1,000, and none above,
@@ -37,7 +37,7 @@ def number(value: Any, decimals: int | None = None) -> str:
     return f"{value:,.{decimals or 0}f}".replace("-", MINUS)
 
 
-def signed(value: Any) -> str:
+def signed(value: float | None) -> str:
     """Write a difference, with its sign."""
     if value is None:
         return NOTHING
@@ -49,7 +49,7 @@ def interval(bounds: tuple[float, float] | None, write: Callable[[Any], str] = n
     return "" if bounds is None else f"{write(bounds[0])} to {write(bounds[1])}"
 
 
-def chance(p: Any) -> str:
+def chance(p: float | None) -> str:
     """Write a probability of chance."""
     if p is None:
         return NOTHING

@@ -11,15 +11,16 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from fitrag_integrations.commands.engine.resume import Resumed, resume
-from fitrag_integrations.commands.engine.rows import Row, error_row, is_finite, reason_of
+from fitrag_integrations.commands.engine.rows import Line, error_row, is_finite, reason_of
 from fitrag_integrations.commands.engine.stopping import Stopping, Terminated
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, run_many
 
@@ -38,13 +39,13 @@ class Verb(Generic[T]):
     `drops` are read and not written. Rows that together weigh `lot` share the models' batches.
     """
 
-    flow: Callable[[Mapping[str, Any]], Flow[T]]
-    fields: Callable[[Traced[T]], dict[str, Any]]
+    flow: Callable[[Row], Flow[T]]
+    fields: Callable[[Traced[T]], Row]
     adds: tuple[str, ...]
-    empty: Mapping[str, Any] = field(default_factory=dict)
+    empty: Row = field(default_factory=dict)
     drops: tuple[str, ...] = ()
     lot: int = CHUNK
-    weight: Callable[[Row], int] = lambda row: 1
+    weight: Callable[[Line], int] = lambda row: 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Done:
 
 
 def run_batch(
-    verb: Verb[Any], rows: Iterator[Row], target: str, *, advance: Advance, stopping: Stopping
+    verb: Verb[Any], rows: Iterator[Line], target: str, *, advance: Advance, stopping: Stopping
 ) -> Done:
     """Answer every row that is not in `target` yet; `advance` hears how many are done.
 
@@ -108,8 +109,8 @@ def check_names(source: str, target: str) -> None:
         raise InputError.of("output", given=target, allowed="another file than the input")
 
 
-def _lots(rows: Iterator[Row], verb: Verb[Any]) -> Iterator[list[Row]]:
-    lot, weighs = list[Row](), 0
+def _lots(rows: Iterator[Line], verb: Verb[Any]) -> Iterator[list[Line]]:
+    lot, weighs = list[Line](), 0
     for row in rows:
         lot.append(row)
         weighs += verb.weight(row)
@@ -120,7 +121,7 @@ def _lots(rows: Iterator[Row], verb: Verb[Any]) -> Iterator[list[Row]]:
         yield lot
 
 
-def _answered(verb: Verb[Any], chunk: list[Row]) -> Iterator[tuple[Row, Traced[Any] | Exception]]:
+def _answered(verb: Verb[Any], chunk: list[Line]) -> Iterator[tuple[Line, Traced[Any] | Exception]]:
     """Yield rows with what came of them, up to the one whose flow had the run end."""
     flows = iter(run_many([verb.flow(row.given) for row in chunk if row.problem is None]))
     for row in chunk:
@@ -131,7 +132,7 @@ def _answered(verb: Verb[Any], chunk: list[Row]) -> Iterator[tuple[Row, Traced[A
 
 
 def _outcome(
-    verb: Verb[Any], row: Row, traced: Traced[Any] | Exception
+    verb: Verb[Any], row: Line, traced: Traced[Any] | Exception
 ) -> tuple[bytes, str | None]:
     """Give the line to write, and why it is an error row if it is one."""
     given = {name: value for name, value in row.given.items() if name not in verb.drops}
@@ -144,7 +145,7 @@ def _outcome(
         except ValueError:
             names = ", ".join(name for name, value in fields.items() if not is_finite(value))
             error = InputError.of(names, given="NaN or Infinity", allowed="numbers JSON has")
-    failed = error_row(Row(given), error)
+    failed = error_row(Line(given), error)
     return jsonl.dump({**given, **verb.empty, **failed}), reason_of(failed["error"])
 
 

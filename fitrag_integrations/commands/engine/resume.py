@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from fitrag_integrations.commands.engine.rows import Row, reason_of
+from fitrag_integrations.commands.engine.rows import Line, reason_of
 from fitrag_integrations.core.jsonl import is_gzipped
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 
 BLOCK = 1 << 16
@@ -30,7 +31,9 @@ class Resumed:
     reasons: Counter[str] = field(default_factory=Counter)
 
 
-def resume(path: Path, rows: Iterator[Row], adds: Collection[str]) -> tuple[Resumed, Iterator[Row]]:
+def resume(
+    path: Path, rows: Iterator[Line], adds: Collection[str]
+) -> tuple[Resumed, Iterator[Line]]:
     """Take the rows that are already written off the input, and cut the output after the last.
 
     Every field a written row shares with its input row must be equal, those in `adds` aside; a
@@ -110,7 +113,7 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
     return iter(lambda: file.read(BLOCK), b"")
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
+def _object(line: bytes) -> Row | None:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -118,7 +121,7 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _continues(found: dict[str, Any], row: Row, adds: Collection[str]) -> bool:
+def _continues(found: Row, row: Line, adds: Collection[str]) -> bool:
     return all(
         name in found and json.dumps(found[name]) == json.dumps(value)
         for name, value in row.given.items()
@@ -126,7 +129,7 @@ def _continues(found: dict[str, Any], row: Row, adds: Collection[str]) -> bool:
     )
 
 
-def _begins(tail: bytes, row: Row, adds: Collection[str]) -> bool:
+def _begins(tail: bytes, row: Line, adds: Collection[str]) -> bool:
     """Compare a cut line with the fields its row begins with, up to the first that may differ."""
     sure = itertools.takewhile(lambda name: name not in adds and name != "error", row.given)
     expected = json.dumps({name: row.given[name] for name in sure})[:-1].encode("ascii")

@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.types import Passage
 
@@ -19,29 +19,29 @@ _WORDING = re.compile(r"(?P<field>[^\n]+?): given (?P<given>.*), allowed (?P<all
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Line:
     """Hold one line: the object it gave, or what stands in for it and the `problem`."""
 
-    given: dict[str, Any]
+    given: Row
     problem: Exception | None = None
 
 
-def read_rows(lines: Iterable[bytes]) -> Iterator[Row]:
+def read_rows(lines: Iterable[bytes]) -> Iterator[Line]:
     """Parse lines; blank ones are no rows. `line` of a bad row counts from 1, blank ones too."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield _parsed(number, line)
 
 
-def _parsed(number: int, line: bytes) -> Row:
+def _parsed(number: int, line: bytes) -> Line:
     try:
-        return Row(jsonl.parse(line, first=number == 1))
+        return Line(jsonl.parse(line, first=number == 1))
     except (ValueError, RecursionError) as error:  # also bad UTF-8, and too deep a nesting
         raw = line.decode("utf-8", errors="replace").strip()
-        return Row({"line": number, "raw": raw[:RAW_SHOWN]}, error)
+        return Line({"line": number, "raw": raw[:RAW_SHOWN]}, error)
 
 
-def error_row(row: Row, error: Exception) -> dict[str, Any]:
+def error_row(row: Line, error: Exception) -> Row:
     """Add to a row's own fields what went wrong: `error` with a `message` and, of a wrong field,
     `field`, `given` and `allowed`.
     """
@@ -58,13 +58,13 @@ def described(error: Exception) -> dict[str, str]:
     return {"message": message if named else f"{type(error).__name__}: {message}"}
 
 
-def reason_of(error: Any) -> str:
+def reason_of(error: object) -> str:
     """Give the message of an error row's `error`, with the place in a list left out."""
     message = error.get("message") if isinstance(error, Mapping) else error
     return _PLACE.sub("[]", str(message))
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> bool:
     """Say whether a value can be written as JSON, all numbers in it finite."""
     try:
         jsonl.dump({"value": value})
@@ -73,12 +73,12 @@ def is_finite(value: Any) -> bool:
     return True
 
 
-def question_of(row: Mapping[str, Any]) -> str:
+def question_of(row: Row) -> str:
     """Take the question; raises `InputError` unless it is a string that is not blank."""
     return check_text("question", row.get("question"), blank=False)
 
 
-def passages_of(row: Mapping[str, Any]) -> list[Passage]:
+def passages_of(row: Row) -> list[Passage]:
     """Take the passages, each with its place in the list as `id`, so that none hides another.
 
     Raises `InputError` naming the first that is wrong: `passages[3].text`.
@@ -90,7 +90,7 @@ def passages_of(row: Mapping[str, Any]) -> list[Passage]:
     return [_passage(i, passage) for i, passage in enumerate(given)]
 
 
-def _passage(at: int, given: Any) -> Passage:
+def _passage(at: int, given: object) -> Passage:
     if not isinstance(given, dict):
         raise InputError.of(f"passages[{at}]", given=given, allowed="an object with a text")
     text = check_text(f"passages[{at}].text", given.get("text"), blank=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -10,6 +9,7 @@ from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import ModelOptions, Searching
 from fitrag_integrations.commands.engine.rows import question_of
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.types import Passage
@@ -22,7 +22,7 @@ class Found(Generic[T]):
     """Hold what a verb made of a row, and the passages that were found for it, if they were."""
 
     value: T
-    passages: list[dict[str, Any]] | None = None
+    passages: list[Row] | None = None
 
 
 def searched(verb: Verb[T], search: Searching) -> Verb[Any]:
@@ -32,14 +32,14 @@ def searched(verb: Verb[T], search: Searching) -> Verb[Any]:
     retriever = models.load_retriever(search.index, ModelOptions(search.encoder), k=search.k)
     port = port_of("retrieve", retriever, "retrieve")
 
-    def flow(row: Mapping[str, Any]) -> Flow[Found[T]]:
+    def flow(row: Row) -> Flow[Found[T]]:
         if "passages" in row:
             return Found((yield from verb.flow(row)))
         (found,) = yield from port.ask([question_of(row)])
         passages = [passage_json(each) for each in found]
         return Found((yield from verb.flow({**row, "passages": passages})), passages)
 
-    def fields(traced: Traced[Found[T]]) -> dict[str, Any]:
+    def fields(traced: Traced[Found[T]]) -> Row:
         found = traced.value
         own = {} if found.passages is None else {"passages": found.passages}
         return {**own, **verb.fields(Traced(found.value, traced.steps))}
@@ -47,7 +47,7 @@ def searched(verb: Verb[T], search: Searching) -> Verb[Any]:
     return Verb(flow, fields, ("passages", *verb.adds), verb.empty)
 
 
-def passage_json(passage: Passage) -> dict[str, Any]:
+def passage_json(passage: Passage) -> Row:
     """Write a passage as rows hold it, with the retriever's score where it gives one."""
     told = {"id": passage.id, "title": passage.title, "text": passage.text}
     score = passage.metadata.get("retrieval_score")

@@ -10,9 +10,8 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -20,6 +19,8 @@ from typer.main import get_command
 
 from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.option import Argument, Option
+
+Command: TypeAlias = Callable[..., object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,11 @@ class Home:
     plan: str
     help: str
 
-    def load(self) -> Callable[..., Any]:
+    def load(self) -> Command:
         """Import the plan."""
         module, _, name = self.plan.partition(":")
-        found = getattr(importlib.import_module(f"{__package__.rpartition('.')[0]}.{module}"), name)
-        is_plan = isinstance(found, type) and is_dataclass(found)
-        return as_function(found) if is_plan else _described(found)
+        home = importlib.import_module(f"{__package__.rpartition('.')[0]}.{module}")
+        return as_function(getattr(home, name))
 
 
 class Verbs(TyperGroup):
@@ -52,7 +52,7 @@ def _is_plan(kind: type) -> bool:
     return is_dataclass(kind) and callable(getattr(kind, "run", None))
 
 
-def _command(name: str, function: Callable[..., Any]) -> Any:
+def _command(name: str, function: Command) -> Any:
     one = typer.Typer(pretty_exceptions_enable=False)
     one.command(name)(function)
     return get_command(one)
@@ -71,10 +71,10 @@ def register(group: typer.Typer, name: str, home: Home) -> None:
     group.command(name, help=home.help, cls=Later)(lambda: None)
 
 
-def as_function(plan: type[Any]) -> Callable[..., Any]:
+def as_function(plan: type[Any]) -> Command:
     """Make the function Typer reads: a parameter for each option, whose call runs the plan."""
 
-    def run(**given: Any) -> Any:
+    def run(**given: object) -> object:
         return _build(plan, given).run()
 
     parameters = list(_parameters(plan))
@@ -84,24 +84,7 @@ def as_function(plan: type[Any]) -> Callable[..., Any]:
     return run
 
 
-def _described(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put what is said of a function's parameters as Typer reads it."""
-    signature = inspect.signature(function, eval_str=True)
-    parameters = [
-        each.replace(annotation=_annotation(each.annotation, each.name, each.default))
-        for each in signature.parameters.values()
-    ]
-
-    @wraps(function)
-    def run(*given: Any, **named: Any) -> Any:
-        return function(*given, **named)
-
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return run
-
-
-def _parameters(plan: type[Any], defaults: Any = None) -> Iterator[inspect.Parameter]:
+def _parameters(plan: type[Any], defaults: object = None) -> Iterator[inspect.Parameter]:
     """Yield the parameters of a plan; an instance in `defaults` says the defaults of a group."""
     hints = get_type_hints(plan, include_extras=True)
     for field in fields(plan):
@@ -117,28 +100,26 @@ def _parameters(plan: type[Any], defaults: Any = None) -> Iterator[inspect.Param
         )
 
 
-def _build(plan: type[Any], given: Mapping[str, Any]) -> Any:
+def _build(plan: type[Any], given: Mapping[str, object]) -> Any:
     """Build a plan from the values of its options, its groups first."""
     hints = get_type_hints(plan)
     return plan(**{each.name: _value(hints[each.name], each.name, given) for each in fields(plan)})
 
 
-def _value(hint: Any, name: str, given: Mapping[str, Any]) -> Any:
+def _value(hint: Any, name: str, given: Mapping[str, object]) -> object:
     is_group = isinstance(hint, type) and is_dataclass(hint)
     return _build(hint, given) if is_group else _unlisted(given[name], hint)
 
 
-def _default(field: Field[Any]) -> Any:
+def _default(field: Field[Any]) -> object:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def _annotation(hint: Any, name: str, default: Any) -> Any:
+def _annotation(hint: Any, name: str, default: object) -> object:
     """Give a type as Typer reads it: with what is said of it, and a list for a tuple."""
-    said: Any = Option()
+    said = Option()
     if get_origin(hint) is Annotated:
         hint, said = get_args(hint)
-    if not isinstance(said, Option):  # told in Typer's own words
-        return Annotated[hint, said]
     if _is_tuple(hint):
         hint = list[get_args(hint)[0]]  # type: ignore[misc]
     shown: dict[str, Any] = {"help": said.help or None, "metavar": said.metavar}
@@ -153,13 +134,13 @@ def _annotation(hint: Any, name: str, default: Any) -> Any:
     return Annotated[hint, typer.Option(*names, **shown)]
 
 
-def _is_tuple(hint: Any) -> bool:
+def _is_tuple(hint: object) -> bool:
     return get_origin(hint) is tuple
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _unlisted(value: Any, hint: Any) -> Any:
+def _unlisted(value: object, hint: object) -> object:
     return tuple(value) if isinstance(value, list) and _is_tuple(hint) else value

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import fitrag_integrations
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.questions import data_hash
 
 EMBEDDED = Path(fitrag_integrations.__file__).parent / "embedded"
@@ -26,9 +26,9 @@ class Source:
     """Say what was read: the names of files or data sets, and their rows after conversion."""
 
     names: Sequence[str]
-    rows: Sequence[Mapping[str, Any]] = field(repr=False)
+    rows: Sequence[Row] = field(repr=False)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Row:
         """Give `files`, the `hash` of the rows' content, and how many `rows` there are."""
         names = [str(name) for name in self.names]
         return {"files": names, "hash": data_hash(self.rows), "rows": len(self.rows)}
@@ -41,8 +41,8 @@ def settings_of(
     seed: int,
     resamples: int,
     models: Mapping[str, str | None] | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    options: Row | None = None,
+) -> Row:
     """Give the `settings` of a `Result`; `models` are names or folders by role, None embedded."""
     return {
         "version": fitrag_integrations.__version__,
@@ -57,7 +57,7 @@ def settings_of(
     }
 
 
-def model_entry(role: str, name: str | None) -> dict[str, Any]:
+def model_entry(role: str, name: str | None) -> Row:
     """Name a model and hash its manifest, which holds the checksums of its weights.
 
     The hash is None where there is no manifest to be read, as for a model of the hub.

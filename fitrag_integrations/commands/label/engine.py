@@ -21,7 +21,7 @@ import typer
 from fitrag_integrations.commands.engine.batch import Advance, Verb, check_names, run_batch
 from fitrag_integrations.commands.engine.options import EncoderHardware, RunOptions
 from fitrag_integrations.commands.engine.progress import going, leave, progress_bar
-from fitrag_integrations.commands.engine.rows import Row, passages_of, question_of, read_rows
+from fitrag_integrations.commands.engine.rows import Line, passages_of, question_of, read_rows
 from fitrag_integrations.commands.engine.stopping import Terminated
 from fitrag_integrations.commands.label.asked import RowsOut
 from fitrag_integrations.commands.label.options import Asking, Budget, Candidates, load_asker
@@ -112,7 +112,7 @@ class AskingPlan:
             raise typer.Exit(1)
         leave(replace(done, stopped=done.stopped and not account.stopped), self.how)
 
-    def _given(self) -> list[Row]:
+    def _given(self) -> list[Line]:
         """Read the rows to label, in their order or shuffled."""
         lines = chain.from_iterable(jsonl.read_lines(str(path)) for path in self.rows)
         given = list(read_rows(lines))
@@ -138,7 +138,8 @@ class AskingPlan:
             journal.close()
 
     def _tell(self, account: Account, errors: int) -> None:
-        text, counts = self.counted(row.given for row in read_rows(jsonl.read_lines(self.out)))
+        written = read_rows(jsonl.read_lines(self.out))
+        text, counts = self.counted(dict(row.given) for row in written)
         if not self.how.quiet:
             typer.echo(text, err=True)
             typer.echo(f"{account}; {errors} error rows", err=True)
@@ -175,7 +176,7 @@ class Questions:
             (passages,) = yield from self.find.ask([text])
         return Question(text, answers, tuple(passages), self.patterns, gold)
 
-    def weight(self, row: Row) -> int:
+    def weight(self, row: Line) -> int:
         """Count the pairs of a row."""
         own = row.given.get("passages")
         return min(self.depth, len(own)) if isinstance(own, list) else self.depth

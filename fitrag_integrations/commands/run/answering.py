@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
-from fitrag_integrations.core.record import plain
+from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods.answer.answering import Answered, Answering
 from fitrag_integrations.ports import Generator, Ports, Retriever
@@ -30,7 +30,7 @@ class Answers:
     index: Retriever | None
     generate: Generates
 
-    def __call__(self, row: Mapping[str, Any]) -> Flow[Answered]:
+    def __call__(self, row: Row) -> Flow[Answered]:
         question = question_of(row)
         if self.index is not None and "passages" not in row:
             ports = Ports(retrieve=self.index, generate=self.generate)
@@ -49,7 +49,7 @@ class _Given:
         return [self.passages for _ in queries]
 
 
-def _own_passages(row: Mapping[str, Any]) -> list[Passage]:
+def _own_passages(row: Row) -> list[Passage]:
     if row.get(DROPPED) and not row["passages"]:  # --drop-right took the last one
         return []
     return [
@@ -60,14 +60,14 @@ def _own_passages(row: Mapping[str, Any]) -> list[Passage]:
     ]
 
 
-def _id(given: Mapping[str, Any]) -> str:
+def _id(given: Row) -> str:
     found = given.get("id")
     if found is None or isinstance(found, bool | dict | list):
         return ""
     return str(found)
 
 
-def answer_fields(traced: Traced[Answered]) -> dict[str, Any]:
+def answer_fields(traced: Traced[Answered]) -> Row:
     """Give the fields of a row whose flow has ended; raises what the flow ended with."""
     answered = traced.value
     context = answered.context
@@ -89,7 +89,7 @@ def answer_fields(traced: Traced[Answered]) -> dict[str, Any]:
     }
 
 
-def _excerpt(excerpt: Excerpt) -> dict[str, Any]:
+def _excerpt(excerpt: Excerpt) -> Row:
     """Write an excerpt without its whole passage; `passage` is null for one of the index."""
     passage = excerpt.passage
     return {

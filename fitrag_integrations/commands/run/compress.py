@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.engine.searching import searched
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
 from fitrag_integrations.methods.prompts import render_excerpts
@@ -82,7 +82,7 @@ class CompressPlan:
 
 def cutting(
     window: int | None, per_passage: int | None, max_share: float | None, max_tokens: int | None
-) -> dict[str, Any]:
+) -> Row:
     """Fill in how passages are cut, where the options do not say it."""
     size = 1 if window is None else window
     most = per_passage if per_passage is not None else int(size > 1)
@@ -91,9 +91,7 @@ def cutting(
     return {"window": size, "per_passage": most or None, "max_share": max_share}
 
 
-def compress_verb(
-    scorer: Scorer, reducer: TokenReducer, *, top_n: int | None = None
-) -> Verb[dict[str, Any]]:
+def compress_verb(scorer: Scorer, reducer: TokenReducer, *, top_n: int | None = None) -> Verb[Row]:
     """Rerank where `top_n` is given, then reduce."""
     return Verb(
         _Compressing(scorer, reducer, top_n=top_n), lambda traced: traced.value, ADDS, EMPTY
@@ -107,7 +105,7 @@ class _Compressing:
     _: KW_ONLY
     top_n: int | None
 
-    def __call__(self, row: Mapping[str, Any]) -> Flow[dict[str, Any]]:
+    def __call__(self, row: Row) -> Flow[Row]:
         question, passages = question_of(row), passages_of(row)
         kept = yield from self._reduced(question, passages)
         count = self.reducer.counter

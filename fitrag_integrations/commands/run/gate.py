@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
@@ -13,6 +13,7 @@ from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.flow import Flow, Port, Traced
 from fitrag_integrations.methods.ik.decider import Decided, Decider
 from fitrag_integrations.ports import Gate
@@ -59,7 +60,7 @@ def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None
     """Decide for a row; the questions of a chunk share the gate's batch."""
     asked = gate if drafts else QuestionAlone(gate)
 
-    def flow(row: Mapping[str, Any]) -> Flow[Decided]:
+    def flow(row: Row) -> Flow[Decided]:
         question, draft = question_of(row), row.get("draft")
         written = None if draft is None or not drafts else _written(draft)
         decider = Decider(asked, drafter=written, threshold=threshold, on_error="raise")
@@ -88,12 +89,12 @@ class QuestionAlone:
         return self.gate.p_known(questions, drafts)
 
 
-def _written(draft: Any) -> Port[str, str]:
+def _written(draft: object) -> Port[str, str]:
     """Answer with the row's own draft; raises `InputError` for a blank one."""
     text = check_text("draft", draft, blank=False)
     return Port.of("draft", lambda prompts: [text] * len(prompts))
 
 
-def _fields(traced: Traced[Decided]) -> dict[str, Any]:
+def _fields(traced: Traced[Decided]) -> Row:
     decision = traced.value.decision
     return {"p_known": decision.p_known, "retrieve": decision.retrieve, "why": decision.why}

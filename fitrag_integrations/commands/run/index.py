@@ -15,6 +15,7 @@ from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.core.lock import only_writer
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 
 
@@ -85,7 +86,7 @@ def _passages(corpus: Path, quiet: bool) -> Any:
         yield item
 
 
-def _sentence(summary: dict[str, Any]) -> str:
+def _sentence(summary: Row) -> str:
     skipped = f", {summary['skipped']} left out" if summary["skipped"] else ""
     added = f"{summary['added']} of them new"
     return f"{summary['passages']} passages in {summary['index']}, {added}{skipped}"

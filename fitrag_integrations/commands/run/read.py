@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.engine.searching import searched
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import AnswerLike, Reader, port_of
 
@@ -45,12 +46,12 @@ class ReadPlan:
         return searched(verb, self.search)
 
 
-def read_verb(reader: Reader, *, abstain: bool = False) -> Verb[dict[str, Any]]:
+def read_verb(reader: Reader, *, abstain: bool = False) -> Verb[Row]:
     """Read all passages of a row in one ask and keep the best answer, the first of equals."""
     port = port_of("read", reader, "read")
     below = getattr(reader, "abstain_below", None) if abstain else None
 
-    def flow(row: Mapping[str, Any]) -> Flow[dict[str, Any]]:
+    def flow(row: Row) -> Flow[Row]:
         question, passages = question_of(row), passages_of(row)
         answers: list[AnswerLike] = yield from port.ask([(question, p) for p in passages])
         return best_answer(answers, below)
@@ -58,7 +59,7 @@ def read_verb(reader: Reader, *, abstain: bool = False) -> Verb[dict[str, Any]]:
     return Verb(flow, lambda traced: traced.value, ADDS, EMPTY)
 
 
-def best_answer(answers: Sequence[AnswerLike], below: float | None) -> dict[str, Any]:
+def best_answer(answers: Sequence[AnswerLike], below: float | None) -> Row:
     """Choose the best-scored answer, the first of equals; under `below` there is none."""
     at = max(range(len(answers)), key=lambda i: (bool(answers[i].text), answers[i].score))
     best = answers[at]

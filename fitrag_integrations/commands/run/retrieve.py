@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
@@ -14,6 +13,7 @@ from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.commands.engine.searching import passage_json
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import Retriever, port_of
@@ -81,7 +81,7 @@ def retrieve_verb(retriever: Retriever) -> Verb[list[Passage]]:
     """Search with the questions of a chunk at once."""
     port = port_of("retrieve", retriever, "retrieve")
 
-    def flow(row: Mapping[str, Any]) -> Flow[list[Passage]]:
+    def flow(row: Row) -> Flow[list[Passage]]:
         (found,) = yield from port.ask([question_of(row)])
         return list(found)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.engine.searching import searched
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods.crag.actions import ActionThresholds
 from fitrag_integrations.methods.crag.evaluator import evaluate_port, grade, thresholds_of
@@ -69,13 +69,13 @@ def route_verb(evaluator: Evaluator, thresholds: ActionThresholds) -> Verb[Grade
     """Grade the passages of a row in one ask."""
     port = evaluate_port(evaluator)
 
-    def flow(row: Mapping[str, Any]) -> Flow[Grades]:
+    def flow(row: Row) -> Flow[Grades]:
         question = question_of(row)
         passages = [] if row.get("passages") == [] else passages_of(row)
         graded = yield from grade(question, [Excerpt.whole(p) for p in passages], port)
         return [excerpt.score for excerpt in graded]
 
-    def fields(traced: Traced[Grades]) -> dict[str, Any]:
+    def fields(traced: Traced[Grades]) -> Row:
         return {"action": thresholds.action(traced.value).value, "grades": traced.value}
 
     return Verb(flow, fields, ("action", "grades"), {"action": None, "grades": []})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from fitrag_integrations.commands.engine.options import Files, ModelOptions, Run
 from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.engine.searching import searched
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods.fitrag.reducer import score_port
 from fitrag_integrations.ports import Scorer
@@ -46,13 +46,13 @@ def score_verb(scorer: Scorer) -> Verb[Scores]:
     """Score the passages of a row in one ask."""
     port = score_port(scorer)
 
-    def flow(row: Mapping[str, Any]) -> Flow[Scores]:
+    def flow(row: Row) -> Flow[Scores]:
         question, passages = question_of(row), passages_of(row)
         return (yield from port.ask([(question, passage) for passage in passages]))
 
     return Verb(flow, _fields, ("scores",), {"scores": []})
 
 
-def _fields(traced: Traced[Scores]) -> dict[str, Any]:
+def _fields(traced: Traced[Scores]) -> Row:
     labels = [{"has_answer": s.has_answer, "llm_prefer": s.llm_prefer} for s in traced.value]
     return {"scores": labels}

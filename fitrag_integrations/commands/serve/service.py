@@ -150,7 +150,7 @@ class Service:
             raise InputError.of("passages", given=len(passages), allowed=allowed)
         verb = self._verbs[name]
         traced = await arun(verb.flow(row))
-        return verb.fields(traced)
+        return dict(verb.fields(traced))
 
 
 def relevance(score: BiLabelScore) -> float:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
 
-Row = Mapping[str, Any]
+Row: TypeAlias = Mapping[str, Any]
 
 
 def question_row(
-    row: Row, question: str, answers: Sequence[str], *, ids: Sequence[str] = ("id",), **others: Any
-) -> dict[str, Any]:
+    row: Row,
+    question: str,
+    answers: Sequence[str],
+    *,
+    ids: Sequence[str] = ("id",),
+    **others: object,
+) -> Row:
     """Make a row of ours; an empty or missing field of `others` is left out."""
     found = next((row[name] for name in ids if row.get(name) is not None), None)
     named = {} if found is None else {"id": str(found)}
@@ -27,7 +32,7 @@ def text(row: Row, name: str) -> str:
     return check_text(name, row.get(name), blank=False).strip()
 
 
-def texts(name: str, value: Any) -> list[str]:
+def texts(name: str, value: object) -> list[str]:
     """Take a list of texts, blank ones left out and each once; one text is a list of one."""
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
@@ -38,21 +43,21 @@ def texts(name: str, value: Any) -> list[str]:
     return found
 
 
-def mapping(name: str, value: Any) -> Row:
+def mapping(name: str, value: object) -> Row:
     """Take an object."""
     if not isinstance(value, Mapping):
         raise InputError.of(name, given=value, allowed="an object")
     return value
 
 
-def sequence(name: str, value: Any) -> Sequence[Any]:
+def sequence(name: str, value: object) -> Sequence[Any]:
     """Take a list."""
     if not isinstance(value, list | tuple):
         raise InputError.of(name, given=value, allowed="a list")
     return value
 
 
-def decoded(name: str, value: Any) -> Any:
+def decoded(name: str, value: object) -> Any:
     """Take a value that some copies of a data set keep as the text of its JSON."""
     if not isinstance(value, str):
         return value
@@ -63,7 +68,7 @@ def decoded(name: str, value: Any) -> Any:
         raise InputError.of(name, given=value, allowed=allowed) from None
 
 
-def records(name: str, value: Any) -> list[Row]:
+def records(name: str, value: object) -> list[Row]:
     """Take a list of objects, or the object of lists into which `datasets` turns one."""
     if isinstance(value, Mapping):
         columns = {key: list(sequence(f"{name}.{key}", each)) for key, each in value.items()}
@@ -76,7 +81,7 @@ def records(name: str, value: Any) -> list[Row]:
     return [mapping(f"{name}[{i}]", each) for i, each in enumerate(sequence(name, value))]
 
 
-def passage(title: Any, body: Any, **labels: Any) -> dict[str, Any]:
+def passage(title: object, body: object, **labels: object) -> Row:
     """Make a passage; `body` is a text or its sentences, and labels become 0 or 1."""
     joined = body if isinstance(body, str) else "".join(_spaced(sequence("sentences", body)))
     return {
@@ -86,7 +91,7 @@ def passage(title: Any, body: Any, **labels: Any) -> dict[str, Any]:
     }
 
 
-def readable(passages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def readable(passages: Iterable[Row]) -> list[Row]:
     """Leave out passages without text."""
     return [each for each in passages if each["text"].strip()]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.loaders import multihop, runs, single, wikipedia
-
-Row: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +18,7 @@ class Loaded:
     ``format`` names the shape, ``notes`` say in plain sentences what was left out.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     format: str
     notes: tuple[str, ...] = ()
 
@@ -30,14 +28,14 @@ class _Shape:
     """Say which fields tell a shape from the others, and how a row of it is read."""
 
     fields: tuple[str, ...]
-    read: Callable[[Row], dict[str, Any] | None]
+    read: Callable[[Row], Row | None]
     fits: Callable[[Row], bool] = lambda row: True
 
     def recognizes(self, row: Row) -> bool:
         return all(name in row for name in self.fields) and self.fits(row)
 
 
-def _native(row: Row) -> dict[str, Any]:
+def _native(row: Row) -> Row:
     check_text("question", row.get("question"), blank=False)
     return dict(row)
 
@@ -111,7 +109,7 @@ def convert(rows: Sequence[Row], format: str = "auto") -> Loaded:
     return Loaded(kept, name.partition(" ")[0], notes)
 
 
-def _read(shape: _Shape, row: Row, number: int) -> dict[str, Any] | None:
+def _read(shape: _Shape, row: Row, number: int) -> Row | None:
     try:
         if not isinstance(row, Mapping):
             raise InputError.of("row", given=row, allowed="an object")

@@ -26,7 +26,7 @@ from fitrag_integrations.evaluation.loaders._fields import (
 SENTENCES = ("sentences", "content")  # two copies of 2Wiki call them differently
 
 
-def hotpotqa(row: Row) -> dict[str, Any]:
+def hotpotqa(row: Row) -> Row:
     """Read HotpotQA or 2Wiki: pairs of title and sentences, or the hub's object of two lists."""
     facts = _pairs("supporting_facts", row.get("supporting_facts") or [])
     supporting = {title for title, _ in facts}
@@ -42,7 +42,7 @@ def hotpotqa(row: Row) -> dict[str, Any]:
     )
 
 
-def musique(row: Row) -> dict[str, Any]:
+def musique(row: Row) -> Row:
     """Read MuSiQue: `answer` and `answer_aliases`, twenty paragraphs."""
     aliases = sequence("answer_aliases", row.get("answer_aliases") or [])
     passages = [
@@ -62,7 +62,7 @@ def _support(paragraph: Row) -> bool:
     return bool(paragraph.get("is_supporting", False))
 
 
-def _pairs(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _pairs(name: str, value: object) -> Iterator[tuple[str, Any]]:
     """Give titles with what goes with each."""
     given = decoded(name, value)
     if isinstance(given, dict):

@@ -13,6 +13,7 @@ from typing import Any
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.jsonl import read_jsonl
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.loaders.converting import Loaded, convert
 from fitrag_integrations.evaluation.loaders.runs import selfrag_lists
@@ -35,7 +36,7 @@ def read_questions(source: str, format: str = "auto", *, split: str | None = Non
         raise InputError(f"{source}: {error}") from error
 
 
-def read_records(source: str, *, split: str | None = None) -> list[dict[str, Any]]:
+def read_records(source: str, *, split: str | None = None) -> list[Row]:
     """Read the rows of `source`, a file or a data set of the hub, as they are.
 
     A file is `.jsonl`, `.json` or `.tsv`, gzipped or not; `hf:NAME:SPLIT` and
@@ -71,7 +72,7 @@ def _text(path: Path) -> str:
         raise InputError.of("rows", given=str(path), allowed=allowed) from error
 
 
-def _value(text: str, split: str | None) -> list[dict[str, Any]]:
+def _value(text: str, split: str | None) -> list[Row]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -79,7 +80,7 @@ def _value(text: str, split: str | None) -> list[dict[str, Any]]:
     return [_object(row) for row in _listed(value, split)]
 
 
-def _listed(value: Any, split: str | None) -> list[Any]:
+def _listed(value: object, split: str | None) -> list[Any]:
     """Find the rows of one JSON value: a list, rows under `data`, or rows by split and id."""
     if isinstance(value, list):
         return value
@@ -99,7 +100,7 @@ def _listed(value: Any, split: str | None) -> list[Any]:
     return [{"id": key, **_object(row)} for key, row in part.items()]  # ASQA's: rows by their id
 
 
-def _table(text: str, split: str | None) -> list[dict[str, Any]]:
+def _table(text: str, split: str | None) -> list[Row]:
     before = csv.field_size_limit(LONGEST)
     try:
         return [dict(row) for row in csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")]
@@ -107,13 +108,13 @@ def _table(text: str, split: str | None) -> list[dict[str, Any]]:
         csv.field_size_limit(before)
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: object) -> Row:
     if not isinstance(value, dict):
         raise InputError.of("row", given=value, allowed="an object")
     return value
 
 
-def _from_hub(source: str) -> list[dict[str, Any]]:
+def _from_hub(source: str) -> list[Row]:
     name, *rest = source.removeprefix(HUB).split(":")
     if not name or not 1 <= len(rest) <= 2 or not all(rest):
         raise InputError.of("rows", given=source, allowed=ASKED)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
@@ -39,7 +38,7 @@ _CHOICES = re.compile(r"\nA: .*\Z", re.S)
 WORDS = {"SUPPORTS": "true", "REFUTES": "false"}
 
 
-def selfrag(row: Row) -> dict[str, Any]:
+def selfrag(row: Row) -> Row:
     """Read a row of Self-RAG's data or of its output; DPR's lists of `ctxs` are the same."""
     if isinstance(row.get("choices"), dict) and row.get("answerKey") is not None:
         made = arc(row)
@@ -52,7 +51,7 @@ def selfrag(row: Row) -> dict[str, Any]:
     return {**made, **({"passages": found} if found else {}), **told}
 
 
-def selfrag_lists(given: Row) -> list[dict[str, Any]]:
+def selfrag_lists(given: Row) -> list[Row]:
     """Take apart what `run_short_form.py` writes: `preds`, `prompts` and, if filled, `golds`.
 
     The published script leaves `golds` empty: answers have to come from the data then.
@@ -68,7 +67,7 @@ def selfrag_lists(given: Row) -> list[dict[str, Any]]:
     ]
 
 
-def bergen(row: Row) -> dict[str, Any]:
+def bergen(row: Row) -> Row:
     """Read BERGEN's output: `question`, `label` (a list) and `response`."""
     said = check_text("response", row.get("response"))
     answers = texts("label", row.get("label"))
@@ -90,7 +89,7 @@ def _gold(row: Row, groups: list[list[str]]) -> list[str]:
     raise InputError.of("answers", given=None, allowed="answers, golds, possible_answers or answer")
 
 
-def _contexts(row: Row) -> Iterator[dict[str, Any]]:
+def _contexts(row: Row) -> Iterator[Row]:
     name = next((each for each in CONTEXTS if row.get(each)), None)
     for each in records(name, row[name]) if name else ():
         labels = {"has_answer": each["has_answer"]} if "has_answer" in each else {}
@@ -101,7 +100,7 @@ def _said(output: str) -> str:
     return WORDS.get(found := REFLECTION.sub(" ", output).strip(), found)
 
 
-def _asked(prompt: Any) -> str:
+def _asked(prompt: object) -> str:
     told = check_text("prompts", prompt, blank=False)
     found = _PROMPT.match(told)
     return _CHOICES.sub("", _INPUT.sub("", found["told"] if found else told)).strip()

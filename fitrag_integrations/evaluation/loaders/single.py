@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.loaders._fields import (
@@ -29,12 +28,12 @@ VERDICTS = ("false", "mixture", "true", "unproven")  # in the order of the label
 UNLABELLED = ("", "-1", "none")
 
 
-def nq(row: Row) -> dict[str, Any]:
+def nq(row: Row) -> Row:
     """Read NQ-open: `answer` is a list of texts."""
     return question_row(row, text(row, "question"), texts("answer", row.get("answer")))
 
 
-def triviaqa(row: Row) -> dict[str, Any]:
+def triviaqa(row: Row) -> Row:
     """Read TriviaQA, in its own spelling of the fields or in that of the hub."""
     own = "Question" in row
     given = mapping("answer", row.get("Answer" if own else "answer"))
@@ -52,7 +51,7 @@ def triviaqa(row: Row) -> dict[str, Any]:
     )
 
 
-def _trivia_passages(row: Row) -> Iterator[dict[str, Any]]:
+def _trivia_passages(row: Row) -> Iterator[Row]:
     """Give the pages found for a question, where the copy has their texts."""
     for name, body in (("entity_pages", "wiki_context"), ("search_results", "search_context")):
         for page in records(name, row.get(name) or []):
@@ -60,7 +59,7 @@ def _trivia_passages(row: Row) -> Iterator[dict[str, Any]]:
                 yield passage(page.get("title"), page[body])
 
 
-def popqa(row: Row) -> dict[str, Any]:
+def popqa(row: Row) -> Row:
     """Read PopQA: `possible_answers` is the JSON of a list; `title` that of the subject's page.
 
     CRAG labels passages by it (section 4.2).
@@ -69,7 +68,7 @@ def popqa(row: Row) -> dict[str, Any]:
     return question_row(row, text(row, "question"), answers, title=row.get("s_wiki_title"))
 
 
-def asqa(row: Row) -> dict[str, Any]:
+def asqa(row: Row) -> Row:
     """Read ASQA: each reading of the ambiguous question is a group of answers.
 
     The long answers of its annotators, where they are there, are `long_answers`.
@@ -97,7 +96,7 @@ def answer_groups(row: Row) -> list[list[str]]:
     ]
 
 
-def pubhealth(row: Row) -> dict[str, Any] | None:
+def pubhealth(row: Row) -> Row | None:
     """Read PubHealth: a claim, its verdict, and the article; None where the label is missing."""
     label = row.get("label")
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(VERDICTS):
@@ -118,7 +117,7 @@ def pubhealth(row: Row) -> dict[str, Any] | None:
     )
 
 
-def arc(row: Row) -> dict[str, Any]:
+def arc(row: Row) -> Row:
     """Read ARC, in its own shape (`question.stem`) or in that of the hub (`choices.text`)."""
     own = isinstance(row.get("question"), dict)
     home = row["question"] if own else row

@@ -58,6 +58,6 @@ def _of(excerpt: Row) -> Kept | None:
     return Kept(name, score, before, text[start:end], after)
 
 
-def many(value: Any) -> list[Any]:
+def many(value: object) -> list[Any]:
     """Give a list as it is, and nothing for anything else."""
     return list(value) if isinstance(value, list | tuple) else []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.figures.system import JUDGED, right_of, system_of
@@ -140,7 +139,7 @@ def _verdict(right: float | None) -> str:
     return "right" if right >= 1 else "wrong" if right <= 0 else "partly"
 
 
-def _values(values: Any) -> Iterator[tuple[str, str]]:
+def _values(values: object) -> Iterator[tuple[str, str]]:
     for name, value in values.items() if isinstance(values, Mapping) else ():
         if value is not None and name not in JUDGED:
             whole = isinstance(value, float) and value.is_integer()

@@ -7,7 +7,7 @@ import pytest
 from command_fakes import read, write
 
 from fitrag_integrations.commands.engine.resume import resume
-from fitrag_integrations.commands.engine.rows import Row
+from fitrag_integrations.commands.engine.rows import Line
 from fitrag_integrations.errors import InputError
 
 
@@ -128,7 +128,7 @@ def test_a_file_that_is_something_else_is_refused_and_kept(scorer, fitrag, given
 
 
 def test_a_damaged_member_costs_only_what_follows_it(tmp_path):
-    rows = [Row({"id": i}) for i in range(3)]
+    rows = [Line({"id": i}) for i in range(3)]
     members = [gzip.compress(json.dumps({"id": i, "scores": []}).encode() + b"\n") for i in (0, 1)]
     path = tmp_path / "out.jsonl.gz"
     path.write_bytes(members[0] + members[1] + b"garbage at the end")
@@ -140,4 +140,4 @@ def test_a_damaged_member_costs_only_what_follows_it(tmp_path):
 def test_more_rows_than_the_input_has_are_refused(tmp_path):
     path = write(tmp_path / "out.jsonl", [{"id": 0}, {"id": 1}])
     with pytest.raises(InputError, match="row 2"):
-        resume(path, iter([Row({"id": 0})]), ("scores",))
+        resume(path, iter([Line({"id": 0})]), ("scores",))

@@ -202,7 +202,6 @@ def test_no_question_at_all_is_told(tmp_path, evaluate):
     assert "away.jsonl" in evaluate(tmp_path / "away.jsonl", code=2)
 
 
-<<<<<<< HEAD
 def test_right_passages_can_be_taken_away():
     right, other = {"text": "It is Ulm."}, {"text": "It is a brook."}
     row = {"question": "where?", "answers": ["Ulm"], "passages": [right, other, right]}
@@ -229,7 +228,8 @@ def test_a_row_may_lose_its_last_passage(tmp_path, world, evaluate):
     evaluate(write(tmp_path / "one.jsonl", [row]), "--methods", "direct", "--drop-right", 1.0)
     (told,) = read(tmp_path / "out.jsonl")
     assert told["answer"] == "" and "error" not in told
-=======
+
+
 def test_answers_that_are_all_errors_end_in_a_failure(
     tmp_path, fitrag, monkeypatch, questions, evaluate
 ):
@@ -242,4 +242,3 @@ def test_answers_that_are_all_errors_end_in_a_failure(
     assert "every answer is an error; 3 x RuntimeError: the reader is away" in told
     code, _, err = fitrag("evaluate", "answers", tmp_path / "out.jsonl")
     assert code == 1 and "the reader is away" in err
->>>>>>> eb5c586 (Tests: seconds of a batch, a failure of all answers, the report's headline and files)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK, chunks
@@ -70,7 +70,7 @@ def check_drafter(rows: Sequence[Row], gate: Gate | None, judged: str) -> None:
         raise InputError.of("draft", given=f"rows that leave it to {name!r}", allowed=allowed)
 
 
-def gate_manifest(folder: Path) -> dict[str, Any]:
+def gate_manifest(folder: Path) -> Row:
     """Read a gate's `model.json`; raises `InputError` where the folder holds something else."""
     from fitrag_integrations.models.runtime.folder import read_manifest
 

@@ -13,14 +13,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fitrag_integrations.commands.engine.batch import Advance, chunks
 from fitrag_integrations.commands.engine.resume import resume
 from fitrag_integrations.commands.engine.rows import (
-    Row as Line,
-)
-from fitrag_integrations.commands.engine.rows import (
+    Line,
     described,
     passages_of,
     question_of,
@@ -154,7 +151,7 @@ def answer_all(
     return done
 
 
-def _given(run: Contender, number: int, row: Row) -> dict[str, Any]:
+def _given(run: Contender, number: int, row: Row) -> Row:
     kept = {"question": row["question"], "answers": row["answers"]}
     return {"method": run.name, "setup": run.setup, "row": number, **kept}
 
