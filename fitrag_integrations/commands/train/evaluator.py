@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
 from fitrag_integrations.commands.engine.settings import settled
 from fitrag_integrations.commands.train.rows import objects, pool_of
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.loaders import read_questions
@@ -29,7 +30,6 @@ SIGNALS = {  # each with the field it needs, and what that must be
     "passage": ("passage", "the gold passage, an object with a text"),
 }
 OURS = "fitrag"
-Row: TypeAlias = dict[str, Any]
 Placed: TypeAlias = Sequence[tuple[str, Row]]  # each with its place, for errors to name
 
 

@@ -82,7 +82,7 @@ def with_answers(
         )
         for name, each in shown.items()
     }
-    judged = []
+    judged: list[Question] = []
     for at, question in enumerate(questions):
         own = {name: right[name][at] for name in (shown if right[THERE][at] else [THERE])}
         others = {n: v for n, v in question["values"].items() if n not in shown}

@@ -6,8 +6,6 @@ have it. The passages of KILT's and DPR's Wikipedias are read by `retrieval.read
 
 from __future__ import annotations
 
-from typing import Any
-
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.loaders._fields import (
@@ -23,7 +21,7 @@ from fitrag_integrations.evaluation.loaders._fields import (
 CONTEXTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
 
 
-def kilt(row: Row) -> dict[str, Any]:
+def kilt(row: Row) -> Row:
     """Read a task of KILT: `output[{answer, provenance[{title, ...}]}]`.
 
     The titles of the pages that hold the answer are `title`, by which an evaluator is labelled.
@@ -40,7 +38,7 @@ def kilt(row: Row) -> dict[str, Any]:
     return question_row(row, text(row, "input"), texts("output.answer", answers), title=titles)
 
 
-def dpr(row: Row) -> dict[str, Any]:
+def dpr(row: Row) -> Row:
     """Read a row that a bi-encoder is trained on: gold passages first, then those that are not.
 
     A passage says in `is_supporting` whether it is a gold one.
@@ -54,7 +52,7 @@ def dpr(row: Row) -> dict[str, Any]:
     return question_row(row, text(row, "question"), answers, passages=readable(found))
 
 
-def biography(row: Row) -> dict[str, Any]:
+def biography(row: Row) -> Row:
     """Read FActScore's `topic`, and what Self-RAG adds: `input`, `ctxs`, `output` (the text).
 
     There are no gold answers: `fitrag evaluate facts` has each fact of the text judged.
