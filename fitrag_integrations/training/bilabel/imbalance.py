@@ -82,12 +82,6 @@ def label_groups(labels: Tensor) -> tuple[Tensor, Tensor]:
     return matched, ~matched & ~labels.isnan().any(1)
 
 
-def pair_weights(labels: Tensor, w: float) -> Tensor:
-    """Give f(w) of each pair (equation 3), and 1/2 where a label is not known. Shape: (pairs,)."""
-    matched, mismatched = label_groups(labels)
-    return 0.5 + (w - 0.5) * matched.float() + (0.5 - w) * mismatched.float()
-
-
 def group_losses(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Split cross-entropy by group (equation 5): the three together are the mean over all labels.
 

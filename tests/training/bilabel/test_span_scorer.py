@@ -9,7 +9,10 @@ from training_rows import JUDGED_PAIRS as PAIRS
 from training_rows import judged_rows
 
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
-from fitrag_integrations.training.bilabel.with_spans import (
+from fitrag_integrations.training.calibration import calibrated
+from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, adapt, fit_evaluator
+from fitrag_integrations.training.losses import list_loss
+from scripts.span_scorer import (
     Preferred,
     SpanPlan,
     _joined,
@@ -17,9 +20,6 @@ from fitrag_integrations.training.bilabel.with_spans import (
     fit_span_scorer,
     save_span_scorer,
 )
-from fitrag_integrations.training.calibration import calibrated
-from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, adapt, fit_evaluator
-from fitrag_integrations.training.losses import list_loss
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
