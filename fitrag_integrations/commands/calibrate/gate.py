@@ -70,6 +70,10 @@ class CalibrateGate:
             seed=self.seed,
         )
         _store(self.model, manifest, fitted)
+        if outcomes.known.min() == outcomes.known.max():
+            kind = "known" if outcomes.known.max() else "unknown"
+            one = f"all {len(outcomes)} questions are {kind}: a threshold fitted on them"
+            typer.echo(f"fitrag calibrate gate: {one} tells nothing", err=True)
         figures = {
             "accuracy": outcomes.accuracy(fitted.value),
             "share": outcomes.share(fitted.value),

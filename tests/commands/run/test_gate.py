@@ -157,6 +157,17 @@ def test_calibrate_stores_the_threshold_with_the_gate(fitrag, tmp_path, folder):
     assert rest == {"format": 1, "kind": "ik", "model": "tiny-lm", "draft_tokens": 32}
 
 
+def test_calibrate_warns_of_questions_of_one_kind(fitrag, tmp_path, folder):
+    for known, said in ((1, "known"), (0, "unknown")):
+        rows = [{"question": "q ?", "p_known": p, "known": known} for p in (0.2, 0.9)]
+        given = write(tmp_path / f"{known}.jsonl", rows)
+        code, _, err = fitrag("calibrate", "gate", given, "--model", folder)
+        assert code == 0
+        assert f"all 2 questions are {said}: a threshold fitted on them tells nothing" in err
+    rows = write(tmp_path / "rows.jsonl", LABELLED)
+    assert "tells nothing" not in fitrag("calibrate", "gate", rows, "--model", folder)[2]
+
+
 def test_calibrate_for_a_share_and_another_model(fitrag, tmp_path, folder):
     rows = write(tmp_path / "rows.jsonl", LABELLED)
     arguments = ("--target", "share", "--max-share", 0.4, "--fitted-for", "other-lm")
