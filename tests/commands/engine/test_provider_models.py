@@ -1,4 +1,4 @@
-"""`--llm PROVIDER:MODEL` without the provider's package, or with a wrong name, is told in a line."""
+"""`--llm PROVIDER:MODEL` without its package, or with a wrong name, is told in a line."""
 
 import pytest
 
