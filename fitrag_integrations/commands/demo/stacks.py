@@ -23,6 +23,7 @@ PASSAGES = HOME / "passages.jsonl"
 FEWEST_UNANSWERABLE = 30
 T = TypeVar("T")
 Answers = Callable[[list[str]], list[str]]
+Seen = tuple[tuple[Passage, ...], tuple[Excerpt, ...], Context]
 Build = Callable[["Parts", Method], Answers]
 
 
@@ -124,9 +125,13 @@ class Parts:
         method = Watched(FitRag(self.scorer, gate=self.gate, top_n=self.top_n))
         answers = build(self, method)
 
+        def worked(question: Question, answer: str) -> Worked:
+            found, ranked, context = method.seen[question.text]
+            end = (self.render(context), answer, self.top_n, context.decision)
+            return Worked(question, found, ranked, tuple(context.excerpts), *end)
+
         def answer(asked: Sequence[Question]) -> list[Worked]:
-            said = answers([question.text for question in asked])
-            return [self._worked(*each, method) for each in zip(asked, said, strict=True)]
+            return list(map(worked, asked, answers([question.text for question in asked])))
 
         return answer
 
@@ -144,18 +149,10 @@ class Parts:
 
     def render(self, context: Context) -> str:
         """Write the prompt: that of the language model where it answers by itself."""
-        alone = context.decision is not None and not context.decision.retrieve
-        if self.gate is None or not alone:
+        if self.gate is None or context.decision is None or context.decision.retrieve:
             return context.prompt()
-        return PromptTemplate("closed_book", self.gate.drafter.prompt, one_line=True).render(
-            context
-        )
-
-    def _worked(self, question: Question, answer: str, method: Watched) -> Worked:
-        context, found = method.contexts[question.text], method.found[question.text]
-        ranked = tuple(by_score(method.scored[question.text]))
-        end = (self.render(context), answer, self.top_n, context.decision)
-        return Worked(question, tuple(found), ranked, tuple(context.excerpts), *end)
+        own = PromptTemplate("closed_book", self.gate.drafter.prompt, one_line=True)
+        return own.render(context)
 
 
 def langchain_stack(parts: Parts, method: Method) -> Answers:
@@ -185,28 +182,28 @@ def llama_index_stack(parts: Parts, method: Method) -> Answers:
 
 @dataclass(frozen=True)
 class Watched:
-    """Run a method and keep what it retrieved and how it scored that: a flow shows its asks."""
+    """Run a method and keep what it found, how it ranked that, and its context.
+
+    A flow shows its asks to whoever passes them on.
+    """
 
     method: Method
-    found: dict[str, Sequence[Passage]] = field(default_factory=dict)
-    scored: dict[str, list[Excerpt]] = field(default_factory=dict)
-    contexts: dict[str, Context] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the method's flow."""
-        self.found[question], self.scored[question] = (), []
         flow, reply = self.method(question, ports), None
+        found, scored = list[Passage](), list[Excerpt]()
         while True:
             try:
                 ask = flow.send(reply)
             except StopIteration as done:
-                self.contexts[question] = done.value
-                return self.contexts[question]
+                context: Context = done.value
+                self.seen[question] = tuple(found), tuple(by_score(scored)), context
+                return context
             reply = yield ask
             if ask.port.name == "retrieve":
-                self.found[question] = reply[0]
-            elif ask.port.name == "score" and not self.scored[question]:
-                self.scored[question] = [
-                    Excerpt.whole(passage, score=labels.combine(), labels=labels)
-                    for (_, passage), labels in zip(ask.items, reply, strict=True)
-                ]
+                found = list(reply[0])
+            elif ask.port.name == "score" and not scored:
+                pairs = zip(ask.items, reply, strict=True)
+                scored = [Excerpt.whole(one, score=s.combine(), labels=s) for (_, one), s in pairs]
