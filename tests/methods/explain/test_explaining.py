@@ -66,8 +66,10 @@ def test_what_the_budget_drops_is_told_with_its_gap():
     assert found.notes == ("2 of 3 excerpts left out by max_tokens=13",)
 
 
-def test_what_the_detector_drops_is_told():
-    found = explained(detector=Enough())
+@pytest.mark.parametrize("limits", [{}, {"max_tokens": 100}, {"max_share": 1.0}])
+def test_what_the_detector_drops_is_told(limits):
+    found = explained(detector=Enough(), **limits)
+    assert not any("left out by" in note for note in found.notes)  # no budget did it
     assert [one.kept for one in found.weighed] == [True, True, False]
     assert found.dropped[0].why == "the detector found those before it to be enough"
     assert found.dropped[0].gap == -0.5
