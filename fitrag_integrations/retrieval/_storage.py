@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.lock import only_writer
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
+from fitrag_integrations.retrieval._kinds import MARKS, Kind, checked_kind, faiss
 from fitrag_integrations.types import Passage
 
 FORMAT = 1
 # How FAISS writes a flat index of inner products: its name, width and count, then other fields, and
 # before the numbers how many there are.
-_FLAT = b"IxFI"
 _HEAD, _COUNT = struct.Struct("<4siq"), struct.Struct("<Q")
 _BEFORE = _HEAD.size + 8 + 8 + 1 + 4
 MANIFEST = "manifest.json"
@@ -41,6 +40,7 @@ def write(
     passages: Sequence[Passage],
     encoder: dict[str, Any],
     *,
+    kind: Kind = "flat",
     read_as: str = "",
 ) -> str:
     """Write an index; it takes the place of an older one in one step. Gives its `version`.
@@ -56,7 +56,7 @@ def write(
         if read_as and version(folder) not in ("", read_as):
             allowed = "the index as it was read; load it anew, then add to it"
             raise InputError.of("folder", given=f"{folder}, changed since", allowed=allowed)
-        _write(folder, flat, passages, encoder)
+        _write(folder, flat, passages, encoder, kind)
         return version(folder)
 
 
@@ -68,12 +68,13 @@ def version(folder: Path) -> str:
         return ""
 
 
-def _write(folder: Path, flat: Any, passages: Sequence[Passage], encoder: dict[str, Any]) -> None:
+def _write(
+    folder: Path, flat: Any, passages: Sequence[Passage], encoder: dict[str, Any], kind: Kind
+) -> None:
     used = _used(folder)
     names = {part: next(n for n in _NAMES[part] if n not in used) for part in _NAMES}
-    faiss = require_extra("faiss", extra="faiss", feature="FaissIndex")
     writers: dict[str, Callable[[Path], None]] = {
-        "index": lambda path: faiss.write_index(flat, str(path)),
+        "index": lambda path: faiss().write_index(flat, str(path)),
         "passages": lambda path: _write_lines(path, passages),
     }
     files = {
@@ -84,6 +85,7 @@ def _write(folder: Path, flat: Any, passages: Sequence[Passage], encoder: dict[s
         "format": FORMAT,
         "encoder": encoder,
         "metric": "inner_product",
+        "kind": kind,
         "count": len(passages),
         "files": files,
     }
@@ -92,8 +94,10 @@ def _write(folder: Path, flat: Any, passages: Sequence[Passage], encoder: dict[s
     _sweep(folder, keep={MANIFEST, *names.values()})
 
 
-def read(folder: Path) -> tuple[Any, list[Passage], dict[str, Any]]:
-    """Read an index and verify it: its vectors, its passages and what its encoder was.
+def read(folder: Path, *, mapped: bool = False) -> tuple[Any, list[Passage], dict[str, Any]]:
+    """Read an index and verify it: its vectors, its passages and its manifest.
+
+    `mapped` vectors stay on disk, and the system's memory holds what is searched of them.
 
     Raises `ModelLoadError` naming the file that is missing or not as written, and its kind
     `ChecksumError` where a file is not the one that was saved.
@@ -102,31 +106,40 @@ def read(folder: Path) -> tuple[Any, list[Passage], dict[str, Any]]:
     paths = {part: folder / manifest["files"][part]["name"] for part in _NAMES}
     for part, path in paths.items():
         verify(path, manifest["files"][part]["sha256"])
-    faiss = require_extra("faiss", extra="faiss", feature="FaissIndex")
     try:
-        _check_flat(paths["index"], manifest)
-        flat = faiss.read_index(str(paths["index"]))
+        _check_head(paths["index"], manifest)
+        how = (faiss().IO_FLAG_MMAP_IFC,) if mapped else ()
+        flat = faiss().read_index(str(paths["index"]), *how)
         passages = _read_lines(paths["passages"])
         sizes = {flat.ntotal, len(passages), manifest["count"]}
         if len(sizes) > 1 or flat.d != manifest["encoder"]["width"]:
             raise ValueError(f"sizes {sorted(sizes)} and width {flat.d} do not agree with it")
     except (RuntimeError, ValueError, TypeError, KeyError, struct.error) as error:
         raise ModelLoadError(f"{folder / MANIFEST}: its files cannot be read: {error}") from error
-    return flat, passages, manifest["encoder"]
+    return flat, passages, manifest
 
 
-def _check_flat(path: Path, manifest: dict[str, Any]) -> None:
-    """Require the one kind of index that is written here, of the very size that it must have.
+def _check_head(path: Path, manifest: dict[str, Any]) -> None:
+    """Require the kind of index that the manifest names, and of a flat one the very size.
 
     FAISS takes any kind, trusts the sizes a file states, and ends the process over some of them.
     """
     count, width = manifest["count"], manifest["encoder"]["width"]
+    named = manifest["kind"]
+    if named == "ivf" and not count:  # clusters are made of the first vectors
+        named = "flat"
+    if named != "flat":
+        with path.open("rb") as file:
+            found = _HEAD.unpack(file.read(_HEAD.size))
+        if found != (MARKS[checked_kind(named)], width, count):
+            raise ValueError(f"{path.name} is no {named} index of {count} vectors of {width}")
+        return
     with path.open("rb") as file:
         kind, stated, rows = _HEAD.unpack(file.read(_HEAD.size))
         file.seek(_BEFORE)
         (numbers,) = _COUNT.unpack(file.read(_COUNT.size))
     size = _BEFORE + _COUNT.size + 4 * count * width
-    if kind != _FLAT or (stated, rows, numbers) != (width, count, count * width):
+    if kind != MARKS["flat"] or (stated, rows, numbers) != (width, count, count * width):
         raise ValueError(f"{path.name} is no flat index of {count} vectors of {width} numbers")
     if path.stat().st_size != size:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes, not {size}")
@@ -142,6 +155,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise ValueError(f"{given}; allowed: format {FORMAT}, metric 'inner_product'")
         if any(manifest["files"][part]["name"] not in _NAMES[part] for part in _NAMES):
             raise ValueError(f"files {manifest['files']!r}; allowed names: {_NAMES}")
+        manifest["kind"] = checked_kind(manifest.get("kind", "flat"))
         _ = manifest["count"], *(manifest["encoder"][key] for key in ("name", "width", "settings"))
     except FileNotFoundError:
         allowed = "a folder that FaissIndex.save wrote"

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.retrieval import _kinds
+from fitrag_integrations.retrieval._kinds import Kind
 from fitrag_integrations.retrieval._vectors import Vectors
 from fitrag_integrations.types import Passage
 
@@ -18,16 +19,18 @@ ON_BAD = ("raise", "skip")
 class Store:
     """Hold passage i at row i; searched and added to from any thread."""
 
-    def __init__(self, flat: Any, passages: Sequence[Passage] = ()) -> None:
+    def __init__(self, flat: Any, passages: Sequence[Passage] = (), *, kind: Kind = "flat") -> None:
         self.flat = flat
+        self.kind = kind
+        self.fixed = False  # vectors that are read where they lie on disk
         self.passages = list(passages)
         self._by_id = {passage.id: passage for passage in passages}
         self._lock = threading.Lock()  # faiss moves its vectors when some are added
 
     @classmethod
-    def empty(cls, width: int) -> Store:
+    def empty(cls, width: int, kind: Kind = "flat") -> Store:
         """Start without passages."""
-        return cls(_faiss().IndexFlatIP(width))
+        return cls(_kinds.empty(kind, width), kind=kind)
 
     @property
     def width(self) -> int:
@@ -41,8 +44,11 @@ class Store:
 
     def add(self, passages: Sequence[Passage], vectors: Vectors) -> None:
         """Append passages. Shape: vectors (n, width)."""
+        if self.fixed:
+            allowed = "an index loaded with memory_map=False"
+            raise InputError.of("index", given="one that is mapped from disk", allowed=allowed)
         with self._lock:
-            self.flat.add(vectors)
+            self.flat = _kinds.add(self.flat, self.kind, vectors)
             self.passages.extend(passages)
             self._by_id.update((passage.id, passage) for passage in passages)
 
@@ -57,9 +63,10 @@ class Store:
         if not len(self):
             return [[] for _ in vectors]
         with self._lock:
-            scores, places = self.flat.search(vectors, min(k, self.flat.ntotal))
+            most = min(k, self.flat.ntotal)
+            scores, places = _kinds.nearest(self.flat, self.kind, vectors, most)
         return [
-            [_scored(self.passages[at], score) for at, score in zip(*row, strict=True)]
+            [_scored(self.passages[at], score) for at, score in zip(*row, strict=True) if at >= 0]
             for row in zip(places.tolist(), scores.tolist(), strict=True)
         ]
 
@@ -68,19 +75,18 @@ class Store:
 
     def __getstate__(self) -> dict[str, Any]:
         passages, vectors = self.first()
-        return {"width": self.width, "passages": passages, "vectors": vectors}
+        told = {"width": self.width, "kind": self.kind}
+        return {**told, "passages": passages, "vectors": vectors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(_faiss().IndexFlatIP(state["width"]))  # type: ignore[misc]
-        self.add(state["passages"], state["vectors"])
+        kind = state["kind"]
+        self.__init__(_kinds.empty(kind, state["width"]), kind=kind)  # type: ignore[misc]
+        if state["passages"]:
+            self.add(state["passages"], state["vectors"])
 
 
 def _scored(passage: Passage, score: float) -> Passage:
     return replace(passage, metadata={**passage.metadata, "retrieval_score": score})
-
-
-def _faiss() -> Any:
-    return require_extra("faiss", extra="faiss", feature="FaissIndex")
 
 
 def admit(

@@ -1,7 +1,6 @@
-"""A FAISS index of passages: exact inner products, held in memory, saved as a folder.
+"""A FAISS index of passages by inner products, in memory or mapped from disk, saved as a folder.
 
-Left out: compressed and approximate indexes. Up to some hundred thousand passages a flat one
-answers in milliseconds and needs no training.
+Up to some hundred thousand passages the flat one answers in milliseconds and misses nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import numpy as np
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.retrieval import _storage
+from fitrag_integrations.retrieval._kinds import checked_kind
 from fitrag_integrations.retrieval._same_encoder import Origin
 from fitrag_integrations.retrieval._store import Store, admit
 from fitrag_integrations.retrieval._vectors import TextEncoder, Vectors, checked_vectors
@@ -55,13 +55,18 @@ class FaissIndex:
 
     `encoder` is an `Encoder` or any object with `name`, `width` and `encode`; the embedded one
     where none is given. Searches may come from any thread, while others add.
+
+    `kind` is "flat", exact; "fp16", half the size and next to exact; "ivf", clusters made of the
+    first passages added, an eighth of which is searched; or "hnsw", a graph, the fastest to search
+    and the slowest to build. The last two may miss some.
     """
 
     _read: tuple[str, str]  # the folder it was loaded from, and the version there
 
-    def __init__(self, encoder: TextEncoder | None = None) -> None:
+    def __init__(self, encoder: TextEncoder | None = None, *, kind: str = "flat") -> None:
+        chosen = checked_kind(kind)
         origin = Origin.of(Encoder() if encoder is None else encoder)
-        self._hold(Store.empty(origin.width), origin)
+        self._hold(Store.empty(origin.width, chosen), origin)
 
     @classmethod
     def build(
@@ -71,25 +76,33 @@ class FaissIndex:
         encoder: TextEncoder | None = None,
         show_progress: bool = False,
         on_bad: str = "raise",
+        kind: str = "flat",
     ) -> FaissIndex:
-        """Encode passages into a new index; see `add`."""
-        index = cls(encoder)
+        """Encode passages into a new index of a `kind`; see `add`."""
+        index = cls(encoder, kind=kind)
         index.add(passages, on_bad=on_bad, show_progress=show_progress)
         return index
 
     @classmethod
-    def load(cls, folder: str | Path, *, encoder: TextEncoder | None = None) -> FaissIndex:
-        """Read an index that `save` wrote.
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        encoder: TextEncoder | None = None,
+        memory_map: bool = False,
+    ) -> FaissIndex:
+        """Read an index that `save` wrote; with `memory_map` vectors stay on disk, to be searched.
 
         Without an encoder the one it was built with is loaded, at the first search. An encoder
         that gives the stored passages other vectors raises `InputError`; a missing or damaged
         file raises `ModelLoadError` or `ChecksumError` naming it.
         """
         read_as = _storage.version(Path(folder))
-        flat, passages, described = _storage.read(Path(folder))
-        origin = Origin.read(described, encoder)
+        flat, passages, manifest = _storage.read(Path(folder), mapped=memory_map)
+        origin = Origin.read(manifest["encoder"], encoder)
         index = cls.__new__(cls)
-        index._hold(Store(flat, passages), origin)
+        index._hold(Store(flat, passages, kind=manifest["kind"]), origin)
+        index._store.fixed = memory_map
         index._read = (os.path.realpath(folder), read_as)
         if encoder is not None:
             origin.prove(index._store)
@@ -110,6 +123,7 @@ class FaissIndex:
                 store.flat,
                 store.passages,
                 self._origin.describe(),
+                kind=store.kind,
                 read_as=read_as,
             )
             if read_as:

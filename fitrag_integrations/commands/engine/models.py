@@ -148,9 +148,9 @@ def batched(llm: Any) -> Generate:
     return generate
 
 
-def new_index(options: ModelOptions) -> Any:
+def new_index(options: ModelOptions, kind: str = "flat") -> Any:
     """Make an empty index over an encoder."""
-    return _retrieval("FaissIndex")(_encoder(options))
+    return _retrieval("FaissIndex")(_encoder(options), kind=kind)
 
 
 def load_index(folder: Path, options: ModelOptions) -> Any:

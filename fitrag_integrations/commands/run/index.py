@@ -34,6 +34,7 @@ class IndexPlan:
     encoder: Annotated[
         str | None, Option("Encoder's name or folder.", default="all-MiniLM-L6-v2")
     ] = None
+    kind: Annotated[str, Option("flat, fp16, ivf or hnsw; with --add, what is there.")] = "flat"
     add: Annotated[bool, Option("Add to the index that is there.")] = False
     overwrite: Annotated[bool, Option("Put the new index in the place of an older one.")] = False
     strict: options.Strict = False
@@ -51,7 +52,11 @@ class IndexPlan:
     def _build(self) -> None:
         began = time.monotonic()
         chosen = self.hardware.of(self.encoder)
-        made = models.load_index(self.folder, chosen) if self.add else models.new_index(chosen)
+        made = (
+            models.load_index(self.folder, chosen)
+            if self.add
+            else models.new_index(chosen, self.kind)
+        )
         shown = sys.stderr.isatty() and not self.quiet
         passages = _passages(self.corpus, self.quiet)
         added = made.add(passages, on_bad="skip", show_progress=shown)
