@@ -11,6 +11,7 @@ from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.retrieval._vectors import TextEncoder, passage_text
+    from fitrag_integrations.retrieval.disk.growing import GrowingIndex
     from fitrag_integrations.retrieval.documents import read_corpus
     from fitrag_integrations.retrieval.encoder import Encoder
     from fitrag_integrations.retrieval.index import FaissIndex, IndexRetriever
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "Encoder": "encoder",
     "FaissIndex": "index",
+    "GrowingIndex": "disk.growing",
     "IndexRetriever": "index",
     "QuestionBank": "question_bank",
     "TextEncoder": "_vectors",
@@ -29,6 +31,7 @@ _MODULE_OF = {
 __all__ = [
     "Encoder",
     "FaissIndex",
+    "GrowingIndex",
     "IndexRetriever",
     "QuestionBank",
     "TextEncoder",
