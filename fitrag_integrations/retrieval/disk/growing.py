@@ -1,8 +1,8 @@
 """An index that is built and searched on disk, block by block, in bounded memory.
 
 Vectors lie in half precision in one file, passages as lines in another, and beside them where each
-line ends and what tells passages apart. A block counts once `state.json` names it, which is replaced
-last and in one step: whatever an interrupted block left behind it is cut off at the next writing.
+line ends and what tells passages apart. A block counts once `state.json` names it, which is
+replaced last and in one step: what an interrupted block left is cut off at the next writing.
 """
 
 from __future__ import annotations
