@@ -7,38 +7,50 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.methods.answer.citations import Citation, Cited, Span
-    from fitrag_integrations.methods.baselines.direct import Direct
-    from fitrag_integrations.methods.citing import cite, highlight, with_citations
-    from fitrag_integrations.methods.compose.recipe import (
-        MethodPort,
-        Over,
-        method_from,
-        method_named,
+    from fitrag_integrations.methods.answer.citations import Citation as Citation
+    from fitrag_integrations.methods.answer.citations import Cited as Cited
+    from fitrag_integrations.methods.answer.citations import Span as Span
+    from fitrag_integrations.methods.baselines.direct import Direct as Direct
+    from fitrag_integrations.methods.citing import cite as cite
+    from fitrag_integrations.methods.citing import highlight as highlight
+    from fitrag_integrations.methods.citing import with_citations as with_citations
+    from fitrag_integrations.methods.compose.recipe import MethodPort as MethodPort
+    from fitrag_integrations.methods.compose.recipe import Over as Over
+    from fitrag_integrations.methods.compose.recipe import method_from as method_from
+    from fitrag_integrations.methods.compose.recipe import method_named as method_named
+    from fitrag_integrations.methods.crag.method import ActionThresholds as ActionThresholds
+    from fitrag_integrations.methods.crag.method import Crag as Crag
+    from fitrag_integrations.methods.crag.refiner import Refined as Refined
+    from fitrag_integrations.methods.crag.refiner import Refiner as Refiner
+    from fitrag_integrations.methods.explain.compression import Compression as Compression
+    from fitrag_integrations.methods.explain.compression import Weighed as Weighed
+    from fitrag_integrations.methods.explain.explaining import (
+        explain_compression as explain_compression,
     )
-    from fitrag_integrations.methods.crag.method import ActionThresholds, Crag
-    from fitrag_integrations.methods.crag.refiner import Refined, Refiner
-    from fitrag_integrations.methods.explain.compression import Compression, Weighed
-    from fitrag_integrations.methods.explain.explaining import explain_compression
-    from fitrag_integrations.methods.fitrag.method import FitRag, compress, rerank
+    from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
+    from fitrag_integrations.methods.fitrag.method import compress as compress
+    from fitrag_integrations.methods.fitrag.method import rerank as rerank
     from fitrag_integrations.methods.fitrag.recognizer import (
-        SelfKnowledgeRecognizer,
-        fit_recognizer,
+        SelfKnowledgeRecognizer as SelfKnowledgeRecognizer,
     )
-    from fitrag_integrations.methods.ik.decider import Decided, Decider
-    from fitrag_integrations.methods.ik.draft_confidence import (
-        EntropyGate,
-        LikelihoodGate,
-        MarginGate,
-    )
-    from fitrag_integrations.methods.ik.method import IKnow
-    from fitrag_integrations.methods.ik.self_evaluation import AskGate, PTrueGate
-    from fitrag_integrations.methods.itrg.method import ITRG
-    from fitrag_integrations.methods.itrg.prompts import Demonstration
-    from fitrag_integrations.methods.prompts import PromptTemplate, prompt_named
-    from fitrag_integrations.methods.slimplm.method import SlimPLM
-    from fitrag_integrations.text.sentences import split_sentences
-    from fitrag_integrations.text.tokens import approximate_tokens, counter_for, tiktoken_counter
+    from fitrag_integrations.methods.fitrag.recognizer import fit_recognizer as fit_recognizer
+    from fitrag_integrations.methods.ik.decider import Decided as Decided
+    from fitrag_integrations.methods.ik.decider import Decider as Decider
+    from fitrag_integrations.methods.ik.draft_confidence import EntropyGate as EntropyGate
+    from fitrag_integrations.methods.ik.draft_confidence import LikelihoodGate as LikelihoodGate
+    from fitrag_integrations.methods.ik.draft_confidence import MarginGate as MarginGate
+    from fitrag_integrations.methods.ik.method import IKnow as IKnow
+    from fitrag_integrations.methods.ik.self_evaluation import AskGate as AskGate
+    from fitrag_integrations.methods.ik.self_evaluation import PTrueGate as PTrueGate
+    from fitrag_integrations.methods.itrg.method import ITRG as ITRG
+    from fitrag_integrations.methods.itrg.prompts import Demonstration as Demonstration
+    from fitrag_integrations.methods.prompts import PromptTemplate as PromptTemplate
+    from fitrag_integrations.methods.prompts import prompt_named as prompt_named
+    from fitrag_integrations.methods.slimplm.method import SlimPLM as SlimPLM
+    from fitrag_integrations.text.sentences import split_sentences as split_sentences
+    from fitrag_integrations.text.tokens import approximate_tokens as approximate_tokens
+    from fitrag_integrations.text.tokens import counter_for as counter_for
+    from fitrag_integrations.text.tokens import tiktoken_counter as tiktoken_counter
 
 _MODULE_OF = {
     "ActionThresholds": "crag.method",
@@ -83,47 +95,6 @@ _MODULE_OF = {
     "with_citations": "citing",
 }
 
-__all__ = [
-    "ActionThresholds",
-    "AskGate",
-    "Citation",
-    "Cited",
-    "Compression",
-    "Crag",
-    "Decided",
-    "Decider",
-    "Demonstration",
-    "Direct",
-    "EntropyGate",
-    "FitRag",
-    "ITRG",
-    "IKnow",
-    "LikelihoodGate",
-    "MarginGate",
-    "MethodPort",
-    "Over",
-    "PTrueGate",
-    "PromptTemplate",
-    "Refined",
-    "Refiner",
-    "SelfKnowledgeRecognizer",
-    "SlimPLM",
-    "Span",
-    "Weighed",
-    "approximate_tokens",
-    "cite",
-    "compress",
-    "counter_for",
-    "explain_compression",
-    "fit_recognizer",
-    "highlight",
-    "method_from",
-    "method_named",
-    "prompt_named",
-    "rerank",
-    "split_sentences",
-    "tiktoken_counter",
-    "with_citations",
-]
+__all__ = list(_MODULE_OF)
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

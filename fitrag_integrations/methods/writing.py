@@ -8,6 +8,7 @@ tokens, and what fails is noted, while the method goes on with what it has.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -60,6 +61,13 @@ class Generating(Checked):
     answer_tokens: Count = 256
     count_tokens: CountTokens = None
     on_error: OnError = "degrade"
+
+    @abstractmethod
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Give the flow that ends in the context for one question, its answer in `draft`.
+
+        The flow raises `InputError` for a blank question.
+        """
 
     def write(self, prompt: str, ports: Ports, what: str, tokens: int = 0) -> Flow[Reply]:
         """Have one text written by `ports.generate`; `what` names it in the notes."""

@@ -11,7 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
-from fitrag_integrations.core.checks import Checked, Count, Number, Share, Size, Text, check_number
+from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Number,
+    Share,
+    Size,
+    Text,
+    check_number,
+    check_text,
+)
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.values.decision import Action
@@ -24,6 +33,16 @@ SENTENCES = 3
 def check_grade(field: str, value: object) -> float:
     """Require an evaluator's grade, or a threshold on one."""
     return check_number(field, value, low=-1.0, high=1.0)
+
+
+def refuse_other(what: str, fitted: str, given: str, verb: str, role: str = "") -> None:
+    """Raise ``ThresholdMismatchError`` where what was fitted for one model meets another."""
+    if fitted and fitted != given:
+        raise ThresholdMismatchError(
+            f"{what} fitted for {role}{fitted!r}, given "
+            f"{repr(given) if given else 'an evaluator without a name'}: fit some with `fitrag "
+            f"{verb}`, or pass allow_other_model=True to use it all the same"
+        )
 
 
 Grade: TypeAlias = Annotated[float, check_grade]
@@ -51,16 +70,11 @@ class FittedThreshold(Record, Checked):
     def check(self, model: str, *, allow_other: bool = False) -> None:
         """Raise ``ThresholdMismatchError`` where ``model`` is not the one this was fitted for.
 
-        A threshold that names no model, and a model without a name, are let through: there is
-        nothing to compare.
+        With ``allow_other`` any passes. A threshold that names no model, and a model without a
+        name, are let through: there is nothing to compare.
         """
-        if not isinstance(model, str):
-            raise InputError.of("model", given=model, allowed="the name of a model")
-        if self.model and model and self.model != model and not allow_other:
-            raise ThresholdMismatchError(
-                f"threshold {self.value:g} was fitted for {self.model!r}, given {model!r}: fit one "
-                "with `fitrag calibrate`, or pass allow_other_model=True to use it all the same"
-            )
+        if check_text("model", model) and not allow_other:
+            refuse_other(f"threshold {self.value:g} was", self.model, model, "calibrate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +116,6 @@ class ActionThresholds(Record, Checked):
         Thresholds that name no evaluator pass. An evaluator without a name does not, where they
         do name one: nothing says that its grades mean the same.
         """
-        if not isinstance(model, str):
-            raise InputError.of("model", given=model, allowed="the name of an evaluator")
-        if self.model and self.model != model and not allow_other:
-            raise ThresholdMismatchError(
-                f"thresholds {self.upper:g} / {self.lower:g} were fitted for {self.model!r}, given "
-                f"{repr(model) if model else 'an evaluator without a name'}: fit some with `fitrag "
-                "calibrate evaluator`, or pass allow_other_model=True to use them all the same"
-            )
+        if check_text("model", model) != self.model and not allow_other:
+            what = f"thresholds {self.upper:g} / {self.lower:g} were"
+            refuse_other(what, self.model, model, "calibrate evaluator")

@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.methods.baselines._continuing import Continuer
-    from fitrag_integrations.methods.baselines._reflections import Reflection, Reflector
-    from fitrag_integrations.methods.baselines.cot import CoT
-    from fitrag_integrations.methods.baselines.direct import Direct
-    from fitrag_integrations.methods.baselines.flare import Flare
-    from fitrag_integrations.methods.baselines.gated import Gated
-    from fitrag_integrations.methods.baselines.genread import GenRead
-    from fitrag_integrations.methods.baselines.iter_retgen import IterRetgen
-    from fitrag_integrations.methods.baselines.refeed import Refeed
-    from fitrag_integrations.methods.baselines.replug import Replug
-    from fitrag_integrations.methods.baselines.self_ask import SelfAsk
-    from fitrag_integrations.methods.baselines.self_eval import SelfEval
-    from fitrag_integrations.methods.baselines.self_rag import SelfRag
-    from fitrag_integrations.methods.baselines.skr_knn import SkrKnn
-    from fitrag_integrations.methods.baselines.targ import Targ
-    from fitrag_integrations.methods.baselines.vanilla import Vanilla
-    from fitrag_integrations.values.continuation import Continuation
+    from fitrag_integrations.methods.baselines._continuing import Continuer as Continuer
+    from fitrag_integrations.methods.baselines._reflections import Reflection as Reflection
+    from fitrag_integrations.methods.baselines._reflections import Reflector as Reflector
+    from fitrag_integrations.methods.baselines.cot import CoT as CoT
+    from fitrag_integrations.methods.baselines.direct import Direct as Direct
+    from fitrag_integrations.methods.baselines.flare import Flare as Flare
+    from fitrag_integrations.methods.baselines.gated import Gated as Gated
+    from fitrag_integrations.methods.baselines.genread import GenRead as GenRead
+    from fitrag_integrations.methods.baselines.iter_retgen import IterRetgen as IterRetgen
+    from fitrag_integrations.methods.baselines.refeed import Refeed as Refeed
+    from fitrag_integrations.methods.baselines.replug import Replug as Replug
+    from fitrag_integrations.methods.baselines.self_ask import SelfAsk as SelfAsk
+    from fitrag_integrations.methods.baselines.self_eval import SelfEval as SelfEval
+    from fitrag_integrations.methods.baselines.self_rag import SelfRag as SelfRag
+    from fitrag_integrations.methods.baselines.skr_knn import SkrKnn as SkrKnn
+    from fitrag_integrations.methods.baselines.targ import Targ as Targ
+    from fitrag_integrations.methods.baselines.vanilla import Vanilla as Vanilla
+    from fitrag_integrations.values.continuation import Continuation as Continuation
 
 _MODULE_OF = {
     "CoT": "cot",
@@ -46,25 +47,6 @@ _MODULE_OF = {
     "Vanilla": "vanilla",
 }
 
-__all__ = [
-    "CoT",
-    "Continuation",
-    "Continuer",
-    "Direct",
-    "Flare",
-    "Gated",
-    "GenRead",
-    "IterRetgen",
-    "Refeed",
-    "Reflection",
-    "Reflector",
-    "Replug",
-    "SelfAsk",
-    "SelfEval",
-    "SelfRag",
-    "SkrKnn",
-    "Targ",
-    "Vanilla",
-]
+__all__ = list(_MODULE_OF)
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

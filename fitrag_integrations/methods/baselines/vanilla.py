@@ -28,10 +28,6 @@ class Vanilla(Generating):
     template: Prompt = PLAIN
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question, its answer in `draft`.
-
-        The flow raises `InputError` for a blank question.
-        """
         check_text("question", question, blank=False)
         context = Context(question, decision=NEVER, method="vanilla")
         reply = yield from self.write(context.prompt(self.template), ports, "answer")

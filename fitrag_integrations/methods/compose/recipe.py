@@ -44,7 +44,7 @@ TABLES = ("thresholds",)
 
 
 class MethodPort(Port[str, Sequence[Passage]]):
-    """Answer each query with the excerpts ``method`` keeps for it, asking ``ports``.
+    """Answer each query with the excerpts ``method`` keeps, asking ``ports`` (CRAG, appendix B.3).
 
     The inner method's asks are those of the outer flow: its driver answers them, joins them with
     other questions', and shows them in the trace. Notes and decisions of the inner method are not

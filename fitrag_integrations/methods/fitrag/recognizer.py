@@ -26,10 +26,11 @@ from fitrag_integrations.core.checks import (
     trait,
 )
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
+from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.ports import Call, model_name
 from fitrag_integrations.types import BiLabelScore, RetrievalDecision
+from fitrag_integrations.values.thresholds import refuse_other
 
 
 @runtime_checkable
@@ -59,11 +60,9 @@ class RecognizerThresholds(Checked, Record):
     def check(self, role: str, name: str) -> None:
         """Raise `ThresholdMismatchError` where `scorer` or `encoder` is not the one fitted for."""
         fitted = {"scorer": self.scorer, "encoder": self.encoder}[role]
-        if fitted and name and fitted != name:
-            raise ThresholdMismatchError(
-                f"the recognizer's thresholds were fitted for the {role} {fitted!r}, given "
-                f"{name!r}: fit them with fit_recognizer, or pass allow_other_model=True"
-            )
+        if name:
+            what = "the recognizer's thresholds were"
+            refuse_other(what, fitted, name, "train recognizer", f"the {role} ")
 
 
 def check_bank(field: str, bank: object) -> object:
