@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.flow.ask import AnyPort
 from fitrag_integrations.text.sentences import SentenceSplitter as SentenceSplitter
 from fitrag_integrations.text.tokens import TokenCounter as TokenCounter
 from fitrag_integrations.types import BiLabelScore, Context, Draft, Passage, RetrievalDecision
@@ -164,7 +165,7 @@ class Ports:
             object.__setattr__(self, name, port)
 
 
-class Missing(Port[Any, Any]):
+class Missing(AnyPort):
     """Stand for a port nobody gave."""
 
     def __bool__(self) -> bool:
@@ -175,9 +176,7 @@ class Missing(Port[Any, Any]):
         raise PortError(f"this method needs a {self.name} port: give Ports({self.name}=...)")
 
 
-def port_of(
-    name: str, backend: object, method: str, *, argument: str | None = None
-) -> Port[Any, Any]:
+def port_of(name: str, backend: object, method: str, *, argument: str | None = None) -> AnyPort:
     """Build a port from an object with ``method``, from a callable, or pass a port through.
 
     The async twin is ``"a" + method``; an object may have either or both. Ports of one object are

@@ -68,11 +68,15 @@ class Port(Generic[Q, A]):
         return answers
 
 
+AnyPort: TypeAlias = Port[Any, Any]
+Answers: TypeAlias = list[Any] | Exception  # of one call, or why there are none
+
+
 @dataclass(frozen=True)
 class Ask:
     """Say what a flow wants: these items, answered by this port."""
 
-    port: Port[Any, Any]
+    port: AnyPort
     items: Sequence[Any]
 
 

@@ -25,7 +25,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.flow.ask import Ask, Flow, Port
+from fitrag_integrations.flow.ask import Answers, Ask, Flow, Port
 from fitrag_integrations.flow.lockstep import OnStep, Reply, Rounds
 from fitrag_integrations.flow.trace import Step, Traced
 
@@ -81,7 +81,7 @@ async def arun_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) 
 
 def _answer(ask: Ask) -> Reply:
     began = time.perf_counter()
-    answers: list[Any] | Exception
+    answers: Answers
     try:
         if ask.port.call is None:
             raise PortError(f"port {ask.port.name!r} has only an async call: use arun or arun_many")
@@ -95,7 +95,7 @@ async def _aanswer(ask: Ask) -> Reply:
     if ask.port.acall is None:
         return await asyncio.to_thread(_answer, ask)
     began = time.perf_counter()
-    answers: list[Any] | Exception
+    answers: Answers
     try:
         answers = _matched(ask, await ask.port.acall(ask.items))
     except asyncio.CancelledError as error:

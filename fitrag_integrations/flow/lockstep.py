@@ -9,16 +9,16 @@ import contextlib
 from collections.abc import Callable, Generator, Sequence
 from contextvars import Context
 from threading import Lock
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from fitrag_integrations.core.show import describe_error
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.flow.ask import Ask, Flow, Port
+from fitrag_integrations.flow.ask import Answers, AnyPort, Ask, Flow
 from fitrag_integrations.flow.trace import Step, Traced
 
 R = TypeVar("R")
 T = TypeVar("T")
-Reply: TypeAlias = "tuple[list[Any] | Exception, float]"  # answers, seconds
+Reply: TypeAlias = tuple[Answers, float]  # and seconds
 OnStep: TypeAlias = Callable[[int, Step], None]
 
 
@@ -78,7 +78,7 @@ def lock_step(
     """Yield each round's joined asks and take their replies, until every flow has ended."""
     outcomes: dict[int, R | Exception] = {}
     steps: list[list[Step]] = [[] for _ in flows]
-    replies: dict[int, Any] = dict.fromkeys(range(len(flows)))
+    replies: dict[int, Answers | None] = dict.fromkeys(range(len(flows)))
     with contextlib.ExitStack() as closing:
         for flow in flows:
             closing.callback(flow.close)
@@ -94,7 +94,7 @@ def lock_step(
 
 
 def _advance(
-    flows: Sequence[Flow[R]], replies: dict[int, Any], outcomes: dict[int, R | Exception]
+    flows: Sequence[Flow[R]], replies: dict[int, Answers | None], outcomes: dict[int, R | Exception]
 ) -> dict[int, Ask]:
     """Hand each waiting flow its reply; note who ended, give what the others ask next."""
     asks: dict[int, Ask] = {}
@@ -117,7 +117,7 @@ def _round(
     asks: dict[int, Ask],
 ) -> Generator[list[Ask], list[Reply] | None, dict[int, Reply]]:
     """Join asks by port, and repeat one by one those whose joined call failed."""
-    groups: dict[Port[Any, Any], list[int]] = {}
+    groups: dict[AnyPort, list[int]] = {}
     for i, ask in asks.items():
         groups.setdefault(ask.port, []).append(i)
     joined = [
@@ -165,7 +165,7 @@ def _step(ask: Ask, answers: list[object] | Exception, seconds: float) -> Step:
     return Step(name, items, tuple(answers), seconds, tokens, error)
 
 
-def _first_error(answers: list[object] | Exception) -> list[Any] | Exception:
+def _first_error(answers: Answers) -> Answers:
     """Give the error a flow is to hear of, else its answers."""
     if isinstance(answers, Exception):
         return answers

@@ -80,9 +80,9 @@ class Setting:
     """
 
     name: str
-    hint: Any
-    kind: Any
-    default: Any
+    hint: object
+    kind: object
+    default: object
     told: str
 
     @property

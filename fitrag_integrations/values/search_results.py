@@ -50,7 +50,7 @@ def pages_of(
     return [convert(item) if isinstance(item, kinds) else _page(item) for item in items]
 
 
-def _decoded(text: str) -> Any:
+def _decoded(text: str) -> object:
     """Read JSON, as many search tools write it; other text is one result, blank text is none."""
     try:
         with contextlib.suppress(ValueError):

@@ -107,7 +107,7 @@ class Fitted(Record):
         """Say whether the retriever alone was found best."""
         return bool(self.recipe["method"] == "direct")
 
-    def method(self, llm: Any = None) -> Method:
+    def method(self, llm: object = None) -> Method:
         """Put the chosen method together; `llm` is asked by the gate `ask`, which needs it."""
         decider = self.decider(llm)
         made = method_from(self._placed())
@@ -115,7 +115,7 @@ class Fitted(Record):
             return made
         return IKnow(decider.gate, threshold=decider.threshold, method=made)
 
-    def decider(self, llm: Any = None) -> Decider | None:
+    def decider(self, llm: object = None) -> Decider | None:
         """Give the gate with its threshold, None where none was chosen."""
         if not self.gate:
             return None
@@ -131,7 +131,7 @@ class Fitted(Record):
             gate = AskGate(llm, draft_tokens=0)
         return Decider(gate, threshold=self.threshold.value)
 
-    def options(self, names: Collection[str], llm: Any = None) -> dict[str, Any]:
+    def options(self, names: Collection[str], llm: object = None) -> dict[str, Any]:
         """Give what a drop-in with options of these `names` is made with.
 
         Raises `InputError` where nothing in the folder is for it.
@@ -179,5 +179,5 @@ def _same(one: str, other: str) -> bool:
     return one == other or one.endswith(f":{other}") or other.endswith(f":{one}")
 
 
-def _if(name: str, names: Collection[str], value: Any) -> dict[str, Any]:
+def _if(name: str, names: Collection[str], value: object) -> dict[str, Any]:
     return {name: value} if name in names else {}

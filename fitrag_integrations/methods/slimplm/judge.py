@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from fitrag_integrations.core.checks import Checked, Share, can, trait
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.flow.ask import AnyPort
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import check_fitted, decide, limit_of
 from fitrag_integrations.methods.slimplm.prompts import JUDGE
@@ -66,7 +67,7 @@ class NecessityCheck(Checked):
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Flow[list[Verdict]]:
         """Give the flow that ends in a verdict for each pair of question and text."""
-        items: list[Any] = list(pairs)
+        items: list[object] = list(pairs)
         if self._kind == "generate":
             items = [JUDGE.render(Context(question, draft=text)) for question, text in pairs]
         answers = yield from self._port.ask(items)
@@ -99,7 +100,7 @@ class NecessityCheck(Checked):
         return "judge" if can(self._judge, "judge") else "generate"
 
     @cached_property
-    def _port(self) -> Port[Any, Any]:
+    def _port(self) -> AnyPort:
         if self._kind == "generate":
             return port_of("judge", self.judge, "generate", argument="judge")
         verb = "p_known" if self._kind == "gate" else "judge"
