@@ -32,7 +32,7 @@ from fitrag_integrations.evaluation.answers import check_answers
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import Asker, Outcome
-from fitrag_integrations.training.collecting import Failed, Question, Told
+from fitrag_integrations.training.collecting import Failed, Question
 from fitrag_integrations.training.labels.budget import Account
 from fitrag_integrations.training.labels.journal import AnswerJournal
 from fitrag_integrations.types import Passage
@@ -228,10 +228,7 @@ class Asked:
             self._account.asked += 1
             return outcome
         outcome = self._account.heard(prompt, outcome)
-        if isinstance(outcome, Told):
-            self._journal.add(prompt, outcome)
-        elif outcome.tokens != (0, 0):
-            self._journal.pay(outcome.tokens)
+        self._journal.keep(prompt, outcome)
         return outcome
 
 

@@ -21,7 +21,6 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.judging import judge_prompt
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.models.remote.client import finish
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.training.labels import teachers
 from fitrag_integrations.training.labels.teachers import Gold, wordings
@@ -31,7 +30,7 @@ Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.",
 NewTokens: TypeAlias = Annotated[int | None, Option("Longest answer.", min=1)]
 Fields: TypeAlias = dict[str, object]
 Teach: TypeAlias = Callable[[str, str, Gold], Flow[Fields]]
-Cut: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[str]]
+Model: TypeAlias = "Answering | ServedAnswers"
 BY_MATCH = (
     "labelled by match: a language model that reads the answers teaches better "
     "(IK, section 4.4: .82 against .75), --judge MODEL"
@@ -129,24 +128,22 @@ class ServedAnswers:
 
     async def aanswer(self, questions: Sequence[str]) -> list[str]:
         """Answer each question; one that fails has its error in its place."""
-        written = await self._answers.adraft(questions)
-        return [one.text if isinstance(one, Draft) else one for one in written]
+        return _texts(await self._answers.adraft(questions))
 
     def answer(self, questions: Sequence[str]) -> list[str]:
         """Do what `aanswer` does, and wait for it."""
-        return finish(lambda: self.aanswer(questions))
+        return _texts(self._answers.draft(questions))
 
     def drafts(self, questions: Sequence[str]) -> list[str]:
         """Write the first tokens of an answer to each question."""
-        written = self._drafts.draft(questions)
-        return [one.text if isinstance(one, Draft) else one for one in written]
-
-    def first_tokens(self, texts: Sequence[str], count: int) -> list[str]:
-        """Refuse to count: only the server knows its tokens."""
-        raise TypeError("a served model drafts by question")
+        return _texts(self._drafts.draft(questions))
 
 
-def answering(plan: RowsPlan, max_new_tokens: int | None, draft_tokens: int) -> Answering:
+def _texts(written: Sequence[Draft]) -> list[str]:
+    return [one.text if isinstance(one, Draft) else one for one in written]
+
+
+def answering(plan: RowsPlan, max_new_tokens: int | None, draft_tokens: int) -> Model:
     """Load whose knowledge is asked: a served model where there is a server, else a local one."""
     answers = plan.server.generator(plan.llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
     drafts = plan.server.generator(plan.llm, draft_tokens=draft_tokens)
@@ -156,7 +153,7 @@ def answering(plan: RowsPlan, max_new_tokens: int | None, draft_tokens: int) -> 
 
 
 def known_verb(
-    model: Answering,
+    model: Model,
     teach: Teach,
     *,
     draft_tokens: int,
@@ -165,8 +162,13 @@ def known_verb(
 ) -> Verb[Fields]:
     """Answer closed-book, cut the draft, and have the answer judged."""
     answering: Port[str, str] = Port.of("answer", model.answer, model.aanswer)
-    cut: Cut = _Cut(model, draft_tokens)
-    cutting: Port[tuple[str, str], str] = Port.of("cut", cut)
+
+    def cut(pairs: Sequence[tuple[str, str]]) -> list[str]:
+        if isinstance(model, ServedAnswers):
+            return model.drafts([question for question, _ in pairs])
+        return model.first_tokens([answer for _, answer in pairs], draft_tokens)
+
+    cutting: Port[tuple[str, str], str] = Port.of("cut", cut)  # shared by the rows of a chunk
 
     def flow(row: Mapping[str, object]) -> Flow[Fields]:
         question, gold = question_of(row), teachers.gold_answers(row, nested=nested)
@@ -179,44 +181,33 @@ def known_verb(
     return Verb(flow, lambda traced: traced.value, added, dict.fromkeys(added))
 
 
-class _Cut:
-    """Cut answers to a draft; one object, so that the rows of a chunk share the call."""
-
-    def __init__(self, model: Answering, count: int) -> None:
-        self._model, self._count = model, count
-
-    def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        if isinstance(self._model, ServedAnswers):
-            return self._model.drafts([question for question, _ in pairs])
-        return self._model.first_tokens([answer for _, answer in pairs], self._count)
-
-
 def teach(teacher: str, judge: Judging | None = None) -> Teach:
     """Make the flow by which a teacher labels an answer; `judge` reads where that is its name."""
     if teacher == "judge" and judge is not None:
         return partial(_by_judge, Port.of("judge", judge.p_yes, judge.ap_yes))
-    return _by_match if teacher == "match" else _by_recall
+    if teacher == "match":
+        return _by(lambda answer, gold: {"known": teachers.match(answer, wordings(gold))})
+    return _by(lambda answer, gold: {"known": teachers.recall(answer, wordings(gold)) > 0.5})
 
 
 def by_ratio(theta: float) -> Teach:
     """Make SlimPLM's label: strictly more than a share of the gold answers."""
 
-    def taught(question: str, answer: str, gold: Gold) -> Flow[Fields]:
-        yield from ()
+    def label(answer: str, gold: Gold) -> Fields:
         ratio = teachers.matching_ratio(answer, gold)
         return {"ratio": ratio, "known": ratio > theta}
 
+    return _by(label)
+
+
+def _by(label: Callable[[str, Gold], Fields]) -> Teach:
+    """Make a flow of a label that nobody is asked for."""
+
+    def taught(question: str, answer: str, gold: Gold) -> Flow[Fields]:
+        yield from ()
+        return label(answer, gold)
+
     return taught
-
-
-def _by_match(question: str, answer: str, gold: Gold) -> Flow[Fields]:
-    yield from ()
-    return {"known": teachers.match(answer, wordings(gold))}
-
-
-def _by_recall(question: str, answer: str, gold: Gold) -> Flow[Fields]:
-    yield from ()
-    return {"known": teachers.recall(answer, wordings(gold)) > 0.5}
 
 
 def _by_judge(port: Port[str, float], question: str, answer: str, gold: Gold) -> Flow[Fields]:

@@ -14,7 +14,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Port
 from fitrag_integrations.ports import port_of
-from fitrag_integrations.training.asking_llm import PROMPT, Asker, AskLLM, AskReader
+from fitrag_integrations.training.asking_llm import PROMPT, AskLLM, AskReader
 from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import Passage
 
@@ -90,7 +90,7 @@ class Budget:
             raise InputError.of("--max-cost", given=self.max_cost, allowed=allowed)
 
 
-def load_asker(asking: Asking, hardware: EncoderHardware) -> Asker:
+def load_asker(asking: Asking, hardware: EncoderHardware) -> AskLLM | AskReader:
     """Load who is asked, by what the name names."""
     name, server, longest = asking.llm, asking.server, asking.max_new_tokens
     prompt = PROMPT if asking.prompt is None else asking.prompt.read_text(encoding="utf-8")

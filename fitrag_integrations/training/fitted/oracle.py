@@ -85,11 +85,7 @@ class Oracle:
             self.tell(told)
 
     def _heard(self, lot: Sequence[str], at: int, outcome: Told | Failed) -> None:
-        prompt, outcome = lot[at], self.account.heard(lot[at], outcome)
-        if isinstance(outcome, Told):
-            self.journal.add(prompt, outcome)
-        elif outcome.tokens != (0, 0):
-            self.journal.pay(outcome.tokens)
+        self.journal.keep(lot[at], self.account.heard(lot[at], outcome))
 
     def _read(self, asker: AskReader, contexts: Open) -> None:
         """Read the excerpts; what has none is for the small language model that is embedded."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from fitrag_integrations.core.lock import lock
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.training.collecting import Told
+from fitrag_integrations.training.collecting import Failed, Told
 
 
 class AnswerJournal:
@@ -51,6 +51,13 @@ class AnswerJournal:
         key = _digest(prompt)
         self._known[key] = told
         self.pay(told.tokens, {"prompt": key, "answer": told.text})
+
+    def keep(self, prompt: str, outcome: Told | Failed) -> None:
+        """Write down what was heard: an answer, or what was paid for none."""
+        if isinstance(outcome, Told):
+            self.add(prompt, outcome)
+        elif outcome.tokens != (0, 0):
+            self.pay(outcome.tokens)
 
     def pay(self, tokens: tuple[int, int], answer: Mapping[str, object] | None = None) -> None:
         """Write down what was paid, also where nothing came of it."""
