@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TypeAlias
+
+import numpy as np
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError
@@ -18,13 +19,16 @@ Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end)
 
 def token_ranges(chunk: EncodedPair, spans: Sequence[Range]) -> list[Range]:
     """Give the tokens [first, end) that touch each span of characters; empty where none does."""
-    places = [(i, place) for i, place in enumerate(chunk.offsets) if place is not None]
-    starts, ends = [start for _, (start, _) in places], [end for _, (_, end) in places]
-    found = []
-    for start, end in spans:
-        low, high = bisect_right(ends, start), bisect_left(starts, end)
-        found.append((places[low][0], places[high - 1][0] + 1) if low < high else (0, 0))
-    return found
+    places = np.flatnonzero(chunk.tokens[3] >= 0)
+    if not len(places):
+        return [(0, 0)] * len(spans)
+    starts, ends = chunk.tokens[3:, places]
+    wanted = np.array(spans, dtype=np.int64).reshape(-1, 2)
+    low = np.searchsorted(ends, wanted[:, 0], "right")
+    high = np.searchsorted(starts, wanted[:, 1], "left")
+    bounds = places[np.minimum(low, len(places) - 1)], places[high - 1] + 1
+    found = np.where(low < high, bounds, 0)
+    return [(first, end) for first, end in found.T.tolist()]
 
 
 def checked_items(items: Sequence[Item]) -> list[Item]:

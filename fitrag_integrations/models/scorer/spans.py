@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -45,7 +46,7 @@ def span_evidence(
     ends; rarity (vocabulary,), None weighs all tokens alike.
     """
     device = states.device
-    text = torch.tensor([place is not None for place in chunk.offsets], device=device)
+    text = torch.from_numpy(chunk.tokens[3] >= 0).to(device)
     bounds = torch.tensor(ranges, device=device).reshape(-1, 2)
     places = torch.arange(len(chunk), device=device)
     inside = (places >= bounds[:, :1]) & (places < bounds[:, 1:]) & text  # (spans, tokens)
@@ -66,10 +67,9 @@ def _found(
     states: Tensor, chunk: EncodedPair, inside: Tensor, rarity: Tensor | None
 ) -> tuple[Tensor, ...]:
     """Give MaxSim and the share of the question's words found, each plain and by rarity."""
-    places = [at for at, segment in enumerate(chunk.segments) if segment == 1]
-    asked = torch.tensor(places, dtype=torch.long, device=states.device)
-    ids = torch.tensor(chunk.ids, device=states.device)
-    weights = torch.ones(len(places), device=states.device)
+    asked = torch.from_numpy(np.flatnonzero(chunk.tokens[2] == 1)).to(states.device)
+    ids = torch.from_numpy(chunk.tokens[0]).to(states.device, torch.long)
+    weights = torch.ones(len(asked), device=states.device)
     if rarity is not None:
         weights = rarity[ids[asked]]
     unit = F.normalize(states, dim=-1)
