@@ -104,7 +104,7 @@ class GrowingIndex:
         return f"GrowingIndex({len(self)} passages, encoder={self.encoder.name!r})"
 
     def _nearest(self, asked: Vectors, k: int, count: int) -> tuple[Vectors, NDArray[np.int64]]:
-        """Keep the best of each stretch of rows; equal scores in the order added."""
+        """Keep the best of each stretch of rows, sorted at the end."""
         shape = (count, self._width)
         stored = np.memmap(self._folder / "vectors.f16", np.float16, "r", shape=shape)
         scores = np.empty((len(asked), 0), np.float32)
@@ -113,10 +113,12 @@ class GrowingIndex:
             found = asked @ stored[start : start + ROWS].astype(np.float32).T
             rows = np.broadcast_to(np.arange(start, start + found.shape[1]), found.shape)
             scores, places = np.hstack([scores, found]), np.hstack([places, rows])
-            best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-            scores = np.take_along_axis(scores, best, 1)
-            places = np.take_along_axis(places, best, 1)
-        return scores, places
+            if scores.shape[1] > k:
+                best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+                scores = np.take_along_axis(scores, best, 1)
+                places = np.take_along_axis(places, best, 1)
+        order = np.lexsort((places, -scores))
+        return np.take_along_axis(scores, order, 1), np.take_along_axis(places, order, 1)
 
     def _append(self, new: Sequence[Passage]) -> None:
         state = self._read_state()
