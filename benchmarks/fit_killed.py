@@ -16,11 +16,11 @@ import argparse
 import hashlib
 import json
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from fitrag_integrations.training.fitted import Wish, fit
@@ -37,35 +37,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--child", type=Path)
     args = parser.parse_args()
-    if args.child is not None:
-        fit_in(args.child)
-        return
     with tempfile.TemporaryDirectory() as folder:
-        whole, killed = Path(folder) / "whole", Path(folder) / "again"
+        whole, timed, killed = (Path(folder) / name for name in ("whole", "timed", "again"))
+        fit_in(whole)  # here, so that the models are loaded in every child
         begun = time.monotonic()
-        child(whole).wait()
+        assert ended(child(timed)) == 0
         seconds = time.monotonic() - begun
         chance, hits = random.Random(args.seed), 0
         while hits < args.kills:
             process = child(killed)
-            try:
-                process.wait(chance.uniform(0.2, 1.0) * seconds)
-            except subprocess.TimeoutExpired:
+            process.join(chance.uniform(0.02, 0.9) * seconds)
+            if process.is_alive():
                 process.kill()
-                process.wait()
+                process.join()
                 hits += 1
                 continue
-            for name in FILES:  # it ended before the kill: once more from the answers
+            for name in FILES:  # it ended before the kill: once more, from the answers alone
                 (killed / name).unlink(missing_ok=True)
-        assert child(killed).wait() == 0
+        assert ended(child(killed)) == 0
         print(json.dumps({"kills": hits, **compared(whole, killed)}))
 
 
-def child(folder: Path) -> subprocess.Popen[bytes]:
-    """Start a fit."""
-    return subprocess.Popen([sys.executable, __file__, "--child", str(folder)])
+def child(folder: Path) -> BaseProcess:
+    """Start a fit in a process of its own."""
+    process = get_context("fork").Process(target=fit_in, args=(folder,))
+    process.start()
+    return process
+
+
+def ended(process: BaseProcess) -> int | None:
+    """Wait for a process, and give its exit code."""
+    process.join()
+    return process.exitcode
 
 
 def compared(whole: Path, killed: Path) -> dict[str, object]:
