@@ -14,6 +14,7 @@ from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
+from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps, in_batches
 from fitrag_integrations.retrieval._recipe import Recipe, recipe_of
@@ -54,8 +55,8 @@ class Dense:
         rows = [torch.tensor(ids) for ids in batch]
         ids = pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
         marks = [torch.ones_like(row) for row in rows]
-        mask = pad_sequence(marks, batch_first=True).to(self._engine.device)
-        ids = ids.to(mask.device)
+        mask = sent(pad_sequence(marks, batch_first=True), self._engine.device)
+        ids = sent(ids, mask.device)
         vectors = self._trunk.pool(self._engine.compute(ids, mask, torch.zeros_like(ids)), mask)
         if self.recipe.normalize:
             vectors = torch.nn.functional.normalize(vectors)

@@ -14,6 +14,7 @@ from fitrag_integrations.retrieval._vectors import Vectors
 from fitrag_integrations.types import Passage
 
 ON_BAD = ("raise", "skip")
+MOST_ON_GPU = 2048  # neighbours that FAISS finds there in one search
 
 
 class Store:
@@ -23,6 +24,7 @@ class Store:
         self.flat = flat
         self.kind = kind
         self.fixed = False  # vectors that are read where they lie on disk
+        self._searched: Any = None  # a copy on a GPU, or the same
         self.passages = list(passages)
         self._by_id = {passage.id: passage for passage in passages}
         self._lock = threading.Lock()  # faiss moves its vectors when some are added
@@ -49,6 +51,7 @@ class Store:
             raise InputError.of("index", given="one that is mapped from disk", allowed=allowed)
         with self._lock:
             self.flat = _kinds.add(self.flat, self.kind, vectors)
+            self._searched = None
             self.passages.extend(passages)
             self._by_id.update((passage.id, passage) for passage in passages)
 
@@ -64,7 +67,10 @@ class Store:
             return [[] for _ in vectors]
         with self._lock:
             most = min(k, self.flat.ntotal)
-            scores, places = _kinds.nearest(self.flat, self.kind, vectors, most)
+            if self._searched is None:
+                self._searched = self.flat if self.fixed else on_gpu(self.flat, self.kind)
+            searched = self._searched if most <= MOST_ON_GPU else self.flat
+            scores, places = _kinds.nearest(searched, self.kind, vectors, most)
         return [
             [_scored(self.passages[at], score) for at, score in zip(*row, strict=True) if at >= 0]
             for row in zip(places.tolist(), scores.tolist(), strict=True)
@@ -87,6 +93,21 @@ class Store:
 
 def _scored(passage: Passage, score: float) -> Passage:
     return replace(passage, metadata={**passage.metadata, "retrieval_score": score})
+
+
+def on_gpu(flat: Any, kind: Kind) -> Any:
+    """Copy a flat index to a GPU where this build of FAISS has one; else give it as it is.
+
+    Vectors are held in float32 as on the CPU, so that scores are the same but for rounding.
+    """
+    faiss = _faiss()
+    if kind != "flat" or not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
+        return flat
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, flat)
+
+
+def _faiss() -> Any:
+    return require_extra("faiss", extra="faiss", feature="FaissIndex")
 
 
 def admit(

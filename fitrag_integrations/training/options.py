@@ -22,6 +22,15 @@ Epochs: TypeAlias = Annotated[
 Accumulate: TypeAlias = Annotated[
     int, Option("Batches a step, of each process; gradients are averaged.", min=1)
 ]
+Checkpointing: TypeAlias = Annotated[
+    bool, Option("Compute activations again for the gradients rather than keep them.")
+]
+FourBit: TypeAlias = Annotated[
+    bool, Option("Hold the base in 4 bits, by bitsandbytes; an adapter trains beside it.")
+]
+DeviceMap: TypeAlias = Annotated[
+    str | None, Option("Spread the base over devices: auto, balanced or sequential.", default="one")
+]
 Validation: TypeAlias = Annotated[float, Option("Share of questions held out.")]
 EvaluateEvery: TypeAlias = Annotated[
     int, Option("Steps between evaluations; the best weights are kept. 0: none.", min=0)

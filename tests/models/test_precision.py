@@ -15,7 +15,7 @@ from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.engine import Options
-from fitrag_integrations.models.runtime.placing import cast, place
+from fitrag_integrations.models.runtime.placing import cast, place, sent
 from fitrag_integrations.retrieval._dense import load as load_dense
 from fitrag_integrations.training.bilabel.measuring import _rounded
 
@@ -214,3 +214,26 @@ def test_emulated_bfloat16_is_not_the_default(monkeypatch, native):
     )
     expected = torch.bfloat16 if native else torch.float32
     assert Options(device="cuda").resolved()[1] == expected
+
+
+class OnHost:
+    """A tensor that tells how it was copied."""
+
+    def __init__(self):
+        self.told = []
+
+    def pin_memory(self):
+        self.told.append("pinned")
+        return self
+
+    def to(self, device, **how):
+        self.told.append((str(device), how))
+        return self
+
+
+def test_copies_to_a_gpu_are_pinned_and_do_not_wait():
+    for device, told in (
+        ("cuda:1", ["pinned", ("cuda:1", {"non_blocking": True})]),
+        ("cpu", [("cpu", {})]),
+    ):
+        assert sent(OnHost(), device).told == told

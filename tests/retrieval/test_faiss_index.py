@@ -16,7 +16,13 @@ from retrieval_fakes import WordEncoder, passages
 import fitrag_integrations
 from fitrag_integrations import Context, InputError, Passage, PortError, Ports, run_many
 from fitrag_integrations.ports import Retriever
-from fitrag_integrations.retrieval import FaissIndex, IndexRetriever, TextEncoder, passage_text
+from fitrag_integrations.retrieval import (
+    FaissIndex,
+    IndexRetriever,
+    TextEncoder,
+    _store,
+    passage_text,
+)
 
 TEXTS = ["the river runs", "the king of rome", "film music", "king king rome rome rome"]
 
@@ -247,3 +253,34 @@ def test_a_missing_faiss_names_the_extra():
     assert printed_by(script).strip() == (
         'faiss is needed for FaissIndex: pip install "fitrag-integrations[faiss]"'
     )
+
+
+class GpuFaiss:
+    """FAISS as it is built for a GPU; the copy there finds the same."""
+
+    StandardGpuResources = object
+
+    def __init__(self, gpus=1):
+        self.gpus, self.copied = gpus, []
+
+    def get_num_gpus(self):
+        return self.gpus
+
+    def index_cpu_to_gpu(self, resources, device, flat):
+        assert isinstance(resources, self.StandardGpuResources) and device == 0
+        self.copied.append(flat.ntotal)
+        return flat
+
+
+@pytest.mark.parametrize(("gpus", "copied"), [(1, [2, 3]), (0, [])])
+def test_an_index_is_searched_on_a_gpu_where_faiss_has_one(gpus, copied, monkeypatch):
+    index = FaissIndex.build(passages("the river runs", "film music"), encoder=WordEncoder())
+    fake = GpuFaiss(gpus)
+    monkeypatch.setattr(_store, "_faiss", lambda: fake)
+    before = [index.search(["the river"], 1) for _ in range(2)]
+    assert before[0] == before[1] and before[0][0][0].text == "the river runs"
+    index.add([Passage("c", "the king of rome")])
+    assert index.search(["king"], 1)[0][0].id == "c"
+    assert fake.copied == copied
+    monkeypatch.setattr(_store, "MOST_ON_GPU", 1)
+    assert len(index.search(["king"], 3)[0]) == 3

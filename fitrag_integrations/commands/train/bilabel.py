@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from fitrag_integrations.commands.train.rows import labelled
+from fitrag_integrations.commands.train.rows import in_processes, labelled
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.bilabel.fit import fit_bilabel
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
-from fitrag_integrations.training.loop.parallel import leave, lost_processes
 from fitrag_integrations.training.loop.running import Running
 from fitrag_integrations.training.options import Out, Rows
 
@@ -39,13 +38,9 @@ class TrainBilabel:
         if file and not held:
             allowed = "at least one labelled row"
             raise InputError.of("--validation", given=str(file), allowed=allowed)
-        if lost_processes():
-            typer.echo("accelerate launch --cpu started one process: use --multi_gpu", err=True)
-        try:
+        with in_processes():
             figures = fit_bilabel(
                 given, self.out, self.plan, held=held, running=self.running, plots=self.plot
             )
-        finally:
-            leave()
         if figures:
             typer.echo(str(figures), err=True)

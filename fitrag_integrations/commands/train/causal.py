@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import typer
 
-from fitrag_integrations.commands.train.rows import objects
+from fitrag_integrations.commands.train.rows import in_processes, objects
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
 from fitrag_integrations.training.causal.necessity import NecessityPlan, fit_necessity
 from fitrag_integrations.training.causal.rewriter import RewriterPlan, fit_rewriter
@@ -15,7 +15,10 @@ from fitrag_integrations.training.options import Out, Rows
 
 @dataclass(frozen=True)
 class TrainIK:
-    """Fit an IK classifier on rows of `fitrag label ik`; a stopped run goes on."""
+    """Fit an IK classifier on rows of `fitrag label ik`; a stopped run goes on.
+
+    `accelerate launch --multi_gpu` and `torchrun` start it in several processes, for lora and full.
+    """
 
     rows: Rows
     out: Out
@@ -23,7 +26,10 @@ class TrainIK:
 
     def run(self) -> None:
         """Fit it, and tell its figures."""
-        typer.echo(str(fit_ik(objects(self.rows), self.out, self.plan)), err=True)
+        with in_processes():
+            figures = fit_ik(objects(self.rows), self.out, self.plan)
+        if figures:
+            typer.echo(str(figures), err=True)
 
 
 @dataclass(frozen=True)

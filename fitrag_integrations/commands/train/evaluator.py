@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from fitrag_integrations.commands.engine.settings import settled
-from fitrag_integrations.commands.train.rows import objects, pool_of
+from fitrag_integrations.commands.train.rows import in_processes, objects, pool_of
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
@@ -119,6 +119,7 @@ class TrainEvaluator:
 
     A stopped run goes on from its last checkpoint. The paper's (CRAG, appendix B.3): --base
     google-t5/t5-large --loss regression --tune full --rate 1e-4 --batch 12 --epochs 8.
+    `accelerate launch --multi_gpu` and `torchrun` start it in several processes.
     """
 
     rows: Rows
@@ -130,5 +131,8 @@ class TrainEvaluator:
         """Fit it, and tell its figures on what was held out."""
         given = [judged_row(row) for row in objects(self.rows)]
         plan = replace(self.plan, name=self.plan.name or self.out.name)
-        figures = fit_evaluator(given, self.out, plan, self.running)
-        typer.echo(str(figures or "no question held out (--validation): no figures"), err=True)
+        with in_processes():
+            figures = fit_evaluator(given, self.out, plan, self.running)
+        if figures or not plan.validation:
+            told = str(figures) if figures else "no question held out (--validation): no figures"
+            typer.echo(told, err=True)

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.training.loop.parallel import leave, lost_processes
 from fitrag_integrations.training.rows import Labelled, labelled_row, passage_row, read_jsonl
 from fitrag_integrations.types import Passage
+
+
+@contextmanager
+def in_processes() -> Iterator[None]:
+    """Leave the group of processes at the end; tell of a launcher that started only one."""
+    if lost_processes():
+        typer.echo("accelerate launch --cpu started one process: use --multi_gpu", err=True)
+    try:
+        yield
+    finally:
+        leave()
 
 
 def objects(paths: Sequence[Path]) -> Iterator[dict[str, object]]:

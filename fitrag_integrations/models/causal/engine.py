@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
+from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.models.runtime.worker import Steps
 
 Ids: TypeAlias = Sequence[int]
@@ -216,7 +217,7 @@ def left_padded(
         ids[at, width - len(row) :] = torch.tensor(row)
         mask[at, width - len(row) :] = 1
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    return ids.to(device), mask.to(device), positions.to(device)
+    return sent(ids, device), sent(mask, device), sent(positions, device)
 
 
 def _only_greedy(model: Any, pad_id: int, eos_ids: Sequence[int]) -> None:

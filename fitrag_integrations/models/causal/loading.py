@@ -17,13 +17,20 @@ from fitrag_integrations.models.runtime.sources import model_folder, verify, wei
 
 
 def load_causal(
-    source: str, *, dtype: torch.dtype = torch.float32, attention: str | None = None
+    source: str,
+    *,
+    dtype: torch.dtype = torch.float32,
+    attention: str | None = None,
+    **placing: Any,
 ) -> tuple[Any, Any]:
-    """Load a causal language model and its tokenizer; safetensors only, no code of others."""
+    """Load a causal language model and its tokenizer; safetensors only, no code of others.
+
+    `placing` says to transformers where the weights go, and in how many bits.
+    """
     options: dict[str, Any] = {"attn_implementation": attention} if attention else {}
     checkpoint = Checkpoint(source, f"language model {source!r}")
     tokenizer = checkpoint.tokenizer()
-    model, _ = checkpoint.model("AutoModelForCausalLM", dtype=dtype, **options)
+    model, _ = checkpoint.model("AutoModelForCausalLM", dtype=dtype, **options, **placing)
     return model, tokenizer
 
 

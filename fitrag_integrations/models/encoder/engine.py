@@ -16,6 +16,7 @@ from fitrag_integrations.models.encoder.in_place import in_place
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, mask_of, states_of
 from fitrag_integrations.models.runtime.engine import Options, Pool, SharedEngine
+from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.models.runtime.worker import Steps, in_blocks
 
 T = TypeVar("T")
@@ -55,8 +56,8 @@ class Engine(SharedEngine):
 
         def one_batch(some: list[EncodedPair]) -> Sequence[T]:
             batch = Batch.of(some, pad_id=self.tokenizer.pad_id)
-            ids, types = torch.from_numpy(batch.tokens[:2]).to(self.device, torch.long)
-            lengths = torch.from_numpy(batch.lengths).to(self.device)
+            ids, types = sent(torch.from_numpy(batch.tokens[:2]), self.device).long()
+            lengths = sent(torch.from_numpy(batch.lengths), self.device)
             states = self.states(ids, types, lengths)
             return forward(states, mask_of(lengths, ids.shape[1]), batch)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.runtime.loading import Checkpoint
+from fitrag_integrations.models.runtime.placing import sent
 
 _T5_LIKE = {"t5", "mt5", "umt5"}
 
@@ -82,8 +83,8 @@ def collate(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Pad encoded pairs to the longest. Gives ids, mask, types. Shape each: (batch, tokens)."""
     batch = Batch.of(pairs, pad_id=pad_id)
-    ids, types = torch.from_numpy(batch.tokens[:2]).to(device, torch.long)
-    return ids, mask_of(torch.from_numpy(batch.lengths).to(device), ids.shape[1]), types
+    ids, types = sent(torch.from_numpy(batch.tokens[:2]), device).long()
+    return ids, mask_of(sent(torch.from_numpy(batch.lengths), device), ids.shape[1]), types
 
 
 def mask_of(lengths: Tensor, width: int) -> Tensor:

@@ -23,7 +23,7 @@ from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
 from fitrag_integrations.models.runtime.loading import Checkpoint
-from fitrag_integrations.models.runtime.placing import float32_head
+from fitrag_integrations.models.runtime.placing import float32_head, sent
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.types import Passage
@@ -112,7 +112,8 @@ class SequenceGrader(SharedEngine):
         pad = self._tokenizer.pad_token_id or 0
         ids = torch.tensor([chunk.ids + [pad] * (width - len(chunk)) for chunk in batch])
         mask = torch.tensor([[1] * len(chunk) + [0] * (width - len(chunk)) for chunk in batch])
-        inputs = {"input_ids": ids.to(self.device), "attention_mask": mask.to(self.device)}
+        given = {"input_ids": ids, "attention_mask": mask}
+        inputs = {name: sent(each, self.device) for name, each in given.items()}
         logits = self._model(**inputs).logits.float().squeeze(-1).tolist()
         if not all(map(math.isfinite, logits)):  # float16 overflows in T5
             raise ModelLoadError(f"the evaluator gave no number in {self.dtype}; try float32")

@@ -19,7 +19,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import checked_backend
 from fitrag_integrations.models.runtime.backends.backend import check_place, compiled
 from fitrag_integrations.models.runtime.forking import ForkSafe
-from fitrag_integrations.models.runtime.placing import place
+from fitrag_integrations.models.runtime.placing import is_placed, place
 from fitrag_integrations.models.runtime.saved import SavedModel
 from fitrag_integrations.models.runtime.worker import Budget, Steps, Worker, in_batches
 
@@ -129,7 +129,8 @@ class SharedEngine:
         self._users -= 1
         if self._users <= 0:
             self.worker.close()
-            self._module.to("meta")
+            if not is_placed(self._module):
+                self._module.to("meta")
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
 

@@ -20,8 +20,23 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def place(module: M, device: torch.device | str, dtype: torch.dtype) -> M:
-    """Cast a module in place, as `cast` does, then move it to a device."""
-    return cast(module, dtype).to(device)
+    """Cast a module in place, as `cast` does, then move it to a device.
+
+    One that was put on its devices, or into 4 bits, as it was loaded stays as it is.
+    """
+    return module if is_placed(module) else cast(module, dtype).to(device)
+
+
+def is_placed(module: nn.Module) -> bool:
+    """Say whether transformers has put a model where it is: in 4 bits, or by a device map."""
+    return bool(getattr(module, "is_quantized", False) or getattr(module, "hf_device_map", None))
+
+
+def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """Copy a tensor to a device; to a GPU from pinned memory, while the host goes on."""
+    if torch.device(device).type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def cast(module: M, dtype: torch.dtype) -> M:

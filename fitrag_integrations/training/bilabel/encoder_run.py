@@ -79,7 +79,7 @@ def _loop(
     best: Best | None,
 ) -> Loop[Batch]:
     chosen = epochs(data.train.lengths, plan.batch or plan.questions, seed=plan.seed)
-    steps = plan.steps_over(len(data.train))
+    steps = plan.steps_over(len(data.train), team.count)
     settings = running.settings(
         plan,
         steps,

@@ -78,11 +78,12 @@ class BilabelPlan(Checked):
         """Give the share of questions to hold out; beside a file, w is learnt on the usual one."""
         return float(self.validation) if _is_number(self.validation) else SHARE
 
-    def steps_over(self, count: int) -> int:
-        """Give the steps to take over so many questions or pairs."""
+    def steps_over(self, count: int, processes: int = 1) -> int:
+        """Give the steps that so many processes take over so many questions or pairs."""
         if self.epochs is None:
             return self.steps
-        return max(1, math.ceil(self.epochs * count / (self.batch or self.questions)))
+        each = (self.batch or self.questions) * self.accumulate * processes
+        return max(1, math.ceil(self.epochs * count / each))
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)

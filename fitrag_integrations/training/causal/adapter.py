@@ -9,11 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.loading import causal_source, load_causal
@@ -21,12 +24,18 @@ from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.training.loop.early_stopping import Best
 from fitrag_integrations.training.loop.loop import Batch, Loop, LoopSettings, epochs
+from fitrag_integrations.training.loop.parallel import ALONE, Processes
+from fitrag_integrations.training.loop.tuning import recompute
 from fitrag_integrations.training.options import (
+    Accumulate,
     Alpha,
     BatchRows,
+    Checkpointing,
     Device,
+    DeviceMap,
     Dropout,
     EpochsOver,
+    FourBit,
     Rank,
     Rate,
     Seed,
@@ -62,12 +71,41 @@ class CausalModule(nn.Module):
         return {"word": torch.stack(parts).mean()}
 
 
-def own_engine(base: str, device: str | None = None) -> CausalEngine:
-    """Load a base to train on: an engine of its own, which nobody shares."""
+def own_engine(
+    base: str, device: str | None = None, *, four_bit: bool = False, device_map: str | None = None
+) -> CausalEngine:
+    """Load a base to train on: an engine of its own, which nobody shares.
+
+    `four_bit` holds its weights in 4 bits (QLoRA, Dettmers et al., 2023), for an adapter beside
+    them, on a GPU: on a CPU bitsandbytes loses gradients once it has computed without them, and
+    says nothing. `device_map` spreads it over several devices, as accelerate does. Raises
+    `MissingExtraError` without what either needs, `InputError` for 4 bits on a CPU.
+    """
     source, name, manifest = causal_source(base)
     options = Options(device)
-    model, tokenizer = load_causal(source, dtype=options.resolved()[1])
+    where, dtype, _ = options.resolved()
+    placing: dict[str, Any] = {}
+    if four_bit:
+        if where.type == "cpu":
+            raise InputError.of("four_bit", given=True, allowed="a GPU, where gradients are kept")
+        require_extra("bitsandbytes", extra="quantize", feature="a base in 4 bits")
+        placing["quantization_config"] = _four_bits(dtype)
+    if device_map is not None:
+        require_extra("accelerate", extra="train", feature="a device map")
+        placing["device_map"] = device_map
+    model, tokenizer = load_causal(source, dtype=dtype, **placing)
     return CausalEngine(model, tokenizer, options, name=name, manifest=manifest).retain()
+
+
+def _four_bits(dtype: torch.dtype) -> Any:
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
 
 
 def base_from(out: Path, base: str) -> str:
@@ -93,6 +131,10 @@ class AdapterPlan:
     validation: Validation = 0.1
     seed: Seed = 13
     device: Device = None
+    accumulate: Accumulate = 1
+    checkpointing: Checkpointing = False
+    four_bit: FourBit = False
+    device_map: DeviceMap = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +162,13 @@ def written(engine: CausalEngine, text: str, target: str, *, raw: bool) -> Examp
     return Example(whole[:at], [*whole[at:], *engine.eos_ids[:1]])
 
 
-def fit_adapter(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> str:
+def fit_adapter(
+    engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan, team: Processes = ALONE
+) -> str:
     """Train an adapter and give its name.
 
-    The run in `folder` goes on where it was stopped. The best weights on what is held are kept.
+    The run in `folder` goes on where it was stopped. The best weights on what is held are kept; of
+    several processes the first has them.
     """
     torch.manual_seed(plan.seed)
     config = causal_adapters.lora_config(
@@ -131,18 +176,24 @@ def fit_adapter(engine: CausalEngine, lesson: Lesson, folder: Path, plan: Adapte
     )
     name = engine.attach(config, {})
     causal_adapters.switch(engine.model, name)
-    _fit(engine, lesson, folder, plan)
+    _fit(engine, lesson, folder, plan, team)
     return name
 
 
-def fit_whole(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> None:
+def fit_whole(
+    engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan, team: Processes = ALONE
+) -> None:
     """Train all weights of a model, as `fit_adapter` does an adapter's."""
+    if plan.four_bit:
+        raise InputError.of("four_bit", given=True, allowed="False where all weights are trained")
     torch.manual_seed(plan.seed)
     engine.model.requires_grad_(True)
-    _fit(engine, lesson, folder, plan)
+    _fit(engine, lesson, folder, plan, team)
 
 
-def _fit(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> None:
+def _fit(
+    engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan, team: Processes
+) -> None:
     for parameter in engine.model.parameters():
         if parameter.requires_grad:  # small steps are lost in half precision
             parameter.data = parameter.data.float()
@@ -153,9 +204,13 @@ def _fit(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) 
         chance = random.Random(f"{plan.seed}-{step}")
         return [lesson.example(i, chance) for i in chosen(step)]
 
-    steps = math.ceil(plan.epochs * len(lesson.lengths) / plan.batch)
+    if plan.checkpointing:
+        recompute(engine.model)
+    each = plan.batch * plan.accumulate * team.count
+    steps = max(1, math.ceil(plan.epochs * len(lesson.lengths) / each))
     loss = partial(mean_loss, module, lesson.held, plan.batch)
-    run_loop(module, batch, loss, folder, LoopSettings(steps, plan.rate, seed=plan.seed))
+    settings = LoopSettings(steps, plan.rate, seed=plan.seed, accumulate=plan.accumulate)
+    run_loop(module, batch, loss, folder, settings, team)
 
 
 def mean_loss(module: CausalModule, held: Sequence[Example], batch: int) -> float:
@@ -170,12 +225,17 @@ def run_loop(
     loss: Callable[[], float],
     folder: Path,
     settings: LoopSettings,
+    team: Processes = ALONE,
 ) -> None:
-    """Run the loop, measuring ten times on the way, and end with the best weights."""
+    """Run the loop, measuring ten times on the way, and end with the best weights.
+
+    Of several processes only the first has them.
+    """
     settings = replace(settings, bfloat16=False, evaluate_every=max(1, settings.steps // 10))
-    best = Best(module, folder / "best.safetensors", loss)
-    Loop(module, batch, settings, folder, best).run()
+    best = Best(module, folder / "best.safetensors", loss, writes=team.first)
+    Loop(module, batch, settings, folder, best, team).run()
     module.eval()
-    with torch.inference_mode():
-        best()
-    best.restore()
+    if team.first:
+        with torch.inference_mode():
+            best()
+        best.restore()

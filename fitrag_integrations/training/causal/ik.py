@@ -47,13 +47,19 @@ from fitrag_integrations.training.causal.rows import (
     known_rows,
     split_rows,
 )
+from fitrag_integrations.training.loop.device import training_device
+from fitrag_integrations.training.loop.parallel import Processes, join
 from fitrag_integrations.training.options import (
+    Accumulate,
     Alpha,
     BatchRows,
     CausalBase,
+    Checkpointing,
     Device,
+    DeviceMap,
     DraftTokens,
     Dropout,
+    FourBit,
     JudgedModel,
     Rank,
     Seed,
@@ -98,6 +104,10 @@ class IKPlan:
     validation: Validation = 0.1
     seed: Seed = 13
     device: Device = None
+    accumulate: Accumulate = 1
+    checkpointing: Checkpointing = False
+    four_bit: FourBit = False
+    device_map: DeviceMap = None
 
     def __post_init__(self) -> None:
         if self.tune is not None:
@@ -120,15 +130,21 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
     Gives accuracy, AUC and calibration error on the held-out questions with no token and with
     `draft_tokens`. A stopped run goes on from its last checkpoint. Raises `InputError` for a row
     that lacks something and for rows of several models, `ModelLoadError` where the base's
-    tokenizer has no token for Yes or No.
+    tokenizer has no token for Yes or No. Of several processes only the first saves, and gives
+    figures.
     """
     check_variant(plan.variant)
     given = known_rows(rows)
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
-    engine = own_engine(plan.base, plan.device)
+    team, device = join(training_device(plan.device))
+    if team.count > 1 and plan.variant == "head":
+        raise InputError.of("variant", given="head", allowed="lora or full in several processes")
+    engine = own_engine(plan.base, str(device), four_bit=plan.four_bit, device_map=plan.device_map)
     try:
-        task = _Task(engine, train, held, out, plan, _manifest(engine, given, out, plan))
+        task = _Task(engine, train, held, out, plan, _manifest(engine, given, out, plan), team)
         model = _fit_head(task) if plan.variant == "head" else _fit_words(task)
+        if not team.first:
+            return {}
         gaps = _held_gaps(model, held)
         labels = torch.tensor([[float(row.known)] * 2 for row in held])
         found = fit_temperatures(gaps, labels.masked_fill(gaps.isnan(), torch.nan))
@@ -165,6 +181,7 @@ class _Task:
     out: Path
     plan: IKPlan
     manifest: dict[str, Any]
+    team: Processes
 
 
 def _fit_words(task: _Task) -> IKClassifier:
@@ -188,18 +205,23 @@ def _fit_words(task: _Task) -> IKClassifier:
         alpha=plan.alpha,
         dropout=plan.dropout,
         seed=plan.seed,
+        accumulate=plan.accumulate,
+        checkpointing=plan.checkpointing,
+        four_bit=plan.four_bit,
     )
     kept = [taught(row, length) for row in task.held for length in {0, plan.draft_tokens}]
     sizes = [len(row.question) + len(row.draft) for row in task.train]
     lesson = Lesson(example, kept, sizes)
     if plan.variant == "full":
-        fit_whole(engine, lesson, task.out / "run", how)
-        _save_whole(engine, task.out / WHOLE)
+        fit_whole(engine, lesson, task.out / "run", how, task.team)
+        if task.team.first:
+            _save_whole(engine, task.out / WHOLE)
         manifest |= {"base": f"./{WHOLE}", "weights": {}}
         return IKClassifier(engine, manifest=manifest)
-    name = fit_adapter(engine, lesson, task.out / "run", how)
-    base = manifest["base"]
-    manifest["weights"] = causal_adapters.save(engine.model, task.out, name, base=base)
+    name = fit_adapter(engine, lesson, task.out / "run", how, task.team)
+    if task.team.first:
+        base = manifest["base"]
+        manifest["weights"] = causal_adapters.save(engine.model, task.out, name, base=base)
     return IKClassifier(engine, manifest=manifest, adapter=name)
 
 

@@ -78,7 +78,7 @@ def fit_necessity(
     given = known_rows(_labelled(row, plan.theta) for row in rows)
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
     train, held = (balanced(part, seed=plan.seed) for part in (train, held))
-    engine = own_engine(plan.base, plan.device)
+    engine = own_engine(plan.base, plan.device, four_bit=plan.four_bit, device_map=plan.device_map)
     try:
         base = base_from(out, plan.base)
         manifest = {

@@ -63,7 +63,7 @@ def fit_rewriter(
     rewrite_template(plan.template)
     check_number("validation", plan.validation, low=0.0, high=1.0)
     train, held = split_by_hash(claim_rows(rows), plan.validation, plan.seed)
-    engine = own_engine(plan.base, plan.device)
+    engine = own_engine(plan.base, plan.device, four_bit=plan.four_bit, device_map=plan.device_map)
     try:
         base = base_from(out, plan.base)
         taught, kept = ([_example(engine, row, plan) for row in part] for part in (train, held))

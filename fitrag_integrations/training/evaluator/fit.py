@@ -7,7 +7,7 @@ import random
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast, get_args
 
@@ -37,12 +37,14 @@ from fitrag_integrations.training.evaluator.rows import Judged, judged_json
 from fitrag_integrations.training.loop.device import training_device
 from fitrag_integrations.training.loop.early_stopping import Best
 from fitrag_integrations.training.loop.loop import Loop, epochs
+from fitrag_integrations.training.loop.parallel import Processes, join
 from fitrag_integrations.training.loop.run_folder import begin, run_fields
 from fitrag_integrations.training.loop.running import Running
-from fitrag_integrations.training.loop.tuning import with_lora
+from fitrag_integrations.training.loop.tuning import recompute, with_lora
 from fitrag_integrations.training.options import (
     Accumulate,
     Bfloat16,
+    Checkpointing,
     EncoderBase,
     Epochs,
     EvaluateEvery,
@@ -90,6 +92,7 @@ class EvaluatorPlan:
     epochs: Epochs = None
     batch: Annotated[int, Option("Pairs a step of the regression.", min=1)] = 12
     accumulate: Accumulate = 1
+    checkpointing: Checkpointing = False
     validation: Validation = 0.0
     evaluate_every: EvaluateEvery = 0
     input_format: Annotated[
@@ -110,12 +113,12 @@ class EvaluatorPlan:
             allowed = "0, or a share of questions to hold out"
             raise InputError.of("evaluate_every", given=self.evaluate_every, allowed=allowed)
 
-    def steps_over(self, count: int) -> int:
-        """Give the steps to take over so many questions or pairs."""
+    def steps_over(self, count: int, processes: int = 1) -> int:
+        """Give the steps that so many processes take over so many questions or pairs."""
         if self.epochs is None:
             return self.steps
         each = (self.batch if self.loss == "regression" else self.questions) * self.accumulate
-        return max(1, math.ceil(self.epochs * count / each))
+        return max(1, math.ceil(self.epochs * count / (each * processes)))
 
 
 def fit_evaluator(
@@ -128,14 +131,18 @@ def fit_evaluator(
 
     `base` is an encoder by name, or, but for the regression, the folder of a reader or scorer to
     start from; the span scores then start from the reader's. A run that was stopped goes on from
-    its last checkpoint; raises `InputError` where it was begun with another plan or other rows.
+    its last checkpoint; raises `InputError` where it was begun with another plan or other rows. Of
+    several processes only the first saves, and gives figures.
     """
     if not rows:
         raise InputError.of("rows", given=rows, allowed="at least one judged row")
     train, held = split(rows, plan.validation, plan.seed) if plan.validation else (list(rows), [])
+    team, device = join(training_device(running.device))
     torch.manual_seed(plan.seed)
-    begin(out / "run", run_fields(plan, 1, map(judged_json, train), map(judged_json, held)))
-    run = _Run(train, held, out, plan, running)
+    if team.first:
+        parts = map(judged_json, train), map(judged_json, held)
+        begin(out / "run", run_fields(plan, team.count, *parts))
+    run = _Run(train, held, out, plan, running, team, device)
     return _fit_regression(run) if plan.loss == "regression" else _fit_lists(run)
 
 
@@ -148,6 +155,8 @@ class _Run:
     out: Path
     plan: EvaluatorPlan
     running: Running
+    team: Processes
+    device: torch.device
 
     def go(
         self,
@@ -158,23 +167,27 @@ class _Run:
         held: Sequence[Row],
     ) -> None:
         """Run the loop over questions or pairs; ends with the best weights where it evaluates."""
-        plan, folder = self.plan, self.out / "run"
-        module.to(training_device(self.running.device))
+        plan, folder, team = self.plan, self.out / "run", self.team
+        module.to(self.device)
         chosen = epochs(lengths, size, seed=plan.seed)
-        steps = plan.steps_over(len(train))
+        steps = plan.steps_over(len(train), team.count)
         every = plan.evaluate_every or steps
         settings = self.running.settings(
             plan, steps, evaluate_every=every, accumulate=plan.accumulate
         )
+        if plan.checkpointing and self.device.type == "cpu":  # it would forget rounded copies
+            settings = replace(settings, bfloat16=False)
 
         def loss() -> float:
             parts = [held[at : at + size] for at in range(0, len(held), size)]
             each = [float(sum(module(part).values())) * len(part) for part in parts]
             return sum(each) / len(held)
 
-        best = Best(module, folder / "best.safetensors", loss) if plan.evaluate_every else None
-        Loop(module, lambda at: [train[i] for i in chosen(at)], settings, folder, best).run()
-        if best is not None:
+        best = None
+        if plan.evaluate_every:
+            best = Best(module, folder / "best.safetensors", loss, writes=team.first)
+        Loop(module, lambda at: [train[i] for i in chosen(at)], settings, folder, best, team).run()
+        if best is not None and team.first:
             best.restore()
 
 
@@ -183,8 +196,12 @@ def _fit_regression(run: _Run) -> dict[str, float]:
     module = start_regression(
         plan.base, tune=plan.tune, rank=plan.rank, input_format=cast(InputFormat, plan.input_format)
     )
+    if plan.checkpointing:
+        recompute(module.model)
     pairs, kept = labelled_pairs(run.train), labelled_pairs(run.held)
     run.go(module, pairs, [len(passage.text) for _, passage, _ in pairs], plan.batch, kept)
+    if not run.team.first:
+        return {}
     figures = _figures(module.grades(kept), run.held) if run.held else {}
     module.save(run.out, {"name": plan.name, "trained": asdict(plan)})
     return figures
@@ -193,8 +210,12 @@ def _fit_regression(run: _Run) -> dict[str, float]:
 def _fit_lists(run: _Run) -> dict[str, float]:
     plan, out = run.plan, run.out
     module, base = _start(run.train, plan)
+    if plan.checkpointing:
+        recompute(module.trunk.encoder)
     lengths = [max(len(passage.text) for passage in row.passages) for row in run.train]
     run.go(module, run.train, lengths, plan.questions, run.held)
+    if not run.team.first:
+        return {}
     _save_encoder(module, out / "encoder", plan, base)
     fields = {
         "base": base,

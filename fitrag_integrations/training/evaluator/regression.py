@@ -67,6 +67,11 @@ class RegressionModule(nn.Module):
         for part in self.head.values():
             part.forward = _in_full_precision(part)
 
+    @property
+    def model(self) -> Any:
+        """Give the classifier whole."""
+        return self._parts[0]
+
     def forward(self, batch: Sequence[LabelledPair]) -> dict[str, Tensor]:
         """Give the mean squared error of a batch."""
         wanted = torch.tensor([2.0 * holds - 1.0 for *_, holds in batch], device=device_of(self))

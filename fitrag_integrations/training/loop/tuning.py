@@ -29,6 +29,15 @@ def with_lora(encoder: Any, *, rank: int = 16, alpha: int | None = None) -> Any:
     return get_peft_model(encoder, config)
 
 
+def recompute(model: Any) -> None:
+    """Have a transformers model compute its activations again for the gradients."""
+    how = {"use_reentrant": False}  # else nothing flows through frozen embeddings
+    if hasattr(model, "activation_checkpointing_enable"):  # its name since transformers 5
+        model.activation_checkpointing_enable(how)
+    else:
+        model.gradient_checkpointing_enable(how)
+
+
 def tune_layers(trunk: Trunk) -> None:
     """Train everything but the embeddings, without dropout: it costs a fifth of the time."""
     trunk.requires_grad_(True)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 import torch
@@ -11,10 +12,17 @@ from toy_known import toy_rows
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import InputError, MissingExtraError, ModelLoadError
 from fitrag_integrations.models import IKClassifier
 from fitrag_integrations.training.causal import adapter as causal_training
-from fitrag_integrations.training.causal.adapter import Best, CausalModule, Example, own_engine
+from fitrag_integrations.training.causal.adapter import (
+    AdapterPlan,
+    Best,
+    CausalModule,
+    Example,
+    fit_whole,
+    own_engine,
+)
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
 from fitrag_integrations.training.causal.rows import known_rows, split_rows
 from fitrag_integrations.training.rows import read_jsonl, write_jsonl
@@ -231,3 +239,48 @@ def test_train_ik_from_the_command_line(base, tmp_path):
     assert gate.p_known(["who?"], [""])
     assert list(read_jsonl(tmp_path / "rows.jsonl.gz")) == toy_rows()
     gate.unload()
+
+
+def test_activations_computed_again_give_the_same_weights(base, tmp_path):
+    """Dropout above 0: what is drawn again is what was drawn."""
+    found = []
+    for name in ("kept", "again"):
+        how = {**LORA, "epochs": 1.0, "dropout": 0.3, "checkpointing": name == "again"}
+        fit_ik(toy_rows(40), tmp_path / name, plan(base, **how))
+        found.append(load_file(tmp_path / name / "adapter_model.safetensors"))
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name], value, atol=1e-6, rtol=1e-5)
+
+
+def test_a_base_in_four_bits_is_loaded_for_a_gpu(base, tmp_path, monkeypatch):
+    asked = {}
+
+    def load(source, **how):
+        asked.update(how)
+        raise InterruptedError
+
+    pytest.importorskip("bitsandbytes")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+    monkeypatch.setattr(causal_training, "load_causal", load)
+    with pytest.raises(InterruptedError):
+        own_engine(base, "cuda", four_bit=True, device_map="auto")
+    how = asked["quantization_config"]
+    assert (asked["dtype"], asked["device_map"]) == (torch.bfloat16, "auto")
+    assert how.load_in_4bit and how.bnb_4bit_quant_type == "nf4"
+    assert how.bnb_4bit_compute_dtype == torch.bfloat16
+
+
+def test_what_four_bits_need_is_told(base, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="four_bit: given True .* where all weights are trained"):
+        fit_whole(None, None, tmp_path, AdapterPlan(four_bit=True))
+    with pytest.raises(InputError, match="four_bit: given True .* allowed a GPU, where gradients"):
+        own_engine(base, "cpu", four_bit=True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(MissingExtraError, match=r"a base in 4 bits: pip install .*quantize"):
+        own_engine(base, "cuda", four_bit=True)
+
+
+def test_a_base_is_spread_over_the_devices_there_are(base, tmp_path):
+    figures = fit_ik(toy_rows(40), tmp_path, plan(base, **LORA, device_map="auto", device="cpu"))
+    assert figures["8 tokens accuracy"] >= 0

@@ -103,3 +103,14 @@ def test_a_stopped_run_goes_on_to_the_same_end(t5, tmp_path, monkeypatch):
 def test_a_plan_that_cannot_be_is_refused(changes, named):
     with pytest.raises(InputError, match=named):
         plan_for("base", **changes)
+
+
+@pytest.mark.parametrize("loss", ["lists", "regression"])
+def test_activations_computed_again_give_the_same_evaluator(loss, t5, bert, tmp_path):
+    found = []
+    for again in (False, True):
+        plan = plan_for(t5 if loss == "regression" else bert, loss=loss, checkpointing=again)
+        fit_evaluator(judged_rows(), tmp_path / str(again), plan, CPU)
+        found.append(load_file(tmp_path / str(again) / "run" / "checkpoint.safetensors"))
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name], value, atol=1e-5, rtol=1e-3)

@@ -14,12 +14,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from tiny import write_bert, write_t5_classifier
+from tiny_causal import write_llama
+from toy_known import toy_rows
 from training_process import PLAN, mixed_rows, train
+from training_rows import judged_rows
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.bilabel.fit import _fit_on_frozen
+from fitrag_integrations.training.evaluator.rows import judged_json
 from fitrag_integrations.training.loop.parallel import ALONE, SIZES, Processes, lost_processes
 from fitrag_integrations.training.rows import labelled_json, write_jsonl
 
@@ -133,6 +138,66 @@ def test_the_command_under_accelerate(bert, tmp_path):
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, atol=1e-6, rtol=1e-5)
     assert [row["step"] for row in log(tmp_path / "two" / "run")] == [1, 2, 3]
+
+
+def launched(words, folder):
+    """Run a verb in two processes, as `torchrun` would start them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    known = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    made = [
+        subprocess.Popen(
+            [sys.executable, "-m", "fitrag_integrations.cli", *words, "--out", str(folder)],
+            env=os.environ | known | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    told = [process.communicate(timeout=240)[1] for process in made]
+    assert [process.returncode for process in made] == [0, 0], told
+    return told
+
+
+def assert_alike(two, one):
+    """Weights of the last step, and what was saved of them."""
+    first, other = (load_file(f / "run" / "checkpoint.safetensors") for f in (two, one))
+    assert first.keys() == other.keys()
+    for name, value in other.items():
+        torch.testing.assert_close(first[name], value, atol=2e-5, rtol=1e-4)
+    assert {f.name for f in two.iterdir()} == {f.name for f in one.iterdir()}
+
+
+# AdamW divides by how large gradients were: where they are 0, by rounding alone
+STEADY = ["--rate", "1e-5"]
+
+
+def test_an_ik_classifier_of_two_processes_is_one_of_twice_the_batches(tmp_path):
+    base = write_llama(tmp_path / "base")
+    write_jsonl(tmp_path / "rows.jsonl", toy_rows(40))
+    words = ["train", "ik", str(tmp_path / "rows.jsonl"), "--base", base, "--device", "cpu"]
+    words += ["--model", "tiny", "--batch", "4", "--epochs", "1", "--rank", "4", *STEADY]
+    told = launched(words, tmp_path / "two")
+    assert "AUC" in told[0] and "AUC" not in told[1]
+    alone = [*words, "--out", str(tmp_path / "one"), "--accumulate", "2"]
+    assert CliRunner().invoke(app, alone).exit_code == 0
+    assert_alike(tmp_path / "two", tmp_path / "one")
+    assert [row["step"] for row in log(tmp_path / "two" / "run") if "word" in row] == [5]
+
+
+@pytest.mark.parametrize("loss", ["lists", "regression"])
+def test_an_evaluator_of_two_processes_is_one_of_twice_the_batches(loss, tmp_path):
+    folder = tmp_path / "base"
+    base = write_t5_classifier(folder) if loss == "regression" else write_bert(folder)
+    write_jsonl(tmp_path / "rows.jsonl", map(judged_json, judged_rows()))
+    words = ["train", "evaluator", str(tmp_path / "rows.jsonl"), "--base", base, "--device", "cpu"]
+    words += ["--loss", loss, "--tune", "full", "--batch", "2", "--questions", "1", *STEADY]
+    words += ["--no-bfloat16", "--epochs", "2", "--log-every", "1"]
+    launched(words, tmp_path / "two")
+    alone = [*words, "--out", str(tmp_path / "one"), "--accumulate", "2"]
+    assert CliRunner().invoke(app, alone).exit_code == 0
+    assert_alike(tmp_path / "two", tmp_path / "one")
 
 
 def test_alone_nothing_changes():
