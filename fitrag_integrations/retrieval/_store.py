@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.retrieval import _kinds
 from fitrag_integrations.retrieval._kinds import Kind
