@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias
 
-from fitrag_integrations.core.checks import check_is, check_text
+from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.record import Record, Row, check_mapping, plain
 from fitrag_integrations.errors import InputError
 
@@ -91,12 +91,11 @@ class Result(Record):
         if self.schema != SCHEMA:
             allowed = f"{SCHEMA}, the one this version writes"
             raise InputError.of("Result.schema", given=self.schema, allowed=allowed)
-        for name in ("figures", "per_question"):
-            object.__setattr__(self, name, _mappings(f"Result.{name}", getattr(self, name)))
+        for name, rows in (("figures", self.figures), ("per_question", self.per_question)):
+            object.__setattr__(self, name, _mappings(f"Result.{name}", rows))
         object.__setattr__(self, "settings", check_mapping("Result.settings", self.settings))
-        for name, kind in (("plots", Plot), ("notes", str)):
-            values = tuple(check_is(f"Result.{name}", each, kind) for each in getattr(self, name))
-            object.__setattr__(self, name, values)
+        object.__setattr__(self, "plots", check_many("Result.plots", self.plots, Plot))
+        object.__setattr__(self, "notes", check_many("Result.notes", self.notes, str))
 
     def to_json(self) -> str:
         """Write it as one line of JSON; what is not finite becomes its name as a text."""

@@ -15,7 +15,7 @@ from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.flow import Flow, Port, Traced
-from fitrag_integrations.methods.ik.decider import Decided, Decider
+from fitrag_integrations.methods.ik.decider import Decided, Decider, limit_of
 from fitrag_integrations.ports import Gate
 
 ADDS = ("p_known", "retrieve", "why")
@@ -77,10 +77,9 @@ class QuestionAlone:
     draft_tokens: int = 0
 
     @property
-    def threshold(self) -> float | None:
+    def threshold(self) -> float:
         """Give the gate's."""
-        found: float | None = getattr(self.gate, "threshold", None)
-        return found
+        return limit_of(self.gate, None)
 
     def p_known(
         self, questions: Sequence[str], drafts: Sequence[str]
