@@ -188,6 +188,72 @@ def test_one_scale_on_every_drop_in():
     assert all(0 <= score <= 1 for score in BiLabelReranker().as_cross_encoder().score(pairs))
 
 
+# --- 9: what is set after construction
+
+
+def test_what_is_set_afterwards_counts():
+    retriever = FitRagRetriever(base=Shelf())
+    before = sum(len(document.page_content) for document in retriever.invoke(QUESTION))
+    retriever.max_tokens = 25
+    assert sum(len(document.page_content) for document in retriever.invoke(QUESTION)) < before
+    gate = RetrievalGate()
+    gate.threshold = 0.0
+    assert gate.invoke(QUESTION)["threshold"] == 0.0
+    encoder = ours.BiLabelCrossEncoder()
+    encoder.scorer = overlap
+    assert encoder.score([(QUESTION, QUESTION)]) == Overlap().score([(QUESTION, QUESTION)])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FitRagRetriever(base=Shelf()),
+        lambda: SubDocumentCompressor(),
+        lambda: RetrievalGate(),
+        lambda: KnowledgeRouter(known=str.upper, unknown=str.upper),
+        lambda: MethodRunnable(method=FitRag()),
+        lambda: ours.BiLabelCrossEncoder(),
+    ],
+)
+def test_what_there_is_not_cannot_be_set(make):
+    with pytest.raises((ValueError, AttributeError), match="max_token"):
+        make().max_token = 20
+
+
+def test_what_is_set_wrong_is_told_at_the_next_question():
+    retriever = FitRagRetriever(base=Shelf())
+    retriever.max_tokens = 0
+    with pytest.raises(ValueError, match="max_tokens: given 0"):
+        retriever.invoke(QUESTION)
+
+
+# --- a least score
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [(BiLabelReranker, 1.0), (SubDocumentCompressor, 1.0), (KnowledgeRefiner, -0.5)],
+)
+async def test_a_least_score_leaves_out_what_says_nothing(kind, least):
+    given = Shelf().invoke(QUESTION)
+    kept = kind(min_score=least).compress_documents(given, QUESTION)
+    assert kept[0].metadata["source_id"] == "page-0"
+    assert all(document.metadata["raw_score"] >= least for document in kept)
+    assert await kind(min_score=least).acompress_documents(given, "asdf qwer") == []
+    with pytest.raises(ValidationError, match="min_score"):
+        kind(min_score=3)
+
+
+def test_retrievers_may_keep_nothing():
+    for made in (
+        FitRagRetriever(base=Shelf(), min_score=1.0),
+        CorrectiveRetriever(base=Shelf(), min_score=-0.5),
+    ):
+        assert made.invoke(QUESTION)
+        nothing = made.invoke("asdf qwer")
+        assert nothing == [] and nothing.context.notes
+
+
 # --- 10: objects of another kind
 
 

@@ -149,6 +149,50 @@ def test_what_is_set_on_routers_and_engines_counts():
     assert sum(len(node.text.split()) for node in kept) < 25
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        BiLabelReranker,
+        SubDocumentCompressor,
+        KnowledgeRefiner,
+        KnowledgeSelector,
+        EncoderEmbedding,
+        lambda: MethodQueryEngine(FitRag(), Shelf(), llm=MockLLM()),
+        lambda: CorrectiveRetriever(Shelf()),
+    ],
+)
+def test_what_there_is_not_cannot_be_set(make):
+    with pytest.raises((ValueError, AttributeError), match="max_token"):
+        make().max_token = 20
+
+
+# --- a least score
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [(BiLabelReranker, 1.0), (SubDocumentCompressor, 1.0), (KnowledgeRefiner, -0.5)],
+)
+async def test_a_least_score_leaves_out_what_says_nothing(kind, least):
+    given = Shelf().retrieve(QUESTION)
+    kept = kind(min_score=least).postprocess_nodes(given, query_str=QUESTION)
+    assert kept[0].metadata["source_id"] == "page-0"
+    assert all(node.metadata["raw_score"] >= least for node in kept)
+    nothing = await kind(min_score=least).apostprocess_nodes(given, query_str="asdf qwer")
+    assert nothing == []
+    with pytest.raises(ValueError, match="min_score"):
+        kind(min_score=3)
+
+
+def test_retrievers_may_keep_nothing():
+    for made in (
+        FitRagRetriever(Shelf(), min_score=1.0),
+        CorrectiveRetriever(Shelf(), min_score=-0.5),
+    ):
+        assert made.retrieve(QUESTION)
+        assert made.retrieve("asdf qwer") == []
+
+
 # --- 10: objects of another kind
 
 

@@ -27,6 +27,11 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
         self.weight = check_number("weight", weight, low=0.0, high=1.0)
         score_port(scorer)  # tells of a wrong object here
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in ("scorer", "weight"):
+            raise AttributeError(f"no option {name!r}, but scorer, weight")
+        super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(weight={self.weight})"
 

@@ -69,8 +69,8 @@ class Refiner(Checked):
     ``evaluator`` is an object with ``evaluate(pairs)``, a scorer, or a callable; None is the
     embedded one. The ``top_n`` best (None: all) of the strips graded ``threshold`` or more are
     kept; None is the evaluator's own strip threshold, else the paper's -0.5. If no strip reaches
-    it, the best one is kept, with a note, unless it is below ``min_score``, in [-1, 1]: None, the
-    default, always keeps one. ``sentences`` is the most a strip holds; None is what the evaluator's
+    it, the best one is kept, with a note. Nothing below ``min_score``, in [-1, 1], is kept: None,
+    the default, always keeps one. ``sentences`` is the most a strip holds; None is what the evaluator's
     strip threshold was fitted on, else three. With ``max_tokens`` the best whose rendered text fits
     are kept, and one too long by itself is narrowed to the clauses graded best. ``count_tokens``
     goes from a text to its tokens (None estimates them), ``split`` to the [start, end) of its
@@ -151,10 +151,14 @@ class Refiner(Checked):
         return Refined(tuple(shown), (*notes, *fitted.notes), details, tuple(graded))
 
     def limit(self, thresholds: ActionThresholds | None = None) -> float:
-        """Give the threshold in use, in [-1, 1]: ours, else that of ``thresholds`` or evaluator."""
-        if self.threshold is not None:
-            return float(self.threshold)
-        return strip_threshold_of(self.evaluator) if thresholds is None else thresholds.strip
+        """Give the threshold in use, in [-1, 1]: ours, else that of ``thresholds`` or evaluator.
+
+        ``min_score`` is one too, where it is higher.
+        """
+        found = self.threshold
+        if found is None:
+            found = strip_threshold_of(self.evaluator) if thresholds is None else thresholds.strip
+        return float(found if self.min_score is None else max(found, self.min_score))
 
     def length(self, thresholds: ActionThresholds | None = None) -> int:
         """Give the sentences of a strip: those given, else what the threshold was fitted on."""
