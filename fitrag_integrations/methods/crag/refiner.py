@@ -70,11 +70,11 @@ class Refiner(Checked):
     embedded one. The ``top_n`` best (None: all) of the strips graded ``threshold`` or more are
     kept; None is the evaluator's own strip threshold, else the paper's -0.5. If no strip reaches
     it, the best one is kept, with a note. Nothing below ``min_score``, in [-1, 1], is kept: None,
-    the default, always keeps one. ``sentences`` is the most a strip holds; None is what the evaluator's
-    strip threshold was fitted on, else three. With ``max_tokens`` the best whose rendered text fits
-    are kept, and one too long by itself is narrowed to the clauses graded best. ``count_tokens``
-    goes from a text to its tokens (None estimates them), ``split`` to the [start, end) of its
-    sentences.
+    the default, always keeps one. ``sentences`` is the most a strip holds; None is what the
+    evaluator's strip threshold was fitted on, else three. With ``max_tokens`` the best whose
+    rendered text fits are kept, and one too long by itself is narrowed to the clauses graded best.
+    ``count_tokens`` goes from a text to its tokens (None estimates them), ``split`` to the [start,
+    end) of its sentences.
     """
 
     evaluator: object = None
