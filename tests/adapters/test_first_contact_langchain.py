@@ -1,5 +1,6 @@
 """What a new user of LangChain meets, with the models that ship and no fakes of ours."""
 
+import asyncio
 import inspect
 import math
 import os
@@ -598,3 +599,21 @@ def test_without_the_offline_package_its_extra_is_named():
     )
     empty = {"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent", "PYTHONWARNINGS": "ignore"}
     subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, **empty})
+
+
+# --- 11: one job blocks all
+
+
+async def test_a_short_question_does_not_wait_for_a_long_one():
+    text = " ".join(text for _, _, text in ROWS)
+    many = [Document(f"Page {n}. {text}", id=str(n)) for n in range(60)]
+    long, short = BiLabelReranker(), BiLabelReranker()
+    asked = asyncio.create_task(long.acompress_documents(many, QUESTION))
+    await asyncio.sleep(0)
+    quick = asyncio.create_task(short.acompress_documents(many[:1], QUESTION))
+    done, waiting = await asyncio.wait({asked, quick}, return_when=asyncio.FIRST_COMPLETED)
+    assert (done, waiting) == ({quick}, {asked})
+    asked.cancel()
+    assert len(await short.acompress_documents(many[:1], QUESTION)) == 1
+    with pytest.raises(asyncio.CancelledError):
+        await asked

@@ -44,7 +44,7 @@ class Brief(BaseModel):
                 yield name, list(map(Named, value)) if isinstance(value, list) else Named(value)
 
 
-def _runnable(value: Any) -> Any:
+def _runnable(value: object) -> object:
     if isinstance(value, Runnable):
         return value
     if isinstance(value, type) or not callable(value):
@@ -52,14 +52,14 @@ def _runnable(value: Any) -> Any:
     return coerce_to_runnable(value)
 
 
-def _finding(value: Any) -> Any:
+def _finding(value: object) -> object:
     if isinstance(value, BaseLanguageModel):
         allowed = "a Runnable that finds documents; what a language model writes is no source"
         raise InputError.of("runnable", given=value, allowed=allowed)
     return _runnable(value)
 
 
-def _searching(value: Any) -> Any:
+def _searching(value: object) -> object:
     is_tool = isinstance(value, BaseTool)
     is_provider = not isinstance(value, type) and callable(getattr(value, "search", None))
     return value if value is None or is_tool or is_provider else _finding(value)
@@ -80,7 +80,7 @@ class Settings(Brief):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     made: ClassVar[Any]
 
-    def settings(self, **given: Any) -> dict[str, Any]:
+    def settings(self, **given: object) -> dict[str, Any]:
         """Give the options as they are now, adapted, with those of ``given`` in their place."""
         own = {each.name: getattr(self, each.name) for each in settings_of(self.made)}
         return {name: adapted(value) for name, value in {**own, **given}.items()}
@@ -92,7 +92,7 @@ class Settings(Brief):
         return self
 
 
-def options(made: Any) -> Any:
+def options(made: Any) -> object:
     """Make the model whose fields are the options of ``made``, a dataclass.
 
     Plain values have their type and go into dumps. Models and callables, which only ``made`` can
@@ -104,7 +104,7 @@ def options(made: Any) -> Any:
     return kind
 
 
-def adapted(value: Any) -> Any:
+def adapted(value: object) -> object:
     """Bring what LangChain has for the same purpose to what a method asks, also inside a gate."""
     if not is_dataclass(value) or isinstance(value, type):
         return value
@@ -113,7 +113,7 @@ def adapted(value: Any) -> Any:
     return replace(value, **models) if models else value
 
 
-def _field(setting: Setting) -> tuple[Any, Any]:
+def _field(setting: Setting) -> tuple[object, Any]:
     is_object = setting.kind is None
     spec = Field(default=setting.default, description=setting.told, exclude=is_object or None)
     return (Any if is_object else setting.kind), spec

@@ -43,7 +43,7 @@ class Owned(str):
 class Held(NamedTuple):
     """Carry, with any other input, the config of the question it serves."""
 
-    given: Any
+    given: object
     config: RunnableConfig
 
 
@@ -53,7 +53,7 @@ class OwnedPort(Port[Any, Any]):
 
     config: RunnableConfig = field(default_factory=RunnableConfig)
 
-    def ask(self, items: Sequence[Any]) -> Flow[list[Any]]:
+    def ask(self, items: Sequence[Any]) -> Flow[list[object]]:
         """Ask for one answer per item."""
         kinds = [Owned if isinstance(item, str) else Held for item in items]
         marked = [kind(item, self.config) for kind, item in zip(kinds, items, strict=True)]
@@ -67,7 +67,7 @@ class Backend:
     runnable: Runnable[Any, Any]
     convert: Callable[[Any], Any] = lambda answer: answer
     name: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
 
     def port(self, config: RunnableConfig, name: str = "") -> OwnedPort:
         """Build the port of one question; those of all questions are equal."""
@@ -78,7 +78,7 @@ class Backend:
         (answer,) = yield from self.port(config).ask([given])
         return answer
 
-    def call(self, items: Sequence[Any]) -> list[Any]:
+    def call(self, items: Sequence[object]) -> list[object]:
         """Answer in one batch, or directly where there is one item."""
         given, configs = _unowned(items)
         if len(items) == 1:
@@ -86,7 +86,7 @@ class Backend:
         answers = self.runnable.batch(given, configs, return_exceptions=True, **self.options)
         return list(map(self._converted, answers))
 
-    async def acall(self, items: Sequence[Any]) -> list[Any]:
+    async def acall(self, items: Sequence[object]) -> list[object]:
         """Answer as ``call`` does, without blocking the event loop."""
         given, configs = _unowned(items)
         if len(items) == 1:
@@ -94,7 +94,7 @@ class Backend:
         asked = self.runnable.abatch(given, configs, return_exceptions=True, **self.options)
         return list(map(self._converted, await asked))
 
-    def _converted(self, answer: Any) -> Any:
+    def _converted(self, answer: object) -> object:
         if isinstance(answer, Exception):
             return answer
         try:
@@ -108,11 +108,11 @@ class Offer:
     """Hold the I/O of one batch of questions, and give each question its ``Ports``."""
 
     retriever: Backend | None = None
-    search: Any = None  # a Backend, or a provider that takes a batch itself
+    search: object = None  # a Backend, or a provider that takes a batch itself
     llm: Backend | None = None
 
     @classmethod
-    def of(cls, retriever: Any = None, search: Any = None, llm: Any = None) -> Offer:
+    def of(cls, retriever: object = None, search: object = None, llm: object = None) -> Offer:
         """Wrap Runnables; a ``search`` that is none but has a ``search`` method is left as is."""
         is_provider = not isinstance(search, Runnable) and hasattr(search, "search")
         asked = ToolSearch(tool=search) if isinstance(search, BaseTool) else search
@@ -143,11 +143,11 @@ class Writer:
         """Name the model, which a fitted threshold is checked against; None if unknown."""
         return model_name(self.llm)
 
-    def generate(self, prompts: Sequence[str]) -> list[Any]:
+    def generate(self, prompts: Sequence[str]) -> list[object]:
         """Continue each prompt; one that fails is answered with its exception."""
         return Backend(self.llm, text_of).call(prompts)
 
-    async def agenerate(self, prompts: Sequence[str]) -> list[Any]:
+    async def agenerate(self, prompts: Sequence[str]) -> list[object]:
         """Continue each prompt without blocking the event loop."""
         return await Backend(self.llm, text_of).acall(prompts)
 
@@ -157,20 +157,22 @@ class ToolSearch(RunnableSerializable[str, Any]):
 
     tool: BaseTool
 
-    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: object) -> object:
         """Search for one query."""
         return self._found(self.tool.invoke(self._call(input), config))
 
-    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    async def ainvoke(
+        self, input: str, config: RunnableConfig | None = None, **kwargs: object
+    ) -> object:
         """Search for one query without blocking the event loop."""
         return self._found(await self.tool.ainvoke(self._call(input), config))
 
-    def _call(self, query: str) -> dict[str, Any]:
+    def _call(self, query: str) -> dict[str, object]:
         name = next(iter(self.tool.args), "query")
         call = {"name": self.tool.name, "args": {name: query}, "id": str(uuid4())}
         return {**call, "type": "tool_call"}
 
-    def _found(self, answer: Any) -> Any:
+    def _found(self, answer: object) -> object:
         """Give the artifact where it can be read as results, else the content."""
         if not isinstance(answer, ToolMessage):
             return answer
@@ -182,7 +184,7 @@ class ToolSearch(RunnableSerializable[str, Any]):
         return answer.content
 
 
-def text_of(output: Any) -> str:
+def text_of(output: object) -> str:
     """Read the text of what a language model gave."""
     if isinstance(output, BaseMessage):
         return str(output.text)
@@ -193,7 +195,7 @@ def _backend(runnable: Any, convert: Callable[[Any], Any]) -> Backend | None:
     return None if runnable is None else Backend(runnable, convert)
 
 
-def _unowned(items: Sequence[Any]) -> tuple[list[Any], list[RunnableConfig]]:
+def _unowned(items: Sequence[object]) -> tuple[list[object], list[RunnableConfig]]:
     marked = [item if isinstance(item, Owned | Held) else Held(item, {}) for item in items]
     given = [item.given if isinstance(item, Held) else str(item) for item in marked]
     return given, [item.config for item in marked]

@@ -129,7 +129,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         queries: Sequence[str],
         configs: Sequence[RunnableConfig],
         runs: Sequence[Any],
-        **options: Any,
+        **options: object,
     ) -> list[Flow[Context]]:
         """Give the flows, each under its own run; nobody is asked about a blank query."""
         under = [
@@ -167,7 +167,7 @@ class MethodOverBase(FlowRetriever):
     """Whose id a piece has: one of its own, or its "source"'s, for evaluators that match by it."""
 
     @abstractmethod
-    def method_now(self, **options: Any) -> Method:
+    def method_now(self, **options: object) -> Method:
         """Give the method with the fields as they are at this call."""
 
     def documents(self, context: Context) -> list[Document]:
@@ -190,7 +190,7 @@ class MethodOverBase(FlowRetriever):
             for (query, config), method in zip(pairs, methods, strict=True)
         ]
 
-    def methods(self, configs: Sequence[RunnableConfig], **options: Any) -> list[Method]:
+    def methods(self, configs: Sequence[RunnableConfig], **options: object) -> list[Method]:
         """Give the method of each question, one for all unless it has models that are asked."""
         return [self.method_now(**options)] * len(configs)
 
@@ -220,7 +220,7 @@ class Searching(Writing):
 class DerivedRetriever(Settings, MethodOverBase):
     """Run the method whose options the fields are."""
 
-    def method_now(self, **options: Any) -> Method:
+    def method_now(self, **options: object) -> Method:
         """Give the method with the fields as they are at this call."""
         return cast(Method, self.made(**self.settings()))
 
@@ -244,7 +244,7 @@ def _end(run: Any, outcome: Documents | Exception) -> Any:
     return run.on_retriever_error(outcome) if failed else run.on_retriever_end(outcome)
 
 
-def _settled(outcomes: list[Any], return_exceptions: bool = False) -> list[Any]:
+def _settled(outcomes: list[Any], return_exceptions: bool = False) -> list[object]:
     for outcome in outcomes:
         if isinstance(outcome, Exception) and not return_exceptions:
             raise outcome

@@ -22,8 +22,8 @@ class Chosen:
     """Hold the branch chosen, what it is given, and what was decided, in plain values."""
 
     branch: Backend
-    given: Any
-    about: Mapping[str, Any]
+    given: object
+    about: Mapping[str, object]
 
     def config(self, config: RunnableConfig) -> RunnableConfig:
         """Add the decision to the metadata of the branch's runs."""
@@ -38,62 +38,62 @@ class Router(StreamedRunnable[Any, Any]):
     """Give what the chosen branch gives."""
 
     @abstractmethod
-    def route(self, **options: Any) -> Route:
+    def route(self, **options: object) -> Route:
         """Give the function from an input and its config to the flow that chooses.
 
         It is made once for all inputs of a call, and its branches with it. ``options`` are what
         the caller has to say to the branches.
         """
 
-    def as_key(self) -> Runnable[Any, dict[str, Any]]:
+    def as_key(self) -> Runnable[Any, dict[str, object]]:
         """Give a Runnable to ``{"key", "input"}``, as the stock ``RouterRunnable`` takes it."""
         return RouteKey(name=f"{type(self).__name__}Key", router=self)
 
     def explained(
-        self, inputs: Sequence[Any], configs: Sequence[RunnableConfig]
-    ) -> list[Flow[Any]]:
+        self, inputs: Sequence[object], configs: Sequence[RunnableConfig]
+    ) -> list[Flow[object]]:
         """Give the flows of ``inputs``, under ``configs``, that decide and ask no branch."""
         route, pairs = self.route(), zip(inputs, configs, strict=True)
         return [_decided(route, given, config) for given, config in pairs]
 
     def flows(
-        self, inputs: Sequence[Any], configs: Sequence[RunnableConfig], **options: Any
-    ) -> list[Flow[Any]]:
+        self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
+    ) -> list[Flow[object]]:
         """Give one flow per input; what decides is asked once, then each branch."""
         route = self.route(**options)
         pairs = zip(inputs, configs, strict=True)
         return [_through(route, given, config) for given, config in pairs]
 
-    def source(self, given: Any, config: RunnableConfig) -> Flow[Source | Any]:
+    def source(self, given: object, config: RunnableConfig) -> Flow[Source | Any]:
         """Give the flow to the chosen branch."""
         chosen = yield from self.route()(given, config)
         return Source(chosen.branch, chosen.given, chosen.config(config))
 
 
-class RouteKey(FlowRunnable[Any, dict[str, Any]]):
+class RouteKey(FlowRunnable[Any, dict[str, object]]):
     """Choose a branch of ``router`` and give its name with what it would be given."""
 
     router: Router
 
     def flows(
-        self, inputs: Sequence[Any], configs: Sequence[RunnableConfig], **options: Any
-    ) -> list[Flow[dict[str, Any]]]:
+        self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
+    ) -> list[Flow[dict[str, object]]]:
         """Give one flow per input; what decides is asked once."""
         route = self.router.route()
         pairs = zip(inputs, configs, strict=True)
         return [_keyed(route, given, config) for given, config in pairs]
 
 
-def _through(route: Route, given: Any, config: RunnableConfig) -> Flow[Any]:
+def _through(route: Route, given: object, config: RunnableConfig) -> Flow[object]:
     chosen = yield from route(given, config)
     return (yield from chosen.branch.ask(chosen.given, chosen.config(config)))
 
 
-def _decided(route: Route, given: Any, config: RunnableConfig) -> Flow[dict[str, Any]]:
+def _decided(route: Route, given: object, config: RunnableConfig) -> Flow[dict[str, object]]:
     chosen = yield from route(given, config)
     return {"branch": chosen.branch.name, **chosen.about}
 
 
-def _keyed(route: Route, given: Any, config: RunnableConfig) -> Flow[dict[str, Any]]:
+def _keyed(route: Route, given: object, config: RunnableConfig) -> Flow[dict[str, object]]:
     chosen = yield from route(given, config)
     return {"key": chosen.branch.name, "input": chosen.given}

@@ -26,7 +26,7 @@ KEYS = ("question", "input", "query")
 """Where the question of a dict is looked for, in this order, unless a key is named."""
 
 
-def question_of(given: Any, key: str | None = None) -> str:
+def question_of(given: object, key: str | None = None) -> str:
     """Find the question, or raise ``InputError`` naming where it was looked for.
 
     It is the text itself, a message's, that of the last message of the user in a conversation, or
@@ -70,12 +70,12 @@ class Asked(BaseModel):
 class Last:
     """Keep the last run; it is no part of what its owner is, and stays behind when that travels."""
 
-    traced: Traced[Any] | None = None
+    traced: Traced[object] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Last)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Last, ()
 
 
@@ -87,18 +87,18 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
 
     @abstractmethod
     def flows(
-        self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], **options: Any
+        self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[Any]]:
         """Give one flow per item of ``inputs``, whose I/O runs under its own of ``configs``."""
 
     def explained(
         self, inputs: Sequence[Input], configs: Sequence[RunnableConfig]
-    ) -> list[Flow[Any]]:
+    ) -> list[Flow[object]]:
         """Give the flows of ``inputs`` that ``explain`` runs, each under its own of ``configs``."""
         return self.flows(inputs, configs)
 
     @property
-    def last_run(self) -> Traced[Any] | None:
+    def last_run(self) -> Traced[object] | None:
         """Give the trace of the run of this object that ended last, None where none has."""
         return self._last.traced
 
@@ -116,7 +116,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
             self._noted(await arun_many(self.explained([input], [ensure_config(config)])))
         return self._told()
 
-    def result(self, traced: Traced[Any]) -> Any:
+    def result(self, traced: Traced[Any]) -> object:
         """Give what a flow, here ``traced``, ended with, which may be its exception."""
         return traced.outcome
 
@@ -139,18 +139,18 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         return await self._abatch_with_config(self._amany, inputs, config, **kwargs)
 
     def _many(
-        self, inputs: list[Any], run_manager: Any, config: list[RunnableConfig], **kwargs: Any
+        self, inputs: list[Any], run_manager: object, config: list[RunnableConfig], **kwargs: object
     ) -> list[Any]:
         flows = map(watched, self.flows(inputs, config, **kwargs), config)
         return list(map(self.result, self._noted(run_many(flows))))
 
     async def _amany(
-        self, inputs: list[Any], run_manager: Any, config: list[RunnableConfig], **kwargs: Any
+        self, inputs: list[Any], run_manager: object, config: list[RunnableConfig], **kwargs: object
     ) -> list[Any]:
         flows = map(watched, self.flows(inputs, config, **kwargs), config)
         return list(map(self.result, self._noted(await arun_many(flows))))
 
-    def _noted(self, traces: list[Traced[Any]]) -> list[Traced[Any]]:
+    def _noted(self, traces: list[Traced[object]]) -> list[Traced[Any]]:
         self._last.traced = traces[-1] if traces else self._last.traced
         return traces
 
@@ -173,11 +173,13 @@ class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
         """Run one input without blocking the event loop."""
         return await self._acall_with_config(self._aonce, input, config, **kwargs)
 
-    def _once(self, input: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
+    def _once(
+        self, input: object, run_manager: object, config: RunnableConfig, **kwargs: object
+    ) -> Any:
         return _raised(self._many([input], [run_manager], [config], **kwargs)[0])
 
     async def _aonce(
-        self, input: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any
+        self, input: object, run_manager: object, config: RunnableConfig, **kwargs: object
     ) -> Any:
         return _raised((await self._amany([input], [run_manager], [config], **kwargs))[0])
 
@@ -187,15 +189,15 @@ class Source:
     """Hold who answers what, in pieces that are read by ``Backend.convert``."""
 
     backend: Backend
-    given: Any
+    given: object
     config: RunnableConfig
 
-    def pieces(self, options: Mapping[str, Any]) -> Iterator[Any]:
+    def pieces(self, options: Mapping[str, object]) -> Iterator[Any]:
         """Give the pieces as they come."""
         for piece in self.backend.runnable.stream(self.given, self.config, **options):
             yield self.backend.convert(piece)
 
-    async def apieces(self, options: Mapping[str, Any]) -> AsyncIterator[Any]:
+    async def apieces(self, options: Mapping[str, object]) -> AsyncIterator[Any]:
         """Give the pieces as they come."""
         async for piece in self.backend.runnable.astream(self.given, self.config, **options):
             yield self.backend.convert(piece)
@@ -223,7 +225,7 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
             yield piece
 
     def _pieces(
-        self, inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
+        self, inputs: Iterator[Any], run_manager: object, config: RunnableConfig, **options: object
     ) -> Iterator[Any]:
         for given in inputs:
             if (flow := self.source(given, config)) is None:
@@ -234,7 +236,11 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
             yield from found.pieces(options) if isinstance(found, Source) else [found]
 
     async def _apieces(
-        self, inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
+        self,
+        inputs: AsyncIterator[Any],
+        run_manager: object,
+        config: RunnableConfig,
+        **options: object,
     ) -> AsyncIterator[Any]:
         async for given in inputs:
             if (flow := self.source(given, config)) is None:
@@ -249,14 +255,14 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
                 yield piece
 
 
-async def _one(item: Any) -> AsyncIterator[Any]:
+async def _one(item: object) -> AsyncIterator[Any]:
     yield item
 
 
 class AskedRunnable(StreamedRunnable[Any, Output], Generic[Output]):
     """Take a question in any form; as a tool, under the name ``question``."""
 
-    def source(self, given: Any, config: RunnableConfig) -> Flow[Source | Output] | None:
+    def source(self, given: object, config: RunnableConfig) -> Flow[Source | Output] | None:
         """Give None: the answer comes whole."""
         return None
 
@@ -294,7 +300,7 @@ def _child(manager: CallbackManager, ask: Ask) -> CallbackManagerForChainRun:
     return manager.on_chain_start(None, items, name=name)
 
 
-def _raised(result: Any) -> Any:
+def _raised(result: object) -> object:
     if isinstance(result, Exception):
         raise result
     return result

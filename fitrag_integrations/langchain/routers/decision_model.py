@@ -41,27 +41,27 @@ class OwnDecision(Base):  # type: ignore[misc]
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     @classmethod
-    def question(cls) -> Any:
+    def question(cls) -> object:
         """Give the question that is answered."""
         return decisions.Noul(instructions=cls.model_fields["instructions"].default)
 
     @abstractmethod
-    def noul(self, state: Any) -> float:
+    def noul(self, state: object) -> float:
         """Give the probability of yes, in [0, 1], for a ``state``."""
 
     @abstractmethod
-    async def anoul(self, state: Any) -> float:
+    async def anoul(self, state: object) -> float:
         """Give the probability of yes, in [0, 1], without blocking the event loop."""
 
     @property
     def _provider(self) -> str:
         return "fitrag"
 
-    def _classify(self, state: Any, questions: Mapping[str, Any]) -> Any:
+    def _classify(self, state: object, questions: Mapping[str, object]) -> object:
         self._check(questions)
         return self._response(questions, self.noul(state))
 
-    async def _aclassify(self, state: Any, questions: Mapping[str, Any]) -> Any:
+    async def _aclassify(self, state: object, questions: Mapping[str, object]) -> object:
         self._check(questions)
         return self._response(questions, await self.anoul(state))
 
@@ -72,7 +72,7 @@ class OwnDecision(Base):  # type: ignore[misc]
                 allowed = f"a Noul with the instructions {self.instructions!r}"
                 raise InputError.of(f"questions[{name!r}]", given=question, allowed=allowed)
 
-    def _response(self, questions: Mapping[str, Any], noul: float) -> Any:
+    def _response(self, questions: Mapping[str, object], noul: float) -> object:
         answers = {name: decisions.NoulAnswer(type="noul", noul=noul) for name in questions}
         return decisions.ClassifierResponse(model=self.model, answers=answers)
 
@@ -98,12 +98,12 @@ class KnowledgeDecision(GateFields, OwnDecision):  # type: ignore[misc]
     on_error: Literal["raise"] = "raise"
     """A probability cannot be made up: a gate that fails is heard of."""
 
-    def noul(self, state: Any) -> float:
+    def noul(self, state: object) -> float:
         """Give the probability that the question of ``state`` is known, in [0, 1]."""
         decided = self.decide(question_of(state, self.question_key))
         return check_number("p_known", decided.p_known, low=0.0, high=1.0)
 
-    async def anoul(self, state: Any) -> float:
+    async def anoul(self, state: object) -> float:
         """Give the probability that the question of ``state`` is known, in [0, 1]."""
         decided = await self.adecide(question_of(state, self.question_key))
         return check_number("p_known", decided.p_known, low=0.0, high=1.0)
@@ -127,11 +127,11 @@ class RelevanceDecision(JudgeFields, OwnDecision):  # type: ignore[misc]
     instructions: str = RELEVANT
     """What a question has to say in order to be answered."""
 
-    def noul(self, state: Any) -> float:
+    def noul(self, state: object) -> float:
         """Give how surely the document of ``state`` is about its question, in [0, 1]."""
         return _share(self._judging().invoke(_judged(state)))
 
-    async def anoul(self, state: Any) -> float:
+    async def anoul(self, state: object) -> float:
         """Give how surely the document of ``state`` is about its question, in [0, 1]."""
         return _share(await self._judging().ainvoke(_judged(state)))
 
@@ -139,7 +139,7 @@ class RelevanceDecision(JudgeFields, OwnDecision):  # type: ignore[misc]
 class Decided:
     """Ask a decision model one ``Noul`` question about each of several states, in one batch."""
 
-    def __init__(self, model: Any, *, instructions: str) -> None:
+    def __init__(self, model: object, *, instructions: str) -> None:
         if not isinstance(model, Base):
             raise InputError.of("model", given=model, allowed="a BaseDecisionModel")
         self.model = model
@@ -150,7 +150,7 @@ class Decided:
         """Name the model, as thresholds fitted on what it says do."""
         return str(self.model.model)
 
-    def _asking(self, states: Sequence[Any]) -> list[dict[str, Any]]:
+    def _asking(self, states: Sequence[object]) -> list[dict[str, object]]:
         ask = {"yes": decisions.Noul(instructions=self.instructions)}
         return [{"state": state, "questions": ask} for state in states]
 
@@ -166,7 +166,7 @@ class DecisionGate(Decided):
     draft_tokens = 0
 
     def __init__(
-        self, model: Any, *, instructions: str = KNOWN, threshold: float | None = None
+        self, model: object, *, instructions: str = KNOWN, threshold: float | None = None
     ) -> None:
         """Raise ``InputError`` for what is no decision model, or a threshold outside [0, 1]."""
         super().__init__(model, instructions=instructions)
@@ -192,7 +192,7 @@ class DecisionEvaluator(Decided):
 
     thresholds = None
 
-    def __init__(self, model: Any, *, instructions: str = RELEVANT) -> None:
+    def __init__(self, model: object, *, instructions: str = RELEVANT) -> None:
         """Raise ``InputError`` for what is no decision model."""
         super().__init__(model, instructions=instructions)
 
@@ -207,7 +207,7 @@ class DecisionEvaluator(Decided):
         return [2 * _noul(answer) - 1 for answer in await self.model.abatch(asked)]
 
 
-def _judged(state: Any) -> dict[str, Any]:
+def _judged(state: object) -> dict[str, object]:
     text = state.get("document") if isinstance(state, Mapping) else None
     if not isinstance(text, str):
         raise InputError.of("state", given=state, allowed="a dict with 'question' and 'document'")

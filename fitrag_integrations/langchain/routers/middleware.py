@@ -73,14 +73,14 @@ class RetrievalGateMiddleware(AgentMiddleware[RetrievalGateState]):
         self._question = question or last_question
         self._gate = RetrievalGate(gate=gate, **options)
 
-    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+    def before_agent(self, state: object, runtime: object) -> dict[str, object] | None:
         """Decide on a question that is new; leave the state alone for one that is not."""
         asked = self._asked(state)
         if asked is None or asked == _asked_before(state):
             return None if asked else _update(state, None)
         return _update(state, {**self._gate.invoke(asked["question"]), **asked})
 
-    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+    async def abefore_agent(self, state: object, runtime: object) -> dict[str, object] | None:
         """Do as ``before_agent`` does, without blocking the event loop."""
         asked = self._asked(state)
         if asked is None or asked == _asked_before(state):
@@ -113,7 +113,7 @@ class RetrievalGateMiddleware(AgentMiddleware[RetrievalGateState]):
         answer = self._answer(request)
         return await handler(request) if answer is None else answer
 
-    def _asked(self, state: Any) -> dict[str, Any] | None:
+    def _asked(self, state: Any) -> dict[str, object] | None:
         messages = state["messages"]
         asker = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), None)
         if asker is None:
@@ -149,17 +149,17 @@ def _known(state: Any) -> bool:
     return decision is not None and not decision["retrieve"]
 
 
-def _asked_before(state: Any) -> dict[str, Any] | None:
+def _asked_before(state: Any) -> dict[str, object] | None:
     decision = state.get(DECISION)
     return decision and {name: decision[name] for name in ("question", "message_id")}
 
 
-def _update(state: Any, decision: dict[str, Any] | None) -> dict[str, Any] | None:
+def _update(state: Any, decision: dict[str, object] | None) -> dict[str, object] | None:
     """Write a decision, or None over an old one that no longer belongs to a question."""
     return {DECISION: decision} if decision or state.get(DECISION) else None
 
 
-def _names(tools: Any) -> frozenset[str]:
+def _names(tools: object) -> frozenset[str]:
     given = [tools] if isinstance(tools, str | BaseTool) else tools
     allowed = "the names of retrieval tools, or the tools"
     if not isinstance(given, Iterable):
@@ -170,13 +170,13 @@ def _names(tools: Any) -> frozenset[str]:
     return names
 
 
-def _name(tool: Any) -> str:
+def _name(tool: object) -> str:
     """Give a tool's name; a provider's own tool is a dict in one of two shapes."""
     if isinstance(tool, dict):
         return str(tool.get("name") or tool.get("function", {}).get("name") or "")
     return str(getattr(tool, "name", ""))
 
 
-def _chosen(choice: Any) -> str:
+def _chosen(choice: object) -> str:
     """Give the name of the tool that a call is to be made of, if it is a certain one."""
     return choice if isinstance(choice, str) else _name(choice)

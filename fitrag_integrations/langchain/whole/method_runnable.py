@@ -57,32 +57,32 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
 
     @field_validator("reader")
     @classmethod
-    def _check_reader(cls, reader: Any) -> Any:
+    def _check_reader(cls, reader: Any) -> object:
         if reader is not None:
             read_port(reader)
         return reader
 
     @field_validator("template")
     @classmethod
-    def _check_template(cls, template: Any) -> Any:
+    def _check_template(cls, template: object) -> object:
         as_template(template)
         return template
 
     def flows(
-        self, inputs: Sequence[Any], configs: Sequence[RunnableConfig], **options: Any
-    ) -> list[Flow[Any]]:
+        self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
+    ) -> list[Flow[object]]:
         """Give one flow per question."""
         whole, offer = self._whole(), self._offer()
         pairs = zip(inputs, configs, strict=True)
         return [_begun(whole, question, offer.to(config)) for question, config in pairs]
 
-    def result(self, traced: Traced[Any]) -> Any:
+    def result(self, traced: Traced[Any]) -> object:
         """Give the answer, the trace, or the exception a flow ended with."""
         if traced.error is not None:
             return traced.error
         return Answer(traced) if isinstance(traced.outcome, Answered) else traced
 
-    def source(self, given: Any, config: RunnableConfig) -> Flow[Source | Any] | None:
+    def source(self, given: object, config: RunnableConfig) -> Flow[Source | Any] | None:
         """Give the flow to the language model and its prompt, or to the method's own answer."""
         if self.llm is None or self.reader is not None:
             return None
@@ -98,7 +98,7 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
         prompt = context.prompt(as_template(self.template))
         return Source(llm, prompt, config)
 
-    def _whole(self) -> Any:
+    def _whole(self) -> object:
         if self.llm is None and self.reader is None:
             return self.method
         return Answering(self.method, reader=self.reader, template=as_template(self.template))
@@ -107,6 +107,6 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
         return Offer.of(self.retriever, self.search, self.llm)
 
 
-def _begun(method: Any, given: Any, ports: Ports) -> Flow[Any]:
+def _begun(method: Any, given: object, ports: Ports) -> Flow[Any]:
     # a call that fails is its own question's alone
     return (yield from method(question_of(given), ports))

@@ -43,10 +43,10 @@ def retrieve_port(
     def asked(query: str) -> QueryType:
         return known.get(query, query)
 
-    def one(query: str) -> Any:
+    def one(query: str) -> object:
         return passages_of(base.retrieve(asked(query)))
 
-    async def aone(query: str) -> Any:
+    async def aone(query: str) -> object:
         if not has_own(base, "_aretrieve", BaseRetriever):
             return await asyncio.to_thread(one, query)
         return passages_of(await base.aretrieve(asked(query)))
@@ -54,30 +54,30 @@ def retrieve_port(
     if not hasattr(base, "retrieve_many"):
         return Port(name, each(one), aeach(aone))
 
-    def many(queries: Sequence[str]) -> list[Any]:
+    def many(queries: Sequence[str]) -> list[object]:
         return _lists(base.retrieve_many([*map(asked, queries)], return_exceptions=True))
 
-    async def amany(queries: Sequence[str]) -> list[Any]:
+    async def amany(queries: Sequence[str]) -> list[object]:
         return _lists(await base.aretrieve_many([*map(asked, queries)], return_exceptions=True))
 
     return Port(name, many, amany)
 
 
-def check_base(base: Any) -> None:
+def check_base(base: object) -> None:
     """Require a retriever."""
     if not isinstance(base, BaseRetriever | Port):
         allowed = "a BaseRetriever, such as index.as_retriever()"
         raise InputError.of("base", given=base, allowed=allowed)
 
 
-def _lists(found: Sequence[Any]) -> list[Any]:
+def _lists(found: Sequence[object]) -> list[object]:
     return [nodes if isinstance(nodes, Exception) else passages_of(nodes) for nodes in found]
 
 
-def each(call: Callable[[Q], Any]) -> Callable[[Sequence[Q]], list[Any]]:
+def each(call: Callable[[Q], Any]) -> Callable[[Sequence[Q]], list[object]]:
     """Call once per item; what an item raises is its answer."""
 
-    def guarded(item: Q) -> Any:
+    def guarded(item: Q) -> object:
         try:
             return call(item)
         except Exception as error:  # raised in the flow that asked
@@ -91,10 +91,10 @@ def aeach(
 ) -> Callable[[Sequence[Q]], Awaitable[list[Any]]]:
     """Await one call per item, at most ``AT_ONCE`` side by side."""
 
-    async def all_of(items: Sequence[Q]) -> list[Any]:
+    async def all_of(items: Sequence[Q]) -> list[object]:
         slots = asyncio.Semaphore(AT_ONCE)
 
-        async def guarded(item: Q) -> Any:
+        async def guarded(item: Q) -> object:
             async with slots:
                 try:
                     return await acall(item)
@@ -114,7 +114,7 @@ def has_own(instance: object, name: str, base: type) -> bool:
     return getattr_static(type(instance), name, None) is not getattr_static(base, name)
 
 
-def search_port(search: Any) -> Port[str, Any]:
+def search_port(search: object) -> Port[str, Any]:
     """Build the search port.
 
     Takes a ``Port``, a retriever, a tool, an object with a batched ``search(queries)``, or a
@@ -147,7 +147,7 @@ def _then_results(search: Any) -> Any:
     return one
 
 
-def results(found: Any) -> list[Passage]:
+def results(found: object) -> list[Passage]:
     """Read what ``pages_of`` reads, nodes among it; a tool that reports an error raises it."""
     if isinstance(found, ToolOutput):
         if found.is_error:
@@ -160,7 +160,7 @@ def _node_page(node: NodeWithScore | BaseNode) -> Passage:
     return passages_of([node if isinstance(node, NodeWithScore) else NodeWithScore(node=node)])[0]
 
 
-def generate_port(llm: Any) -> Port[str, str]:
+def generate_port(llm: object) -> Port[str, str]:
     """Build the port of a LlamaIndex LLM, or of anything with ``generate(prompts)``."""
     if not isinstance(llm, LLM):
         return port_of("generate", llm, "generate", argument="llm")
@@ -184,20 +184,20 @@ class LLMDrafter:
         """Give the model's name, which a fitted threshold is checked against."""
         return model_name(self.llm)
 
-    def generate(self, prompts: Sequence[str]) -> Sequence[Any]:
+    def generate(self, prompts: Sequence[str]) -> Sequence[object]:
         """Continue each prompt; one that fails is answered with its exception."""
         call = generate_port(self.llm).call
         assert call is not None
         return call(prompts)
 
-    async def agenerate(self, prompts: Sequence[str]) -> Sequence[Any]:
+    async def agenerate(self, prompts: Sequence[str]) -> Sequence[object]:
         """Continue each prompt without blocking the event loop."""
         acall = generate_port(self.llm).acall
         assert acall is not None
         return await acall(prompts)
 
 
-def adapted(value: Any) -> Any:
+def adapted(value: object) -> object:
     """Bring what LlamaIndex has for the same purpose to what a method asks."""
     return LLMDrafter(value) if isinstance(value, LLM) else value
 
@@ -206,9 +206,9 @@ def adapted(value: Any) -> Any:
 class Caller:
     """Hold what the ports of each call are built from, and check it."""
 
-    base: Any
-    search: Any = None
-    llm: Any = None
+    base: object
+    search: object = None
+    llm: object = None
 
     def __post_init__(self) -> None:
         check_base(self.base)
@@ -217,7 +217,7 @@ class Caller:
         if self.llm is not None:
             generate_port(self.llm)
 
-    def ports(self, bundles: Sequence[QueryBundle], *, llm: Any = None) -> Ports:
+    def ports(self, bundles: Sequence[QueryBundle], *, llm: object = None) -> Ports:
         """Build the ports of one call, so that its questions share them.
 
         ``llm`` stands in where the caller has none.
@@ -246,6 +246,6 @@ def bundle_of(query: QueryType) -> QueryBundle:
     return QueryBundle(query)
 
 
-def settled(traces: Sequence[Traced[Any]], return_exceptions: bool) -> list[Any]:
+def settled(traces: Sequence[Traced[Any]], return_exceptions: bool) -> list[object]:
     """Give each question's value, or error; without ``return_exceptions`` raise the first one."""
     return [traced.outcome if return_exceptions else traced.value for traced in traces]

@@ -36,21 +36,21 @@ class Routed:
     """Hold another engine's response and the context with the decision that led to it."""
 
     context: Context
-    response: Any
+    response: object
 
 
 class Router(Configured, BaseQueryEngine):
     """Answer by a flow that decides and asks an engine; batches run in lock step."""
 
-    def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
+    def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[object]]:
         """Give one flow per query; ``alone`` tells that its answer may be a stream."""
         raise NotImplementedError  # not abstract: the framework puts a span around those
 
-    def _response(self, traced: Traced[Any], *, alone: bool = False) -> RESPONSE_TYPE:
+    def _response(self, traced: Traced[object], *, alone: bool = False) -> RESPONSE_TYPE:
         """Make the response of what a flow ended with, or raise that."""
         return reported(traced)
 
-    async def _aresponse(self, traced: Traced[Any]) -> RESPONSE_TYPE:
+    async def _aresponse(self, traced: Traced[object]) -> RESPONSE_TYPE:
         """Make the response of a query that came alone, without blocking the event loop."""
         return self._response(traced, alone=True)
 
@@ -78,7 +78,7 @@ class Router(Configured, BaseQueryEngine):
     @dispatcher.span
     async def aquery_many(
         self, queries: Sequence[QueryType], *, return_exceptions: bool = False
-    ) -> list[Any]:
+    ) -> list[object]:
         """Decide for all queries in lock step, as ``query_many``; engines answer side by side."""
         bundles = bundles_of(queries)
         tell_asked(bundles)
@@ -98,7 +98,7 @@ class Router(Configured, BaseQueryEngine):
             return ended(await self._aresponse(traced))
 
     def _responses(
-        self, bundles: list[QueryBundle], traces: list[Traced[Any]], return_exceptions: bool
+        self, bundles: list[QueryBundle], traces: list[Traced[object]], return_exceptions: bool
     ) -> list[Any]:
         settled(traces, return_exceptions)
         responses = [traced.error or self._response(traced) for traced in traces]
@@ -177,7 +177,7 @@ def query_event(
     callback_manager: CallbackManager, query_bundle: QueryBundle
 ) -> Iterator[Callable[[RESPONSE_TYPE], RESPONSE_TYPE]]:
     """Report a query to the callback handlers, with the response passed through at its end."""
-    payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
+    payload: dict[str, object] = {EventPayload.QUERY_STR: query_bundle.query_str}
     with callback_manager.event(CBEventType.QUERY, payload=payload) as event:
 
         def ended(response: RESPONSE_TYPE) -> RESPONSE_TYPE:
@@ -210,7 +210,7 @@ class Handed:
     searches: bool = False
 
 
-def check_engine(field: str, engine: Any) -> BaseQueryEngine:
+def check_engine(field: str, engine: object) -> BaseQueryEngine:
     """Require a query engine."""
     if not isinstance(engine, BaseQueryEngine):
         allowed = "a BaseQueryEngine, such as index.as_query_engine()"
@@ -233,29 +233,29 @@ def engine_port(name: str, engine: Any, *, alone: bool) -> Port[Handed, Any]:
     if alone or not hasattr(engine, "query_many"):
         return Port(name, call, acall)
 
-    def many(items: Sequence[Handed]) -> list[Any]:
+    def many(items: Sequence[Handed]) -> list[object]:
         if any(item.nodes is not None for item in items):
             return call(items)
-        found: list[Any] = engine.query_many(_bundles(items), return_exceptions=True)
+        found: list[object] = engine.query_many(_bundles(items), return_exceptions=True)
         return found
 
-    async def amany(items: Sequence[Handed]) -> list[Any]:
+    async def amany(items: Sequence[Handed]) -> list[object]:
         if any(item.nodes is not None for item in items):
             return await acall(items)
-        found: list[Any] = await engine.aquery_many(_bundles(items), return_exceptions=True)
+        found: list[object] = await engine.aquery_many(_bundles(items), return_exceptions=True)
         return found
 
     return Port(name, many, amany)
 
 
-def _ask(engine: Any, handed: Handed) -> Any:
+def _ask(engine: Any, handed: Handed) -> object:
     if handed.nodes is None:
         return engine.query(handed.bundle)
     own = engine.retrieve(handed.bundle) if handed.searches else []
     return engine.synthesize(handed.bundle, _distinct(handed.nodes, own))
 
 
-async def _aask(engine: Any, handed: Handed) -> Any:
+async def _aask(engine: Any, handed: Handed) -> object:
     if handed.nodes is None:
         return await engine.aquery(handed.bundle)
     own: Sequence[NodeWithScore] = ()
