@@ -24,7 +24,10 @@ class ContractError(AssertionError):
 
 @dataclass(frozen=True)
 class Check:
-    """One promise and the call that tries it; shown by its name."""
+    """Hold one promise by its ``name`` and the call, ``run``, that tries it.
+
+    A check is called without arguments, and shown by its name.
+    """
 
     name: str
     run: Callable[[], None]
