@@ -1,8 +1,9 @@
-"""Draw the README's picture: passages in grey, what is kept of them marked, tokens before and after.
+"""Draw the README's picture: passages in grey, what is kept marked, tokens before and after.
 
     python scripts/readme_picture.py docs/images/before-after.svg
 
-The corpus and the question are the demo's, the retriever and FIT-RAG run with their defaults and a budget of 40 tokens.
+The corpus and the question are the demo's, the retriever and FIT-RAG run with their
+defaults and a budget of 40 tokens.
 """
 
 import argparse
@@ -53,7 +54,9 @@ def main() -> None:
     index = FaissIndex()
     index.add(list(read_corpus(HOME / "passages.jsonl")))
     ports = Ports(retrieve=IndexRetriever(index, given.passages))
-    context = run(FitRag(top_n=given.passages, max_tokens=given.max_tokens)(given.question, ports)).value
+    context = run(
+        FitRag(top_n=given.passages, max_tokens=given.max_tokens)(given.question, ports)
+    ).value
     (found,) = ports.retrieve.call([given.question])
     before, after = context.details["tokens_in"], context.details["tokens_out"]
     told = f"{before} -> {after} tokens"
@@ -70,7 +73,8 @@ def main() -> None:
                     )
                 rows.append(
                     f'<text class="{"kept" if kept else "left"}" x="{x:.1f}" y="{y}" '
-                    f'textLength="{len(words) * STEP:.1f}" xml:space="preserve">{escape(words)}</text>'
+                    f'textLength="{len(words) * STEP:.1f}" xml:space="preserve">'
+                    f"{escape(words)}</text>"
                 )
                 x += len(words) * STEP
             y += LINE

@@ -19,7 +19,7 @@ TOLERANCE = 1e-3  # float32 sums in another order; a batch mate that leaks moves
 
 
 class ContractError(AssertionError):
-    """A promise of a port that an implementation does not keep."""
+    """Tell which promise of a port an implementation does not keep."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,10 @@ ITEMS: Sequence[Asked] = [(question, draft) for question in QUESTIONS for draft 
 
 
 def gate_checks(make: Callable[[], Gate], *, tolerance: float = 1e-3) -> list[Check]:
-    """Give the checks of ``ports.Gate``: p in [0, 1], and the threshold too."""
+    """Give the checks of ``ports.Gate``: p in [0, 1], and the threshold too.
+
+    ``make`` gives a fresh gate; ``tolerance`` is how far two p of one question may lie apart.
+    """
     batched = Batched[Asked, float](
         make, lambda it: _plain(getattr(it, "p_known", None)),
         lambda it: _awaited(getattr(it, "ap_known", None)),

@@ -31,7 +31,10 @@ def scorer_checks(make: Callable[[], Scorer], *, tolerance: float = 1e-3) -> lis
 
 
 def evaluator_checks(make: Callable[[], Evaluator], *, tolerance: float = 1e-3) -> list[Check]:
-    """Give the checks of ``ports.Evaluator``: as for a scorer, with grades in [-1, 1]."""
+    """Give the checks of ``ports.Evaluator``, made by ``make``: a scorer's, for grades in [-1, 1].
+
+    ``tolerance`` is how far two grades of one pair may lie apart.
+    """
     batched = Batched[Pair, float](
         make, lambda it: getattr(it, "evaluate", None), lambda it: getattr(it, "aevaluate", None),
         PAIRS, ODD, lambda grade: [grade], _wrong_grade, tolerance,
