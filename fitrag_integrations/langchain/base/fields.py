@@ -82,7 +82,8 @@ class Settings(Brief):
 
     def settings(self, **given: object) -> dict[str, Any]:
         """Give the options as they are now, adapted, with those of ``given`` in their place."""
-        own = {each.name: getattr(self, each.name) for each in settings_of(self.made)}
+        held = dict(self)
+        own = {each.name: held[each.name] for each in settings_of(self.made)}
         return {name: adapted(value) for name, value in {**own, **given}.items()}
 
     @model_validator(mode="after")

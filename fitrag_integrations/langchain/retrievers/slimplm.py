@@ -45,17 +45,17 @@ class SlimPLMRetriever(SlimPLMOptions, DerivedRetriever, Writing):  # type: igno
         """
         backends = {
             name: Backend(each, text_of)
-            for name in ROLES
-            if isinstance(each := getattr(self, name), Runnable)
+            for name, each in self
+            if name in ROLES and isinstance(each, Runnable)
         }
         return [self._method(backends, config) for config in configs]
 
     def settings(self, **given: Any) -> dict[str, Any]:
         """Give SlimPLM's options as they are now, with ports for what is a Runnable."""
         runnables = {
-            name: Backend(each, text_of).port(RunnableConfig(), port)
-            for name, port in ROLES.items()
-            if isinstance(each := getattr(self, name), Runnable)
+            name: Backend(each, text_of).port(RunnableConfig(), ROLES[name])
+            for name, each in self
+            if name in ROLES and isinstance(each, Runnable)
         }
         return super().settings(**{**runnables, **given})
 

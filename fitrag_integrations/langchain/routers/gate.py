@@ -45,7 +45,7 @@ class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
         return RetrievalDecision.from_dict(await self._asker().ainvoke(question, config))
 
     def _asker(self) -> RetrievalGate:
-        return RetrievalGate(**{name: getattr(self, name) for name in GateFields.model_fields})
+        return RetrievalGate(**{name: own for name, own in self if name in GateFields.model_fields})
 
     def settings(self, **given: Any) -> dict[str, Any]:
         """Give the options as they are now, with a port for a Runnable that drafts.

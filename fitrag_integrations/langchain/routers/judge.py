@@ -28,7 +28,7 @@ class JudgeFields(FromFitted, JudgeOptions, Settings):  # type: ignore[misc]
     """Where a dict has its question; None looks for "question", "input", "query", "messages"."""
 
     def _judging(self, **others: Any) -> RetrievalJudge:
-        own = {name: getattr(self, name) for name in JudgeFields.model_fields}
+        own = {name: value for name, value in self if name in JudgeFields.model_fields}
         return RetrievalJudge(**{**own, **others})
 
 

@@ -33,8 +33,8 @@ class _Sides:
     unknown: int
 
     def __post_init__(self) -> None:
-        for name in ("known", "unknown"):
-            check_whole(name, getattr(self, name), low=0)
+        check_whole("known", self.known, low=0)
+        check_whole("unknown", self.unknown, low=0)
         if self.known == self.unknown:
             allowed = f"another choice than known={self.known}"
             raise InputError.of("unknown", given=self.unknown, allowed=allowed)
