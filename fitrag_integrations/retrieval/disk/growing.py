@@ -154,8 +154,8 @@ class GrowingIndex:
     def _known_marks(self) -> dict[int, int]:
         if self._known is None:
             path, count = self._folder / "marks.i64", self._read_state()["count"]
-            marks = np.fromfile(path, np.int64, 2 * count).reshape(-1, 2) if count else []
-            self._known = {int(own): int(text) for own, text in marks}
+            marks = np.fromfile(path, np.int64, 2 * count) if count else np.empty(0, np.int64)
+            self._known = {int(own): int(text) for own, text in marks.reshape(-1, 2)}
         return self._known
 
     def _cut(self) -> None:
