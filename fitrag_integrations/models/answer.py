@@ -1,4 +1,4 @@
-"""An answer as a span of a passage, chosen among what a reader found in its chunks."""
+"""An answer as a span of a passage, by a reader such as that of Karpukhin et al. (2020)."""
 
 from __future__ import annotations
 

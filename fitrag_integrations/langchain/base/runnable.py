@@ -208,7 +208,10 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
 
     @abstractmethod
     def source(self, given: Input, config: RunnableConfig) -> Flow[Source | Output] | None:
-        """Give the flow to what streams, or to a whole answer; None where ``invoke`` has to do."""
+        """Give the flow to what streams, or to a whole answer; None where ``invoke`` has to do.
+
+        ``given`` and ``config`` are those of ``stream``.
+        """
 
     def stream(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
@@ -263,7 +266,7 @@ class AskedRunnable(StreamedRunnable[Any, Output], Generic[Output]):
     """Take a question in any form; as a tool, under the name ``question``."""
 
     def source(self, given: object, config: RunnableConfig) -> Flow[Source | Output] | None:
-        """Give None: the answer comes whole."""
+        """Give None: the answer to what is ``given`` comes whole, whatever the ``config``."""
         return None
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:

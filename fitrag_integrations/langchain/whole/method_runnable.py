@@ -83,7 +83,10 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
         return Answer(traced) if isinstance(traced.outcome, Answered) else traced
 
     def source(self, given: object, config: RunnableConfig) -> Flow[Source | Any] | None:
-        """Give the flow to the language model and its prompt, or to the method's own answer."""
+        """Give the flow to the language model and its prompt, or to the method's own answer.
+
+        ``given`` and ``config`` are those of ``stream``.
+        """
         if self.llm is None or self.reader is not None:
             return None
         llm = Backend(self.llm, text_of)

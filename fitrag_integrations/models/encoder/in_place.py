@@ -20,9 +20,7 @@ LENGTHS = (12, 7)  # of the pairs that both are tried on
 
 def in_place(trunk: nn.Module) -> States | None:
     """Run a trunk in place if it is a BERT and the outcome is the same; else give None."""
-    from transformers import BertModel
-
-    if not isinstance(trunk, Trunk) or type(trunk.encoder) is not BertModel:
+    if not isinstance(trunk, Trunk) or type(trunk.encoder).__name__ != "BertModel":
         return None
     config: Any = trunk.encoder.config
     if config.hidden_act != "gelu":

@@ -221,7 +221,7 @@ def letters(monkeypatch):
     def load(folder, options):
         return FaissIndex.load(folder, encoder=Letters())
 
-    monkeypatch.setattr(models, "new_index", lambda options: FaissIndex(Letters()))
+    monkeypatch.setattr(models, "new_index", lambda options, kind: FaissIndex(Letters(), kind=kind))
     monkeypatch.setattr(models, "load_index", load)
 
 

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,7 @@ def forget(graph: Path) -> None:
 
 def digest(module: nn.Module) -> str:
     """Give the SHA-256 digest of a module's weights, configurations and exporter."""
-    import transformers
-
-    found = hashlib.sha256(f"1 {torch.__version__} {transformers.__version__}".encode())
+    found = hashlib.sha256(f"1 {torch.__version__} {version('transformers')}".encode())
     for part in module.modules():
         config = getattr(part, "config", None)
         told = config.to_json_string() if config is not None else type(part).__name__
@@ -96,9 +95,7 @@ def _export(module: nn.Module, inputs: tuple[Tensor, ...], path: Path) -> None:
 @contextlib.contextmanager
 def _eager(module: nn.Module) -> Iterator[None]:
     """Have attention written out in plain operations, and put back what was there."""
-    from transformers import PreTrainedModel
-
-    parts = [part for part in module.children() if isinstance(part, PreTrainedModel)]
+    parts = [part for part in module.children() if hasattr(part, "set_attn_implementation")]
     kept = [(part, part.config._attn_implementation) for part in parts]
     for part in parts:
         part.set_attn_implementation("eager")
