@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from langchain_core.embeddings import Embeddings
 
 from fitrag_integrations.methods.encoding import EncoderVectors
@@ -17,14 +15,14 @@ class EncoderEmbeddings(Embeddings):
         InMemoryVectorStore(EncoderEmbeddings())
     """
 
-    def __init__(self, encoder: Any = None) -> None:
+    def __init__(self, encoder: object = None) -> None:
         self._vectors = EncoderVectors(encoder)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._vectors.name!r})"
 
     @property
-    def encoder(self) -> Any:
+    def encoder(self) -> object:
         """Give the encoder."""
         return self._vectors.encoder
 

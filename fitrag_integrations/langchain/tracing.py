@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -31,12 +30,12 @@ class TraceHandler(BaseCallbackHandler):
     def __init__(self, path: str | Path, *, questions: bool = True) -> None:
         self._file = TraceFile(path, questions=questions)
 
-    def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_retriever_end(self, documents: object, *, run_id: UUID, **kwargs: object) -> None:
         """Write what a retriever of this package found."""
         if isinstance(documents, Documents):
             self._file.add(trace_row(documents.context))
 
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_chain_end(self, outputs: object, *, run_id: UUID, **kwargs: object) -> None:
         """Write what a whole method found."""
         if isinstance(outputs, Answer):
             self._file.add(trace_row(outputs.context))

@@ -10,14 +10,15 @@ those of the combination, padded likewise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from fitrag_integrations.core.checks import check_many, check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.manifest import (
     Arrays,
@@ -53,7 +54,7 @@ class EligibilityDetector(SavedModel):
 
     kind = "eligibility"
 
-    def __init__(self, network: Arrays, *, manifest: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, network: Arrays, *, manifest: Row | None = None) -> None:
         super().__init__(manifest)
         self.max_pairs = check_whole("max_pairs", self.manifest.get("max_pairs", MAX_PAIRS), low=1)
         self.sees_rest = bool(self.manifest.get("sees_rest", False))
@@ -101,7 +102,7 @@ class EligibilityDetector(SavedModel):
         return f"eligibility for {self.scorer}" if self.scorer else "eligibility"
 
     @property
-    def fitted_for(self) -> Mapping[str, Any]:
+    def fitted_for(self) -> Row:
         """Say which scorer it was trained on: scorer, window, stride, per_passage."""
         return dict(self.manifest.get("fitted_for", {}))
 
@@ -115,7 +116,7 @@ class EligibilityDetector(SavedModel):
         """Give the probability from which a combination is enough: the fitted one, else 0.5."""
         return THRESHOLD if self.fitted is None else self.fitted.value
 
-    def check_scorer(self, name: Any) -> None:
+    def check_scorer(self, name: object) -> None:
         """Raise `ThresholdMismatchError` for a scorer it was not fitted for.
 
         What has no name is passed over: there is nothing to compare.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans
@@ -40,7 +40,7 @@ class ExtractiveReader(PairModel):
 
     kind = "reader"
 
-    def __init__(self, engine: Engine, head: ReaderHead, *, manifest: dict[str, Any]) -> None:
+    def __init__(self, engine: Engine, head: ReaderHead, *, manifest: Row) -> None:
         super().__init__(engine, manifest=manifest)
         self._head = head.to(engine.device).float().eval()
         below = manifest.get("thresholds", {}).get("abstain_below")
@@ -67,7 +67,7 @@ class ExtractiveReader(PairModel):
         self._save_encoder(folder / "encoder")
 
     @classmethod
-    def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> ExtractiveReader:
+    def _build(cls, engine: Engine, folder: Path, manifest: Row) -> ExtractiveReader:
         entry, width = manifest["head"], engine.trunk.width
         tensors = read_tensors(folder, entry)
         head = load_head(lambda: ReaderHead(width), folder / entry["file"], tensors)

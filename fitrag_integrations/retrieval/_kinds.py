@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.retrieval._vectors import Vectors
@@ -59,7 +62,7 @@ def add(index: Any, kind: Kind, vectors: Vectors) -> Any:
     return index
 
 
-def nearest(index: Any, kind: Kind, vectors: Vectors, k: int) -> tuple[Any, Any]:
+def nearest(index: Any, kind: Kind, vectors: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
     """Search: scores and places, -1 where an approximate kind found fewer than `k`."""
     home = faiss()
     if kind == "hnsw":

@@ -74,7 +74,7 @@ def _written(source: str) -> Recipe:
 
 
 def _pooling(source: str, path: str) -> str:
-    config: dict[str, Any] = _read(source, f"{path}/config.json") or {}
+    config: dict[str, object] = _read(source, f"{path}/config.json") or {}
     modes = [_FLAGS.get(k, str(k)) for k, on in config.items() if on is True and "_mode_" in k]
     if isinstance(word := config.get("pooling_mode"), str):
         modes = [_WORDS.get(word, word)]

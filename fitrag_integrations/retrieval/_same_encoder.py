@@ -37,14 +37,14 @@ class Origin:
     proven: bool = False
 
     @classmethod
-    def of(cls, encoder: Any) -> Origin:
+    def of(cls, encoder: object) -> Origin:
         """Describe the encoder of a new index."""
         usable = _usable(encoder)
         settings = usable.settings if isinstance(usable, Encoder) else None
         return cls(usable, usable.name, usable.width, settings, proven=True)
 
     @classmethod
-    def read(cls, described: dict[str, Any], encoder: Any = None) -> Origin:
+    def read(cls, described: dict[str, Any], encoder: object = None) -> Origin:
         """Read what `describe` gave; without an encoder the described one is used."""
         name, width, settings = described["name"], described["width"], described["settings"]
         if encoder is not None:
@@ -82,7 +82,7 @@ class Origin:
         raise InputError.of("encoder", given=self.encoder.name, allowed=allowed)
 
 
-def _usable(encoder: Any) -> TextEncoder:
+def _usable(encoder: object) -> TextEncoder:
     if isinstance(encoder, type) or not isinstance(encoder, TextEncoder):
         allowed = "an Encoder, or an object with name, width and encode"
         raise InputError.of("encoder", given=encoder, allowed=allowed)

@@ -38,7 +38,7 @@ def write(
     folder: Path,
     flat: Any,
     passages: Sequence[Passage],
-    encoder: dict[str, Any],
+    encoder: dict[str, object],
     *,
     kind: Kind = "flat",
     read_as: str = "",
@@ -69,7 +69,7 @@ def version(folder: Path) -> str:
 
 
 def _write(
-    folder: Path, flat: Any, passages: Sequence[Passage], encoder: dict[str, Any], kind: Kind
+    folder: Path, flat: Any, passages: Sequence[Passage], encoder: dict[str, object], kind: Kind
 ) -> None:
     used = _used(folder)
     names = {part: next(n for n in _NAMES[part] if n not in used) for part in _NAMES}
@@ -172,7 +172,7 @@ def _used(folder: Path) -> set[str]:
         return set()
 
 
-def _replace(path: Path, write_to: Callable[[Path], Any]) -> str:
+def _replace(path: Path, write_to: Callable[[Path], object]) -> str:
     """Write beside a file, then take its place; gives the SHA-256 digest."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
@@ -203,7 +203,7 @@ def _write_lines(path: Path, passages: Iterable[Passage]) -> None:
             file.write(_line(passage.to_dict()))
 
 
-def _line(row: dict[str, Any]) -> bytes:
+def _line(row: dict[str, object]) -> bytes:
     try:
         return json.dumps(row, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:  # a lone surrogate, which only the escaped form can hold

@@ -80,7 +80,7 @@ class Store:
     def __len__(self) -> int:
         return len(self.passages)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         passages, vectors = self.first()
         told = {"width": self.width, "kind": self.kind}
         return {**told, "passages": passages, "vectors": vectors}
@@ -138,7 +138,7 @@ def admit(
     return list(new.values()), skipped
 
 
-def _fault(field: str, item: Any, other: Passage | None) -> InputError | None:
+def _fault(field: str, item: object, other: Passage | None) -> InputError | None:
     if isinstance(item, InputError):
         return item
     if not isinstance(item, Passage):

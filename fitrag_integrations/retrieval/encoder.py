@@ -31,8 +31,8 @@ _DTYPES = ("float32", "bfloat16", "float16")
 class EncoderOptions(TypedDict, total=False):
     """Name what `Encoder` takes by keyword."""
 
-    device: Any
-    dtype: Any
+    device: object
+    dtype: object
     pooling: str | None
     normalize: bool | None
     max_tokens: int | None
@@ -58,8 +58,8 @@ class Encoder:
         self,
         name_or_dir: str = MINILM,
         *,
-        device: Any = None,
-        dtype: Any = None,
+        device: object = None,
+        dtype: object = None,
         pooling: str | None = None,
         normalize: bool | None = None,
         max_tokens: int | None = None,
@@ -130,12 +130,12 @@ class Encoder:
         facts: dict[str, Any] = self._worker.call(self._dense.facts, [None])[0]
         return facts
 
-    def _stack(self, rows: list[Any]) -> NDArray[np.float32]:
+    def _stack(self, rows: list[NDArray[np.float32]]) -> NDArray[np.float32]:
         import numpy as np
 
         return np.stack(rows) if rows else np.empty((0, self.width), np.float32)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (self.name, {**self._options, **self._given})
 
     def __repr__(self) -> str:
@@ -149,10 +149,10 @@ class _Lazy:
         self._what = name, options, given
         self._loaded: Dense | None = None
 
-    def encode(self, texts: Sequence[str]) -> Steps[list[Any]]:
+    def encode(self, texts: Sequence[str]) -> Steps[list[NDArray[np.float32]]]:
         return self._load().encode(texts)
 
-    def facts(self, items: Sequence[Any]) -> list[dict[str, Any]]:
+    def facts(self, items: Sequence[object]) -> list[dict[str, Any]]:
         dense = self._load()
         return [{"width": dense.width, "settings": asdict(dense.recipe)} for _ in items]
 
@@ -178,12 +178,12 @@ def _rebuild(name: str, options: dict[str, Any]) -> Encoder:
     return Encoder(name, **options)
 
 
-def _dtype(dtype: Any) -> str | None:
+def _dtype(dtype: object) -> str | None:
     name = None if dtype is None else str(dtype).removeprefix("torch.")
     if name is not None and name not in _DTYPES:
         raise InputError.of("dtype", given=dtype, allowed=", ".join(_DTYPES))
     return name
 
 
-def _positive(field: str, value: Any) -> int | None:
+def _positive(field: str, value: object) -> int | None:
     return None if value is None else check_whole(field, value, low=1)

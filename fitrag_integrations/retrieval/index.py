@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -71,7 +70,7 @@ class FaissIndex:
     @classmethod
     def build(
         cls,
-        passages: Iterable[Any],
+        passages: Iterable[object],
         *,
         encoder: TextEncoder | None = None,
         show_progress: bool = False,
@@ -130,7 +129,7 @@ class FaissIndex:
                 self._read = (place, saved)
 
     def add(
-        self, passages: Iterable[Any], *, on_bad: str = "raise", show_progress: bool = False
+        self, passages: Iterable[object], *, on_bad: str = "raise", show_progress: bool = False
     ) -> int:
         """Encode and store passages, all or none; gives how many were new.
 
@@ -194,7 +193,7 @@ class FaissIndex:
     def __repr__(self) -> str:
         return f"FaissIndex({len(self)} passages, encoder={self.encoder.name!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restored, (self._store, self._origin, self.skipped)
 
     def _hold(self, store: Store, origin: Origin, skipped: int = 0) -> None:
@@ -208,7 +207,7 @@ class FaissIndex:
     def _encode(self, passages: Sequence[Passage]) -> Vectors:
         return self._vectors(self.encoder.encode([written(p) for p in passages]), len(passages))
 
-    def _vectors(self, found: Any, count: int) -> Vectors:
+    def _vectors(self, found: object, count: int) -> Vectors:
         return checked_vectors(found, count=count, width=self.width, encoder=self.encoder)
 
 
@@ -218,7 +217,7 @@ def _restored(store: Store, origin: Origin, skipped: int) -> FaissIndex:
     return index
 
 
-def _checked(queries: Any, k: Any) -> tuple[tuple[str, ...], int]:
+def _checked(queries: object, k: object) -> tuple[tuple[str, ...], int]:
     texts = check_many("queries", queries, str)
     for i, text in enumerate(texts):
         check_text(f"queries[{i}]", text, blank=False)

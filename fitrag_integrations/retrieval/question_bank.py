@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
@@ -143,15 +142,15 @@ class QuestionBank:
     def __repr__(self) -> str:
         return f"QuestionBank({len(self)} questions, encoder={self.encoder.name!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the vectors, not the search structure and its lock."""
         return type(self), (self.questions, self.known, self._store.first()[1], self._origin)
 
-    def _nearest(self, vectors: Any, count: int, k: int) -> list[list[bool]]:
+    def _nearest(self, vectors: object, count: int, k: int) -> list[list[bool]]:
         found = self._store.nearest(self._rows(vectors, count), k)
         return [[row.metadata["known"] for row in rows] for rows in found]
 
-    def _rows(self, vectors: Any, count: int) -> Vectors:
+    def _rows(self, vectors: object, count: int) -> Vectors:
         width = self._origin.width
         return checked_vectors(vectors, count=count, width=width, encoder=self.encoder)
 

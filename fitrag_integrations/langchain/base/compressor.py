@@ -86,16 +86,16 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
         self,
         inputs: Sequence[dict[str, Any]],
         configs: Sequence[RunnableConfig],
-        **options: Any,
+        **options: object,
     ) -> list[Flow[Context]]:
         """Give one flow per input."""
         return [self._flow(given) for given in inputs]
 
-    def result(self, traced: Traced[Context]) -> Any:
+    def result(self, traced: Traced[Context]) -> object:
         """Give the documents, which carry the run, or the exception the flow ended with."""
         return traced.error or Documents(to_documents(traced.value), traced)
 
-    def _flow(self, given: dict[str, Any]) -> Flow[Context]:
+    def _flow(self, given: dict[str, object]) -> Flow[Context]:
         if not isinstance(given, Mapping) or "documents" not in given:
             allowed = "a dict with 'documents' and 'question'"
             raise InputError.of("input", given=given, allowed=allowed)

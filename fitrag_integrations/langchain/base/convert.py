@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from numbers import Real
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from langchain_core.documents import Document
 
@@ -48,7 +48,7 @@ class Documents(list[Document]):
     def __str__(self) -> str:
         return render_excerpts([Excerpt.whole(passage) for passage in to_passages(self)])
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (list(self), self.traced)
 
     @property
@@ -77,7 +77,7 @@ def to_passage(document: Document) -> Passage:
     )
 
 
-def to_passages(documents: Any) -> list[Passage]:
+def to_passages(documents: object) -> list[Passage]:
     """Read what a retriever gave, or raise ``InputError`` naming what is no Document."""
     if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
         raise InputError.of("documents", given=documents, allowed="a sequence of Document")
@@ -89,7 +89,7 @@ def to_passages(documents: Any) -> list[Passage]:
     return passages
 
 
-def to_pages(found: Any) -> list[Passage]:
+def to_pages(found: object) -> list[Passage]:
     """Read what a search gave for one query: Documents, Passages, dicts, text, or JSON of these."""
     return pages_of(found, (Document,), to_passage)
 
@@ -137,7 +137,7 @@ def _id(excerpt: Excerpt, method: str) -> str | None:
     return derived_id(*whole, excerpt.start, excerpt.end)
 
 
-def _retrieval_score(metadata: Mapping[str, Any]) -> float | None:
+def _retrieval_score(metadata: Mapping[str, object]) -> float | None:
     """Find the score the base retriever gave, under the names in use."""
     names = ["retrieval_score", "score"]
     if "fitrag" not in metadata:  # or it would be the score of another of our own steps
@@ -149,7 +149,7 @@ def _retrieval_score(metadata: Mapping[str, Any]) -> float | None:
     return None
 
 
-def _offset(metadata: Mapping[str, Any]) -> int:
+def _offset(metadata: Mapping[str, object]) -> int:
     start = metadata.get("start_index")
     return start if isinstance(start, int) and not isinstance(start, bool) else 0
 

@@ -33,7 +33,7 @@ from fitrag_integrations.methods.settings import Setting, settings_of
 class Brief(BaseModel):
     """Show only what was set: numbers and texts as they are, objects by their names."""
 
-    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+    def __repr_args__(self) -> Iterator[tuple[str, object]]:
         for name, spec in type(self).model_fields.items():
             value = vars(self).get(name)  # absent while it is being made
             if value == spec.default or value is None:

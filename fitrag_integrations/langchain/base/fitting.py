@@ -21,7 +21,7 @@ class FromFitted(BaseModel):
         cls,
         folder: str | Path,
         *,
-        llm: Any = None,
+        llm: object = None,
         allow_other_model: bool = False,
         **given: Any,
     ) -> Self:

@@ -11,14 +11,14 @@ from fitrag_integrations.methods.adapting import check_judged
 from fitrag_integrations.methods.ik.decider import Decider
 
 
-def check_model(decider: Decider, runnable: Any) -> None:
+def check_model(decider: Decider, runnable: object) -> None:
     """Refuse a decider whose threshold was fitted for another model than that of a Runnable."""
     llm = language_model(runnable)
     if llm is not None:
         check_judged(decider, model_name(llm), type(llm).__name__)
 
 
-def language_model(runnable: Any) -> BaseLanguageModel[Any] | None:
+def language_model(runnable: object) -> BaseLanguageModel[Any] | None:
     """Find the language model behind a Runnable; of a chain, the first one in it."""
     if isinstance(runnable, BaseLanguageModel):
         return runnable

@@ -53,7 +53,7 @@ class OwnedPort(Port[Any, Any]):
 
     config: RunnableConfig = field(default_factory=RunnableConfig)
 
-    def ask(self, items: Sequence[Any]) -> Flow[list[object]]:
+    def ask(self, items: Sequence[object]) -> Flow[list[object]]:
         """Ask for one answer per item."""
         kinds = [Owned if isinstance(item, str) else Held for item in items]
         marked = [kind(item, self.config) for kind, item in zip(kinds, items, strict=True)]
@@ -65,7 +65,7 @@ class Backend:
     """Answer a batch from a Runnable; an item that failed is answered with its exception."""
 
     runnable: Runnable[Any, Any]
-    convert: Callable[[Any], Any] = lambda answer: answer
+    convert: Callable[[Any], object] = lambda answer: answer
     name: str = ""
     options: Mapping[str, object] = field(default_factory=dict)
 
@@ -191,7 +191,7 @@ def text_of(output: object) -> str:
     return check_text("llm output", output)
 
 
-def _backend(runnable: Any, convert: Callable[[Any], Any]) -> Backend | None:
+def _backend(runnable: Any, convert: Callable[[Any], object]) -> Backend | None:
     return None if runnable is None else Backend(runnable, convert)
 
 

@@ -192,12 +192,12 @@ class Source:
     given: object
     config: RunnableConfig
 
-    def pieces(self, options: Mapping[str, object]) -> Iterator[Any]:
+    def pieces(self, options: Mapping[str, object]) -> Iterator[object]:
         """Give the pieces as they come."""
         for piece in self.backend.runnable.stream(self.given, self.config, **options):
             yield self.backend.convert(piece)
 
-    async def apieces(self, options: Mapping[str, object]) -> AsyncIterator[Any]:
+    async def apieces(self, options: Mapping[str, object]) -> AsyncIterator[object]:
         """Give the pieces as they come."""
         async for piece in self.backend.runnable.astream(self.given, self.config, **options):
             yield self.backend.convert(piece)
@@ -258,7 +258,7 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
                 yield piece
 
 
-async def _one(item: object) -> AsyncIterator[Any]:
+async def _one(item: T) -> AsyncIterator[T]:
     yield item
 
 

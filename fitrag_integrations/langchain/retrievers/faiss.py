@@ -37,7 +37,7 @@ class FaissRetriever(FlowRetriever):
 
     @field_validator("index")
     @classmethod
-    def _load(cls, index: Any) -> Any:
+    def _load(cls, index: object) -> object:
         if isinstance(index, str | PathLike):
             return faiss_index().load(index)
         if not searches(index):
@@ -45,7 +45,7 @@ class FaissRetriever(FlowRetriever):
         return index
 
     @classmethod
-    def load(cls, folder: str | PathLike[str], encoder: Any = None, **fields: Any) -> Self:
+    def load(cls, folder: str | PathLike[str], encoder: object = None, **fields: Any) -> Self:
         """Read an index that ``FaissIndex.save`` wrote; ``encoder`` None is the one it names."""
         return cls(index=faiss_index().load(folder, encoder=encoder), **fields)
 
@@ -53,7 +53,7 @@ class FaissRetriever(FlowRetriever):
     def from_texts(
         cls,
         texts: Iterable[str],
-        encoder: Any = None,
+        encoder: object = None,
         metadatas: Iterable[dict[str, Any]] | None = None,
         *,
         ids: Iterable[str] | None = None,
@@ -68,7 +68,7 @@ class FaissRetriever(FlowRetriever):
 
     @classmethod
     def from_documents(
-        cls, documents: Iterable[Document], encoder: Any = None, **fields: Any
+        cls, documents: Iterable[Document], encoder: object = None, **fields: Any
     ) -> Self:
         """Index documents; ``encoder`` None is the embedded one."""
         passages = map(to_passage, check_many("documents", documents, Document))

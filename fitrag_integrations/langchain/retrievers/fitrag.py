@@ -34,7 +34,7 @@ class FitRagRetriever(FromFitted, FitRagOptions, DerivedRetriever):  # type: ign
         method = FitRag(**self.settings())
         if self.most(**options) is None:
             return method
-        freed: dict[str, Any] = {
+        freed: dict[str, tuple[object, object]] = {
             "detector": (None, False),
             "per_passage": ("auto", 1),
             "max_share": ("auto", None),

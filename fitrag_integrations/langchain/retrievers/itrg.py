@@ -34,7 +34,7 @@ class ITRGRetriever(ITRGOptions, DerivedRetriever, Writing):  # type: ignore[mis
     k: Count | None = K  # type: ignore[assignment]  # None is the paper's
     """Documents of a round, and to give; as an argument of ``invoke``, to give. None is 5."""
 
-    def settings(self, **given: Any) -> dict[str, Any]:
+    def settings(self, **given: object) -> dict[str, Any]:
         """Give ITRG's options as they are now."""
         return super().settings(**{"k": K if self.k is None else self.k, **given})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from fitrag_integrations.langchain.base.fields import AnyMethod
 from fitrag_integrations.langchain.base.fitting import FromFitted
@@ -21,6 +21,6 @@ class MethodRetriever(FromFitted, Searching):
     method: AnyMethod
     """A method: ``method(question, ports)`` gives the flow that ends in a context."""
 
-    def method_now(self, **options: Any) -> Method:
+    def method_now(self, **options: object) -> Method:
         """Give the method."""
         return cast(Method, self.method)

@@ -41,7 +41,7 @@ class WebSearchRetriever(FlowRetriever):
 
     @field_validator("search")
     @classmethod
-    def _check_search(cls, search: Any) -> Any:
+    def _check_search(cls, search: object) -> object:
         if search is None:
             raise InputError.of("search", given=None, allowed="a search tool, provider or callable")
         return search

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
@@ -49,7 +48,7 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
     base: AnyBase | None = Field(default=None, exclude=True)
     """The retriever for inputs without documents: any Runnable from a question to documents."""
 
-    def route(self, **options: Any) -> Route:
+    def route(self, **options: object) -> Route:
         """Give the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""
         judge = Backend(self._judging(question_key=None), name="judge")  # its plain name
         base = None if self.base is None else Backend(self.base, name="retrieve")
@@ -60,7 +59,7 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
             for action, runnable in zip(Action, runnables, strict=True)
         }
 
-        def chosen(given: Any, config: RunnableConfig) -> Flow[Chosen]:
+        def chosen(given: object, config: RunnableConfig) -> Flow[Chosen]:
             question = question_of(given, self.question_key)
             documents = yield from _documents(given, question, base, config)
             known = {"question": question, "documents": documents}
@@ -73,8 +72,8 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
 
 
 def _documents(
-    given: Any, question: str, base: Backend | None, config: RunnableConfig
-) -> Flow[list[Any]]:
+    given: object, question: str, base: Backend | None, config: RunnableConfig
+) -> Flow[list[object]]:
     if isinstance(given, Mapping) and "documents" in given:
         return list(check_many("documents", given["documents"], Document))
     if base is None:

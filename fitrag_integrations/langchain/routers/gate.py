@@ -34,12 +34,12 @@ class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
     question_key: str | None = None
     """Where a dict has its question; None looks for "question", "input", "query", "messages"."""
 
-    def decide(self, question: Any, config: RunnableConfig | None = None) -> RetrievalDecision:
+    def decide(self, question: object, config: RunnableConfig | None = None) -> RetrievalDecision:
         """Say whether to retrieve for a question, in any form, and why."""
         return RetrievalDecision.from_dict(self._asker().invoke(question, config))
 
     async def adecide(
-        self, question: Any, config: RunnableConfig | None = None
+        self, question: object, config: RunnableConfig | None = None
     ) -> RetrievalDecision:
         """Do what ``decide`` does without blocking the event loop."""
         return RetrievalDecision.from_dict(await self._asker().ainvoke(question, config))
@@ -47,7 +47,7 @@ class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
     def _asker(self) -> RetrievalGate:
         return RetrievalGate(**{name: own for name, own in self if name in GateFields.model_fields})
 
-    def settings(self, **given: Any) -> dict[str, Any]:
+    def settings(self, **given: object) -> dict[str, Any]:
         """Give the options as they are now, with a port for a Runnable that drafts.
 
         Raises ``InputError`` for a language model that was given as the gate.
@@ -82,12 +82,12 @@ class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):  # type: ignore[
         return self
 
     def flows(
-        self, inputs: Sequence[Any], configs: Sequence[RunnableConfig], **options: Any
+        self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, Any]]]:
         """Give one flow per question; equal asks of one call join."""
         pairs = zip(inputs, self._deciders(configs), strict=True)
         return [self._flow(given, decider) for given, decider in pairs]
 
-    def _flow(self, given: Any, decider: Decider) -> Flow[dict[str, Any]]:
+    def _flow(self, given: object, decider: Decider) -> Flow[dict[str, Any]]:
         decided = yield from decider(question_of(given, self.question_key))
         return decided.decision.to_dict()

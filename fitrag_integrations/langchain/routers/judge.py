@@ -47,13 +47,13 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
         self,
         inputs: Sequence[dict[str, Any]],
         configs: Sequence[RunnableConfig],
-        **options: Any,
+        **options: object,
     ) -> list[Flow[dict[str, Any]]]:
         """Give one flow per question; equal asks of one call join."""
         judge = ActionJudge(**self.settings())
         return [self._flow(given, judge) for given in inputs]
 
-    def _flow(self, given: Any, judge: ActionJudge) -> Flow[dict[str, Any]]:
+    def _flow(self, given: object, judge: ActionJudge) -> Flow[dict[str, Any]]:
         if not isinstance(given, Mapping) or "documents" not in given:
             allowed = "a dict with 'question' and 'documents'"
             raise InputError.of("input", given=given, allowed=allowed)

@@ -43,7 +43,7 @@ class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
     llm: AnyRunnable | None = Field(default=None, exclude=True)
     """A language model for the default of ``known``, whose answers it gives as text."""
 
-    def route(self, **options: Any) -> Route:
+    def route(self, **options: object) -> Route:
         """Give the flow's choice: ``known`` or ``unknown``."""
         check_model(Decider(**self.settings()), self.llm if self.known is None else self.known)
         gate = Backend(self._asker(), name="gate")
@@ -52,7 +52,7 @@ class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
             True: Backend(self.unknown, name="unknown", options=options),
         }
 
-        def chosen(given: Any, config: RunnableConfig) -> Flow[Chosen]:
+        def chosen(given: object, config: RunnableConfig) -> Flow[Chosen]:
             decision = yield from gate.ask(question_of(given, self.question_key), config)
             return Chosen(branches[decision["retrieve"]], given, decision)
 

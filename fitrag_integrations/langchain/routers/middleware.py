@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -21,6 +21,7 @@ from langchain.agents.middleware.types import OmitFromSchema  # noqa: E402
 if TYPE_CHECKING:
     from langchain.agents.middleware.types import ModelRequest, ToolCallRequest
 
+T = TypeVar("T")
 DECISION = "retrieval_decision"
 """The key of the decision in the agent's state."""
 NOT_NEEDED = "Nothing was retrieved: you know the answer to this question. Give it from memory."
@@ -56,7 +57,7 @@ class RetrievalGateMiddleware(AgentMiddleware[RetrievalGateState]):
 
     def __init__(
         self,
-        gate: Any = None,
+        gate: object = None,
         *,
         tools: str | BaseTool | Iterable[str | BaseTool],
         message: str | None = NOT_NEEDED,
@@ -88,27 +89,27 @@ class RetrievalGateMiddleware(AgentMiddleware[RetrievalGateState]):
         return _update(state, {**await self._gate.ainvoke(asked["question"]), **asked})
 
     def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
-    ) -> Any:
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], T]
+    ) -> T:
         """Call the model, without the retrieval tools where the question is known."""
         return handler(self._without_tools(request))
 
     async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
-    ) -> Any:
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[T]]
+    ) -> T:
         """Call the model, without the retrieval tools where the question is known."""
         return await handler(self._without_tools(request))
 
     def wrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
-    ) -> Any:
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]
+    ) -> T | ToolMessage:
         """Answer a call of a hidden tool in its place; let any other through."""
         answer = self._answer(request)
         return handler(request) if answer is None else answer
 
     async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
-    ) -> Any:
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]
+    ) -> T | ToolMessage:
         """Answer a call of a hidden tool in its place; let any other through."""
         answer = self._answer(request)
         return await handler(request) if answer is None else answer

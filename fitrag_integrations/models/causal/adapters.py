@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.runtime.folder import read_tensors, write_tensors
@@ -19,7 +19,7 @@ from fitrag_integrations.models.runtime.loading import ADAPTER, load_adapter_con
 _PREFIX = "base_model.model."  # how peft spells the names of a whole adapted model
 
 
-def lora_config(model: Any, *, rank: int, alpha: int, dropout: float) -> Any:
+def lora_config(model: nn.Module, *, rank: int, alpha: int, dropout: float) -> Any:
     """Describe an adapter on all linear layers but the output."""
     from peft import LoraConfig
     from transformers.pytorch_utils import Conv1D
@@ -67,7 +67,7 @@ def detach(model: Any, name: str) -> None:
         del model.peft_config
 
 
-def switch(model: Any, name: str | None) -> None:
+def switch(model: nn.Module, name: str | None) -> None:
     """Run with this adapter alone, or with none."""
     for layer in _layers(model):
         if name is not None:
@@ -95,7 +95,7 @@ def read(folder: Path, entry: Mapping[str, str]) -> tuple[Any, dict[str, Tensor]
     return config, {key.removeprefix(_PREFIX): value for key, value in tensors.items()}
 
 
-def _layers(model: Any) -> Iterator[Any]:
+def _layers(model: nn.Module) -> Iterator[Any]:
     if not hasattr(model, "peft_config"):  # nothing was ever attached, and peft is slow to import
         return
     from peft.tuners.tuners_utils import BaseTunerLayer

@@ -5,11 +5,12 @@ What FLARE and REFEED's ensemble need of a model, over a local generator or a se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Self
 
 from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.generator import LocalGenerator, prompt_and_draft
@@ -52,7 +53,7 @@ class Continuer:
 
     def continue_with_logprobs(
         self, prompts: Sequence[str], beginnings: Sequence[str]
-    ) -> list[Any]:
+    ) -> Sequence[Continuation | Exception]:
         """Go on with each beginning of an answer to its prompt, greedily.
 
         Gives the new text alone, without blanks around it. A beginning may be blank. From a server
@@ -67,7 +68,7 @@ class Continuer:
 
     async def acontinue_with_logprobs(
         self, prompts: Sequence[str], beginnings: Sequence[str]
-    ) -> list[Any]:
+    ) -> Sequence[Continuation | Exception]:
         """Do what `continue_with_logprobs` does without blocking the event loop."""
         texts = self._begun(prompts, beginnings)
         if isinstance(self.generator, RemoteGenerator):
@@ -105,7 +106,7 @@ class Continuer:
             for _, text in pairs
         ]
 
-    async def _asked(self, texts: Sequence[str]) -> list[Any]:
+    async def _asked(self, texts: Sequence[str]) -> list[Continuation | Exception]:
         generator = self.generator
         assert isinstance(generator, RemoteGenerator)
         stop = {"stop": generator._stop} if generator._stop else {}
@@ -124,7 +125,7 @@ def _continuation(
     return _trimmed(text, [decoded[a:b] for a, b in pairwise(cuts)], [fact[0] for fact in facts])
 
 
-def _read(reply: Mapping[str, Any]) -> Continuation:
+def _read(reply: Row) -> Continuation:
     text, told = read_text(reply), read_tokens(reply)
     if text.strip() and not told:
         raise PortError("the service gave no log-probabilities, which a continuation needs")

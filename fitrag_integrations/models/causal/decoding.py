@@ -120,7 +120,7 @@ class _Listener(StoppingCriteria):
     def __init__(self, tokenizer: Any, start: int, stop: Sequence[str], hear: Hear | None) -> None:
         self._tokenizer, self._start, self._stop, self._hear = tokenizer, start, stop, hear
 
-    def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Any:
+    def __call__(self, input_ids: Tensor, scores: object, **_: object) -> Any:
         new = input_ids[:, self._start :]
         left = abandoned()
         if left or not (self._stop or self._hear):

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
@@ -36,7 +37,7 @@ class CausalEngine(SharedEngine):
         options: Options,
         *,
         name: str = "",
-        manifest: Mapping[str, Any] | None = None,
+        manifest: Row | None = None,
     ) -> None:
         super().__init__(model, options, name=type(model).__name__)
         self.model = model.requires_grad_(False)

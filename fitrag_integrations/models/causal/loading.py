@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.runtime.engine import Options, Pool
@@ -34,7 +35,7 @@ def load_causal(
     return model, tokenizer
 
 
-def causal_source(name_or_dir: str | Path) -> tuple[str, str, dict[str, Any]]:
+def causal_source(name_or_dir: str | Path) -> tuple[str, str, Row]:
     """Say what to load, what it is called, and what its `model.json` adds, where it has one.
 
     The files a manifest names are compared with their checksums. Raises `ModelLoadError` for a

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
@@ -28,7 +29,7 @@ class CausalModel(EngineModel[CausalEngine]):
         self,
         engine: CausalEngine,
         *,
-        manifest: Mapping[str, Any] | None = None,
+        manifest: Row | None = None,
         adapter: str | None = None,
     ) -> None:
         super().__init__(manifest)
@@ -36,7 +37,7 @@ class CausalModel(EngineModel[CausalEngine]):
         self._adapter = adapter
 
     @classmethod
-    def _over(cls, folder: Path, manifest: dict[str, Any], options: Options) -> Self:
+    def _over(cls, folder: Path, manifest: Row, options: Options) -> Self:
         """Load the base that a folder's manifest names, and the adapter beside it."""
         with reading(folder), ExitStack() as undo:
             engine = shared_causal(base_of(folder, manifest["base"]), options)
@@ -50,9 +51,7 @@ class CausalModel(EngineModel[CausalEngine]):
         return made
 
     @classmethod
-    def _build(
-        cls, engine: CausalEngine, folder: Path, manifest: dict[str, Any], adapter: str | None
-    ) -> Self:
+    def _build(cls, engine: CausalEngine, folder: Path, manifest: Row, adapter: str | None) -> Self:
         return cls(engine, manifest=manifest, adapter=adapter)
 
     def _release(self) -> None:

@@ -7,7 +7,6 @@ while it drafts: no second prompt is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -123,5 +122,5 @@ def _facts(logits: Tensor, draft: Ids) -> Tensor:
     return torch.cat([first, told.mean(0), worst, sums, first.new_ones(1), single.flatten()])
 
 
-def _length(pair: tuple[Any, Any]) -> int:
+def _length(pair: tuple[Sequence[int], Sequence[int]]) -> int:
     return len(pair[0]) + len(pair[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from concurrent.futures import Future
 
 from fitrag_integrations.models.causal.decoding import Hear, cut_at
 from fitrag_integrations.models.runtime.worker import Steps, Worker
@@ -31,7 +31,7 @@ def stream_from(
 
 
 def _pieces(
-    told: queue.SimpleQueue[str | None], future: Any, left: threading.Event
+    told: queue.SimpleQueue[str | None], future: Future[list[str]], left: threading.Event
 ) -> Iterator[str]:
     shown = ""
     try:

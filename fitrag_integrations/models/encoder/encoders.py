@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.adapter import fold
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
@@ -56,7 +57,7 @@ def load_encoder(folder: Path, *, attention: str | None = None) -> tuple[Trunk, 
 
 
 def _loaded(
-    folder: Path, manifest: dict[str, Any], pooling: str, length: int, attention: str | None
+    folder: Path, manifest: Row, pooling: str, length: int, attention: str | None
 ) -> tuple[Trunk, PairTokenizer]:
     trunk, tokenizer = load_base(manifest["base"], attention=attention)
     trunk.pooling = pooling

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.checked import checked_pairs as checked_pairs
 from fitrag_integrations.models.encoder.encoders import save_encoder
 from fitrag_integrations.models.encoder.engine import Engine, shared_engine
@@ -19,7 +19,7 @@ from fitrag_integrations.models.runtime.sources import model_folder
 class PairModel(EngineModel[Engine]):
     """A head over an engine. Subclasses name their `kind` and build themselves from a folder."""
 
-    def __init__(self, engine: Engine, *, manifest: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, engine: Engine, *, manifest: Row | None = None) -> None:
         super().__init__(manifest)
         self._engine = engine
 
@@ -57,7 +57,7 @@ class PairModel(EngineModel[Engine]):
         return made
 
     @classmethod
-    def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> Self:
+    def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
         raise NotImplementedError
 
     def _save_encoder(self, folder: Path) -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.progress import BLOCK, in_blocks
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.evaluator.from_scorer import ScorerView
@@ -70,7 +71,7 @@ def find(name_or_dir: str | Path) -> Path | str:
     return model_folder(name_or_dir)
 
 
-def stored_thresholds(fields: dict[str, Any], name: str) -> ActionThresholds | None:
+def stored_thresholds(fields: Row, name: str) -> ActionThresholds | None:
     """Read the thresholds kept with an evaluator; `name` is what they belong to."""
     given = fields.get("thresholds")
     return None if given is None else ActionThresholds.from_dict({"model": name, **given})
@@ -213,7 +214,7 @@ class RetrievalEvaluator(SavedModel):
         self._check_loaded()
         return self._grader
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle as the folder and the options; the weights stay where they are."""
         if isinstance(self._grader, ScorerView):
             return _viewed, (self._grader, self.name, self.thresholds)

@@ -8,9 +8,8 @@ whose best sum is above 0 where the passage holds an answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import best_scores
@@ -80,7 +80,7 @@ class HeadGrader(PairModel):
         head: EvaluatorHead,
         *,
         clues: Clues,
-        manifest: Mapping[str, Any] | None = None,
+        manifest: Row | None = None,
     ) -> None:
         super().__init__(engine, manifest=manifest)
         self._head = head.to(engine.device).float().eval()
@@ -104,7 +104,7 @@ class HeadGrader(PairModel):
         self._save_encoder(folder / "encoder")
 
     @classmethod
-    def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> HeadGrader:
+    def _build(cls, engine: Engine, folder: Path, manifest: Row) -> HeadGrader:
         entry = manifest["head"]
         tensors = read_tensors(folder, entry)
         rarity = rarity_of(tensors, engine, folder / entry["file"])

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.pair_model import checked_pairs
 from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair
@@ -149,7 +150,7 @@ class SequenceGrader(SharedEngine):
             yield inside[0][0], inside[-1][1]
 
 
-def read_fields(folder: Path) -> dict[str, Any]:
+def read_fields(folder: Path) -> Row:
     """Read what `RetrievalEvaluator` keeps beside a checkpoint; empty where nothing is kept."""
     try:
         kind = json.loads((folder / "model.json").read_text(encoding="utf-8")).get("kind")
@@ -158,7 +159,7 @@ def read_fields(folder: Path) -> dict[str, Any]:
     return read_manifest(folder, "model.json", kind=KIND) if kind == KIND else {}
 
 
-def write_fields(folder: Path, fields: dict[str, Any]) -> None:
+def write_fields(folder: Path, fields: Row) -> None:
     """Keep fields beside a checkpoint."""
     plain = {name: value for name, value in fields.items() if name not in ("format", "kind")}
     write_manifest(folder, "model.json", kind=KIND, fields=plain)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.generator import LocalGenerator, first_tokens
 from fitrag_integrations.models.causal.model import CausalModel, checked_pairs
@@ -30,9 +31,7 @@ class CausalGate(CausalModel):
     title: ClassVar[str]
     default_tokens: ClassVar[int]
 
-    def __init__(
-        self, engine: CausalEngine, *, manifest: Mapping[str, Any], adapter: str | None = None
-    ) -> None:
+    def __init__(self, engine: CausalEngine, *, manifest: Row, adapter: str | None = None) -> None:
         super().__init__(engine, manifest=manifest, adapter=adapter)
         self._drafter: LocalGenerator | None = None
         count = manifest.get("draft_tokens", self.default_tokens)
@@ -107,7 +106,7 @@ class CausalGate(CausalModel):
     def _for(
         cls,
         folder: Path,
-        manifest: dict[str, Any],
+        manifest: Row,
         options: Options,
         *,
         for_model: str | None,
@@ -127,7 +126,7 @@ class CausalGate(CausalModel):
         return [share((gap, 0.0), self._temperature(draft)) for gap, (_, draft) in scores]
 
 
-def fitted_for(manifest: Mapping[str, Any]) -> FittedThreshold:
+def fitted_for(manifest: Row) -> FittedThreshold:
     """Say whose knowledge is judged: the threshold's model, else the one of the training rows."""
     fitted = manifest.get("threshold")
     if fitted is not None and fitted.get("model"):

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 
 from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.generator import PROMPT, prompt_and_draft
@@ -68,7 +69,7 @@ class IKClassifier(CausalGate):
         self,
         engine: CausalEngine,
         *,
-        manifest: Mapping[str, Any],
+        manifest: Row,
         adapter: str | None = None,
         head: KnownHead | None = None,
     ) -> None:
@@ -126,9 +127,7 @@ class IKClassifier(CausalGate):
         return [yes - no for yes, no in both]
 
     @classmethod
-    def _build(
-        cls, engine: CausalEngine, folder: Path, manifest: dict[str, Any], adapter: str | None
-    ) -> Self:
+    def _build(cls, engine: CausalEngine, folder: Path, manifest: Row, adapter: str | None) -> Self:
         entry = manifest["weights"]
         if manifest["variant"] in ("lora", "full"):
             return cls(engine, manifest=manifest, adapter=adapter)

@@ -7,12 +7,13 @@ are here by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
@@ -69,9 +70,7 @@ class NecessityJudge(CausalGate):
     title = "necessity judge"
     default_tokens = 512  # a heuristic answer has some 160, and the answer may stand at its end
 
-    def __init__(
-        self, engine: CausalEngine, *, manifest: Mapping[str, Any], adapter: str | None = None
-    ) -> None:
+    def __init__(self, engine: CausalEngine, *, manifest: Row, adapter: str | None = None) -> None:
         super().__init__(engine, manifest=manifest, adapter=adapter)
         self.template = template_of(manifest.get("template", "paper"))
         self._one_temperature = positive(manifest, "temperature")
@@ -159,7 +158,7 @@ def template_of(name: str) -> JudgeTemplate:
     return TEMPLATES[name]
 
 
-def _described(name_or_dir: str | Path, template: str | None) -> tuple[Path, dict[str, Any]]:
+def _described(name_or_dir: str | Path, template: str | None) -> tuple[Path, Row]:
     """Read a judge's folder; a plain language model is a judge without an adapter."""
     folder = Path(name_or_dir).expanduser()
     if (folder / "model.json").is_file() or not _is_model(name_or_dir):

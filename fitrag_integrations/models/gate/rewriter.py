@@ -6,12 +6,13 @@ the heuristic answer and writes one of two grammars; `methods.claims` reads both
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from fitrag_integrations.core.checks import check_text, check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
@@ -54,9 +55,7 @@ class QueryRewriter(CausalModel):
 
     kind = "rewriter"
 
-    def __init__(
-        self, engine: CausalEngine, *, manifest: Mapping[str, Any], adapter: str | None = None
-    ) -> None:
+    def __init__(self, engine: CausalEngine, *, manifest: Row, adapter: str | None = None) -> None:
         super().__init__(engine, manifest=manifest, adapter=adapter)
         self.template = rewrite_template(manifest.get("template", "paper"))
         given = manifest.get("max_new_tokens", TOKENS), manifest.get("draft_tokens", TOKENS)

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
 from fitrag_integrations.models.encoder.checked import checked_pairs
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
@@ -66,7 +67,7 @@ class LightModel(SavedModel):
         scores, _, _ = heads.best_spans(heads.linear(self._head, "span", states), batch)
         return scores.clip(-FURTHEST, FURTHEST)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), ()
 
     def __repr__(self) -> str:
@@ -213,7 +214,7 @@ class LightReader(LightModel):
         return [found_in(chunk, how, span, int(a), int(b)) for chunk, how, span, a, b in told]
 
 
-def head_of(folder: Path, manifest: dict[str, Any]) -> Weights:
+def head_of(folder: Path, manifest: Row) -> Weights:
     """Read the weights of a head, by the names they have in it."""
     arrays = read_arrays(folder, manifest["head"])
     return {name.removeprefix("head."): array for name, array in arrays.items()}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.remote.client import OpenAIClient
 
+T = TypeVar("T")
 Api: TypeAlias = Literal["completions", "chat"]
 PATHS = {"completions": "/completions", "chat": "/chat/completions"}
 
@@ -23,7 +25,7 @@ class RemoteOptions(TypedDict, total=False):
     """
 
     api: Api
-    api_key: Any
+    api_key: object
     top_logprobs: int
     timeout: float
     max_retries: int
@@ -39,7 +41,7 @@ class Remote:
         model: str,
         *,
         api: Api = "completions",
-        api_key: Any = None,
+        api_key: object = None,
         top_logprobs: int = 20,
         timeout: float = 60.0,
         max_retries: int = 4,
@@ -58,15 +60,13 @@ class Remote:
             concurrency=concurrency,
         )
 
-    async def _ask(
-        self, bodies: Sequence[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], Any]
-    ) -> list[Any]:
+    async def _ask(self, bodies: Sequence[Row], read: Callable[[Row], T]) -> list[T | Exception]:
         """Send all bodies; an item that fails has its error in its place."""
         replies = await self._client.post_all(PATHS[self._api], bodies)
         return [read_item(reply, read) for reply in replies]
 
-    def _body(self, prompt: str, *, tokens: int, told: bool) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.name, "max_tokens": tokens, "temperature": 0.0}
+    def _body(self, prompt: str, *, tokens: int, told: bool) -> dict[str, object]:
+        body: dict[str, object] = {"model": self.name, "max_tokens": tokens, "temperature": 0.0}
         if self._api == "chat":
             body["messages"] = [{"role": "user", "content": prompt}]
             return body | ({"logprobs": True, "top_logprobs": self._top} if told else {})
@@ -76,7 +76,7 @@ class Remote:
         return f"{type(self).__name__}({self._client.base_url!r}, {self.name!r})"
 
 
-def read_item(reply: Any, read: Callable[[Mapping[str, Any]], Any]) -> Any:
+def read_item(reply: Any, read: Callable[[Row], T]) -> T | Exception:
     if isinstance(reply, Exception):
         return reply
     if isinstance(reply, BaseException):
@@ -94,7 +94,7 @@ def fill(prompt: str, question: str, draft: str = "") -> str:
     return before + (question if mark else "") + after
 
 
-def with_fields(field: str, prompt: Any, *names: str) -> str:
+def with_fields(field: str, prompt: object, *names: str) -> str:
     missing = [name for name in names if not isinstance(prompt, str) or f"{{{name}}}" not in prompt]
     if missing:
         allowed = "a text with " + " and ".join(f"{{{name}}}" for name in names)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
@@ -20,6 +20,9 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import retry_after
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError, PortError
+
+if TYPE_CHECKING:
+    import httpx
 
 T = TypeVar("T")
 PASSING = {408, 429, 500, 502, 503, 504}  # status codes another try may mend
@@ -42,7 +45,7 @@ class OpenAIClient:
         self,
         base_url: str,
         *,
-        api_key: Any,
+        api_key: object,
         timeout: float,
         max_retries: int,
         concurrency: int,
@@ -59,21 +62,21 @@ class OpenAIClient:
         self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
         self._lock = Lock()
 
-    async def post_all(self, path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+    async def post_all(self, path: str, bodies: Sequence[Mapping[str, object]]) -> list[object]:
         """Post every body; gives each reply, or in its place the error that befell it alone."""
         line = await self._line()
         posts = [self._post(line, path, body) for body in bodies]
         return list(await asyncio.gather(*posts, return_exceptions=True))
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+    async def post(self, path: str, body: Mapping[str, object]) -> object:
         """Post one body. Raises `Refused`, which tells the status where there is one."""
         return await self._post(await self._line(), path, body)
 
-    async def _post(self, line: _Line, path: str, body: Mapping[str, Any]) -> Any:
+    async def _post(self, line: _Line, path: str, body: Mapping[str, object]) -> object:
         tenacity = require_extra("tenacity", extra="remote", feature="a remote model")
         tries = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(
-                lambda error: getattr(error, "wait", None) is not None
+                lambda error: isinstance(error, RemoteError) and error.wait is not None
             ),
             stop=tenacity.stop_after_attempt(self._tries),
             wait=_Wait(tenacity.wait_random_exponential(multiplier=0.5, max=20.0)),
@@ -88,7 +91,7 @@ class OpenAIClient:
             return found
         raise told  # outside, so that no request with its headers hangs on to it
 
-    async def _once(self, line: _Line, path: str, body: Mapping[str, Any]) -> Any:
+    async def _once(self, line: _Line, path: str, body: Mapping[str, object]) -> object:
         httpx = require_extra("httpx", extra="remote", feature="a remote model")
         error: RemoteError
         try:
@@ -110,7 +113,7 @@ class OpenAIClient:
             error = self._error(told, wait=self._wait(status, headers), status=status)
         raise error
 
-    def _read(self, content: bytes) -> Any:
+    def _read(self, content: bytes) -> object:
         try:
             if len(content) > MOST:
                 raise self._error(f"the reply has over {MOST:,} bytes", wait=None)
@@ -159,7 +162,7 @@ class OpenAIClient:
         )
         return _Line(client, asyncio.Semaphore(self._concurrency), _kept(client))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle without connections; a client with a key refuses, as the key would be in it."""
         if self._secret.found:
             raise TypeError(f"the client of {self.base_url} holds a key: make it anew instead")
@@ -177,7 +180,7 @@ class Refused(PortError):
         super().__init__(message)
         self.status = status
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the status, which plain exceptions would drop."""
         return Refused, (str(self), self.status)
 
@@ -191,7 +194,7 @@ class RemoteError(Refused):
 
 
 async def _exchange(
-    client: Any, url: str, body: Mapping[str, Any]
+    client: httpx.AsyncClient, url: str, body: Mapping[str, object]
 ) -> tuple[int, Mapping[str, str], bytes]:
     """Post, and read at most `MOST` bytes and one piece of what comes back, unpacked."""
     found = bytearray()
@@ -207,12 +210,12 @@ async def _exchange(
 class _Line:
     """What belongs to one event loop."""
 
-    client: Any
+    client: httpx.AsyncClient
     limit: asyncio.Semaphore
     keeper: AsyncIterator[None]
 
 
-async def _kept(client: Any) -> AsyncIterator[None]:
+async def _kept(client: httpx.AsyncClient) -> AsyncIterator[None]:
     """Close the client when the loop ends: an ending loop closes its async generators."""
     async with client:
         yield
@@ -246,14 +249,14 @@ def _remade(
     )
 
 
-def finish(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def finish(make: Callable[[], Coroutine[object, object, T]]) -> T:
     """Run a coroutine to its end from any thread, also one whose event loop is running."""
     context = copy_context()
     with ThreadPoolExecutor(1, "fitrag-remote") as pool:
         return pool.submit(context.run, lambda: asyncio.run(make())).result()
 
 
-def _checked_url(given: Any) -> str:
+def _checked_url(given: object) -> str:
     url = check_text("base_url", given, blank=False).rstrip("/")
     parts = urlsplit(url)
     if parts.username or parts.password:  # not repeated: it is a secret

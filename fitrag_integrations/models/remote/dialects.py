@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import PortError
 
 
@@ -33,7 +34,7 @@ class Dialect:
     found: str | None = "results"
     needs_model: bool = False
     takes_model: bool = True
-    always: Mapping[str, Any] = field(default_factory=dict)
+    always: Mapping[str, object] = field(default_factory=dict)
 
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -89,14 +90,16 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 
 
-def request(dialect: Dialect, model: str, query: str, documents: Sequence[str]) -> dict[str, Any]:
+def request(
+    dialect: Dialect, model: str, query: str, documents: Sequence[str]
+) -> dict[str, object]:
     """Write the body that asks for the scores of documents to one query."""
     named = {"model": model} if model and dialect.takes_model else {}
     asked = {dialect.query: query, dialect.documents: list(documents)}
     return {**named, **asked, **dialect.always}
 
 
-def results(dialect: Dialect, reply: Any, count: int) -> list[Mapping[str, Any]]:
+def results(dialect: Dialect, reply: object, count: int) -> list[Row]:
     """Put what came back in the order of the documents asked about, by its `index`.
 
     Raises `PortError` unless each of the `count` documents is there exactly once.
@@ -104,7 +107,7 @@ def results(dialect: Dialect, reply: Any, count: int) -> list[Mapping[str, Any]]
     rows = reply if dialect.found is None else _field(reply, dialect.found)
     if not isinstance(rows, list):
         raise PortError(f"the reply's list of scores is {type(rows).__name__}, not a list")
-    ordered: list[Mapping[str, Any] | None] = [None] * count
+    ordered: list[Row | None] = [None] * count
     for row in rows:
         at = _field(row, "index")
         if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < count:
@@ -118,7 +121,7 @@ def results(dialect: Dialect, reply: Any, count: int) -> list[Mapping[str, Any]]
     return there
 
 
-def number(dialect: Dialect, row: Mapping[str, Any]) -> float:
+def number(dialect: Dialect, row: Row) -> float:
     """Read a score. Raises `PortError` unless it is finite, and in [0, 1] where it is no logit."""
     value = _field(row, dialect.score)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -131,7 +134,7 @@ def number(dialect: Dialect, row: Mapping[str, Any]) -> float:
     return float(value)
 
 
-def spans(row: Mapping[str, Any], text: str) -> list[tuple[int, int, float]]:
+def spans(row: Row, text: str) -> list[tuple[int, int, float]]:
     """Read the stretches a Cohere reranker found relevant, [start, end) in code points.
 
     Raises `PortError` for a stretch outside the text.
@@ -146,7 +149,7 @@ def spans(row: Mapping[str, Any], text: str) -> list[tuple[int, int, float]]:
     return sorted(found)
 
 
-def _field(row: Any, name: str) -> Any:
+def _field(row: object, name: str) -> Any:
     if not isinstance(row, Mapping) or name not in row:
         raise PortError(f"the reply has no {name!r} where one was expected")
     return row[name]

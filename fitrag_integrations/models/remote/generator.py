@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
 from fitrag_integrations.core.checks import check_many, check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.remote.base import (
     Remote,
@@ -27,7 +28,7 @@ from fitrag_integrations.models.remote.replies import (
     read_yes,
 )
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import USUAL_TOKENS, Asked
+from fitrag_integrations.values.prompt import USUAL_TOKENS, Asked, Written
 
 PROMPT = "Question: {question}\nAnswer:"
 
@@ -64,11 +65,11 @@ class RemoteGenerator(Remote):
         self._prompt = with_fields("prompt", prompt, "question")
         self._stop = list(check_many("stop", stop, str)) if self._api == "completions" else []
 
-    def generate(self, prompts: Sequence[str]) -> list[Any]:
+    def generate(self, prompts: Sequence[str]) -> list[Written | Exception]:
         """Continue each prompt greedily; a prompt that fails has a `PortError` in its place."""
         return finish(lambda: self.agenerate(prompts))
 
-    async def agenerate(self, prompts: Sequence[str]) -> list[Any]:
+    async def agenerate(self, prompts: Sequence[str]) -> list[Written | Exception]:
         """Do what `generate` does without blocking the event loop."""
         texts = checked_texts("prompts", prompts)
         ends = [
@@ -106,7 +107,7 @@ class RemoteGenerator(Remote):
             bodies, lambda reply: as_draft(read_text(reply).strip(), read_tokens(reply))
         )
 
-    def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Any]:
+    def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft | Exception]:
         """Tell how sure the model is of each token of drafts already written.
 
         Needs a server that echoes a prompt with its log-probabilities, and "completions"; without
@@ -114,7 +115,9 @@ class RemoteGenerator(Remote):
         """
         return finish(lambda: self.arescore(questions, drafts))
 
-    async def arescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Any]:
+    async def arescore(
+        self, questions: Sequence[str], drafts: Sequence[str]
+    ) -> list[Draft | Exception]:
         """Do what `rescore` does without blocking the event loop.
 
         Raises `InputError` where the api is not "completions".
@@ -152,5 +155,5 @@ class RemoteGenerator(Remote):
         return question if self._api == "chat" else fill(self._prompt, question)
 
 
-def _measured(text: str, reply: Mapping[str, Any]) -> Draft:
+def _measured(text: str, reply: Row) -> Draft:
     return as_draft(text, echoed(reply, text))

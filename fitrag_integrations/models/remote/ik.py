@@ -7,7 +7,7 @@ vLLM serves a LoRA adapter by its name: give that name as `model`, and the IK de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 from fitrag_integrations.core.checks import check_is, check_number, check_text, check_whole
 from fitrag_integrations.models.remote.base import (
@@ -52,7 +52,7 @@ class RemoteIK(Remote):
         threshold: float | None = None,
         fitted: FittedThreshold | None = None,
         draft_tokens: int = 32,
-        drafter: Any = None,
+        drafter: object = None,
         **options: Unpack[RemoteOptions],
     ) -> None:
         super().__init__(base_url, model, **options)
@@ -70,7 +70,7 @@ class RemoteIK(Remote):
         self.draft_tokens = check_whole("draft_tokens", draft_tokens, low=0)
         self.drafter = drafter
 
-    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Any]:
+    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | Exception]:
         """Give the probability that each question is known, in [0, 1], in the order given.
 
         One draft per question; a blank one is none. A question whose request fails has a
@@ -78,7 +78,9 @@ class RemoteIK(Remote):
         """
         return finish(lambda: self.ap_known(questions, drafts))
 
-    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Any]:
+    async def ap_known(
+        self, questions: Sequence[str], drafts: Sequence[str]
+    ) -> list[float | Exception]:
         """Do what `p_known` does without blocking the event loop."""
         prompts = [
             self._prompt(question, draft) for question, draft in checked_pairs(questions, drafts)

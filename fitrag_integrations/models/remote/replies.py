@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import Written
@@ -27,7 +27,7 @@ class Token:
     shown: Mapping[str, float]
 
 
-def read_text(reply: Mapping[str, Any]) -> str:
+def read_text(reply: Row) -> str:
     """Give what the model wrote."""
     choice = _choice(reply)
     message = choice.get("message")
@@ -37,14 +37,14 @@ def read_text(reply: Mapping[str, Any]) -> str:
     return text
 
 
-def read_written(reply: Mapping[str, Any]) -> Written:
+def read_written(reply: Row) -> Written:
     """Give what the model wrote, and whether it had to stop."""
     text, usage = read_text(reply), reply.get("usage") or {}
     was_cut = _choice(reply).get("finish_reason") == "length"
     return Written(text, cut=int(usage.get("completion_tokens") or 0) if was_cut else None)
 
 
-def read_tokens(reply: Mapping[str, Any]) -> list[Token]:
+def read_tokens(reply: Row) -> list[Token]:
     """Give the tokens of a reply with their log-probabilities; empty where it tells none.
 
     A token without one, as the first of an echoed prompt is, is left out.
@@ -60,7 +60,7 @@ def read_tokens(reply: Mapping[str, Any]) -> list[Token]:
         raise PortError(f"the reply's log-probabilities are not as expected: {error!r}") from None
 
 
-def read_yes(reply: Mapping[str, Any], *, yes: str = "Yes", no: str = "No") -> float:
+def read_yes(reply: Row, *, yes: str = "Yes", no: str = "No") -> float:
     """Give the share of Yes against No in the first token, a softmax over those two alone.
 
     Spellings that differ only in a leading blank are summed. A word missing from the alternatives
@@ -97,7 +97,7 @@ def as_draft(text: str, tokens: Sequence[Token]) -> Draft:
     return Draft(text, logprobs, margins, entropies)
 
 
-def echoed(reply: Mapping[str, Any], text: str) -> list[Token]:
+def echoed(reply: Row, text: str) -> list[Token]:
     """Find the tokens of the text that ends an echoed prompt."""
     tokens = read_tokens(reply)
     written = (reply.get("usage") or {}).get("completion_tokens", 1)
@@ -114,21 +114,21 @@ def echoed(reply: Mapping[str, Any], text: str) -> list[Token]:
     return kept[at:]
 
 
-def _choice(reply: Mapping[str, Any]) -> Mapping[str, Any]:
+def _choice(reply: Row) -> Row:
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
         raise PortError("the reply has no choices")
     return choices[0]
 
 
-def _chat_token(entry: Mapping[str, Any]) -> Token:
+def _chat_token(entry: Row) -> Token:
     shown = {entry["token"]: float(entry["logprob"])}
     for other in entry.get("top_logprobs") or ():
         shown[other["token"]] = float(other["logprob"])
     return Token(entry["token"], float(entry["logprob"]), _finite(shown))
 
 
-def _completion_tokens(told: Mapping[str, Any]) -> list[Token]:
+def _completion_tokens(told: Row) -> list[Token]:
     texts, logprobs = told.get("tokens") or [], told.get("token_logprobs") or []
     tops = told.get("top_logprobs") or [None] * len(texts)
     return [
@@ -138,7 +138,7 @@ def _completion_tokens(told: Mapping[str, Any]) -> list[Token]:
     ]
 
 
-def _finite(shown: Mapping[str, Any]) -> dict[str, float]:
+def _finite(shown: Row) -> dict[str, float]:
     numbers = {token: float(value) for token, value in shown.items() if value is not None}
     return {token: value for token, value in numbers.items() if math.isfinite(value)}
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.models.remote.client import OpenAIClient, Refused, finish
 from fitrag_integrations.models.remote.dialects import (
@@ -52,7 +53,7 @@ class RemoteScorer:
         *,
         dialect: str,
         model: str = "",
-        api_key: Any = None,
+        api_key: object = None,
         scale: float = 1.0,
         shift: float = 0.0,
         raw: bool | None = None,
@@ -83,32 +84,34 @@ class RemoteScorer:
         )
         self.name = model or f"{dialect} at {self._client.base_url}"
 
-    def score(self, pairs: Sequence[Pair]) -> list[Any]:
+    def score(self, pairs: Sequence[Pair]) -> list[BiLabelScore | Exception]:
         """Give the labels of each pair, in the order given; one that fails is a `PortError`.
 
         Raises `InputError` naming the first item that is no pair of a question and a passage.
         """
         return finish(lambda: self.ascore(pairs))
 
-    async def ascore(self, pairs: Sequence[Pair]) -> list[Any]:
+    async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore | Exception]:
         """Do what `score` does without blocking the event loop; cancelling it ends the requests."""
         return [
             row if isinstance(row, Exception) else self._label(number(self._dialect, row))
             for row in await self._rows(checked_pairs(pairs))
         ]
 
-    def evaluate(self, pairs: Sequence[Pair]) -> list[Any]:
+    def evaluate(self, pairs: Sequence[Pair]) -> list[float | Exception]:
         """Grade each pair in [-1, 1], as `2 * has_answer - 1`, in the order given."""
         return finish(lambda: self.aevaluate(pairs))
 
-    async def aevaluate(self, pairs: Sequence[Pair]) -> list[Any]:
+    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float | Exception]:
         """Do what `evaluate` does without blocking the event loop."""
         return [
             score if isinstance(score, Exception) else 2.0 * score.has_answer - 1.0
             for score in await self.ascore(pairs)
         ]
 
-    def excerpts(self, pairs: Sequence[Pair], *, threshold: float = 0.1) -> list[Any]:
+    def excerpts(
+        self, pairs: Sequence[Pair], *, threshold: float = 0.1
+    ) -> list[tuple[Excerpt, ...] | Exception]:
         """Cut each passage to what a Cohere reranker finds relevant in it, in source order.
 
         Gives a tuple of excerpts per pair, empty where nothing reaches `threshold`, in [0, 1]; a
@@ -117,7 +120,9 @@ class RemoteScorer:
         """
         return finish(lambda: self.aexcerpts(pairs, threshold=threshold))
 
-    async def aexcerpts(self, pairs: Sequence[Pair], *, threshold: float = 0.1) -> list[Any]:
+    async def aexcerpts(
+        self, pairs: Sequence[Pair], *, threshold: float = 0.1
+    ) -> list[tuple[Excerpt, ...] | Exception]:
         """Do what `excerpts` does without blocking the event loop."""
         if self._dialect.path != DIALECTS["cohere"].path:
             raise InputError.of(
@@ -132,7 +137,9 @@ class RemoteScorer:
             for row, (_, passage) in zip(rows, asked, strict=True)
         ]
 
-    async def _rows(self, pairs: Sequence[Pair], extra: dict[str, Any] | None = None) -> list[Any]:
+    async def _rows(
+        self, pairs: Sequence[Pair], extra: dict[str, object] | None = None
+    ) -> list[Row | Exception]:
         """Give what the server says of each pair, or the error that befell it."""
         found: list[Any] = [None] * len(pairs)
 
@@ -146,8 +153,8 @@ class RemoteScorer:
         return found
 
     async def _asked(
-        self, pairs: Sequence[Pair], places: Sequence[int], extra: dict[str, Any]
-    ) -> list[Any]:
+        self, pairs: Sequence[Pair], places: Sequence[int], extra: dict[str, object]
+    ) -> list[Row | Exception]:
         question = pairs[places[0]][0]
         texts = [_text(pairs[at][1]) for at in places]
         body = request(self._dialect, self._model, question, texts) | extra
@@ -172,7 +179,7 @@ class RemoteScorer:
         logit = self._scale * value + self._shift
         return BiLabelScore(_sigmoid(logit), has_answer_logit=logit)
 
-    def _cut(self, row: Any, passage: Passage) -> tuple[Excerpt, ...]:
+    def _cut(self, row: Row, passage: Passage) -> tuple[Excerpt, ...]:
         lead = len(_text(passage)) - len(passage.text)
         return tuple(
             Excerpt(passage, max(0, start - lead), end - lead, score)

@@ -107,7 +107,7 @@ class Checkpoint:
                 "its base (merge_and_unload, then save_pretrained)"
             )
 
-    def _refuse_depth(self, config: Any) -> None:
+    def _refuse_depth(self, config: object) -> None:
         """Refuse more layers than there are tensors: each would be made before one is missed."""
         folder = Path(self.source)
         if not folder.is_dir():
@@ -168,7 +168,7 @@ def load_adapter(model: Any, folder: Path) -> Any:
         raise ModelLoadError(f"{folder}: the adapter does not fit its base: {error}") from error
 
 
-def _refuse_patterns(config: Any) -> None:
+def _refuse_patterns(config: object) -> None:
     """Refuse regular expressions that take for ever over the names of a model's layers."""
     for field in _PATTERNS:
         value = getattr(config, field, None) or []
@@ -186,7 +186,7 @@ def _tensor_count(path: Path) -> int:
         return len(file.keys())
 
 
-def _refuse_code(fields: dict[str, Any]) -> None:
+def _refuse_code(fields: dict[str, object]) -> None:
     """Refuse what transformers would fetch and run without asking `trust_remote_code`."""
     for depth, name, value in _walked(fields):
         if depth and name == "auto_map":  # parts are built without what the load was told
@@ -195,7 +195,7 @@ def _refuse_code(fields: dict[str, Any]) -> None:
             raise ValueError(f"config.json names a kernel to fetch and run, {name} {value!r}")
 
 
-def _walked(fields: Any, depth: int = 0) -> Iterator[tuple[int, str, Any]]:
+def _walked(fields: Any, depth: int = 0) -> Iterator[tuple[int, str, object]]:
     """Give each field at any depth."""
     inside = fields.items() if isinstance(fields, dict) else enumerate(fields)
     for name, value in inside:

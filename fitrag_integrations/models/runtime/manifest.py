@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models.runtime.sources import check_digest
 
@@ -47,19 +48,19 @@ def read_manifest(
     return manifest
 
 
-def write_manifest(folder: Path, name: str, *, kind: str, fields: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, name: str, *, kind: str, fields: Row) -> None:
     """Write `model.json` or `encoder.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, "kind": kind, **fields}, indent=2, ensure_ascii=False)
     (folder / name).write_text(text + "\n", encoding="utf-8")
 
 
-def positive(manifest: Mapping[str, Any], name: str) -> float:
+def positive(manifest: Row, name: str) -> float:
     """Read a temperature, which scores are divided by: above 0, and 1 where none is named."""
     return check_number(name, manifest.get(name, 1.0), low=SMALLEST)
 
 
-def both_positive(manifest: Mapping[str, Any]) -> tuple[float, float]:
+def both_positive(manifest: Row) -> tuple[float, float]:
     """Read the temperatures of two labels."""
     both = manifest.get("temperatures", (1.0, 1.0))
     first, second = (check_number("temperatures", one, low=SMALLEST) for one in both)

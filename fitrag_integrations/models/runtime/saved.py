@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from fitrag_integrations.core.progress import bar
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.runtime.worker import Task, Worker
 
@@ -51,7 +52,7 @@ class SavedModel:
     ships_as: ClassVar[str | None] = None  # the folder in the package, where it is not the kind's
     from_pretrained: ClassVar[Callable[..., Any]]
 
-    def __init__(self, manifest: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, manifest: Row | None = None) -> None:
         self.manifest = dict(manifest or {})
         self._origin: Origin | None = None
         self._unloaded = False
@@ -100,7 +101,7 @@ class SavedModel:
         with bar(f"{type(self).__name__}, inputs", show=show) as told:
             return self._worker().call(task, items, told=told)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle as the folder and the options; the weights stay where they are."""
         if self._origin is None:
             raise TypeError(f"{type(self).__name__}: save_pretrained it before pickling it")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.engine import Engine
@@ -58,7 +59,7 @@ class BiLabelScorer(PairModel):
         *,
         evidence: Evidence,
         temperatures: tuple[float, float] = (1.0, 1.0),
-        manifest: Mapping[str, Any] | None = None,
+        manifest: Row | None = None,
     ) -> None:
         super().__init__(engine, manifest=manifest)
         self._head = head.float().eval()
@@ -129,7 +130,7 @@ class BiLabelScorer(PairModel):
         )
 
     @classmethod
-    def _build(cls, engine: Engine, folder: Path, manifest: dict[str, Any]) -> BiLabelScorer:
+    def _build(cls, engine: Engine, folder: Path, manifest: Row) -> BiLabelScorer:
         entry = manifest["head"]
         tensors = read_tensors(folder, entry)
         numbers = rarity_of(tensors, engine, folder / entry["file"])

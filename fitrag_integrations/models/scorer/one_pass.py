@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ChecksumError
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.runtime.engine import Options
@@ -56,7 +57,7 @@ class OnePassScorer(SavedModel):
     kind = "onepass"
 
     def __init__(
-        self, scorer: BiLabelScorer, head: SpanHead, *, manifest: dict[str, Any] | None = None
+        self, scorer: BiLabelScorer, head: SpanHead, *, manifest: Row | None = None
     ) -> None:
         super().__init__(manifest)
         self._scorer = scorer
@@ -167,7 +168,7 @@ class OnePassScorer(SavedModel):
         return [repr(self._scorer)]
 
 
-def save_onepass(folder: Path, head: SpanHead, scorer: Path, fields: dict[str, Any]) -> None:
+def save_onepass(folder: Path, head: SpanHead, scorer: Path, fields: Row) -> None:
     """Save a head, and the way from its folder to the scorer's, with that one's checksum."""
     entry: dict[str, Any] = {**write_tensors(folder, "head.safetensors", head.state_dict())}
     entry["hidden"] = head.units.out_features

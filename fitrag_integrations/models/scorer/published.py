@@ -92,7 +92,7 @@ class _Rows(nn.Module):
 class OneOutput(nn.Module):
     """An encoder with a classifier of one output."""
 
-    def __init__(self, encoder: Any) -> None:
+    def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
         float32_head(encoder)
         self.encoder = encoder

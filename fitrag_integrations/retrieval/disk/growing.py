@@ -61,7 +61,7 @@ class GrowingIndex:
             allowed = f"the encoder this index was begun with, {found['encoder']['name']!r}"
             raise InputError.of("encoder", given=self.encoder.name, allowed=allowed)
 
-    def add(self, passages: Iterable[Any], *, on_bad: str = "raise") -> int:
+    def add(self, passages: Iterable[object], *, on_bad: str = "raise") -> int:
         """Encode and store passages, a block of 1,024 after the other; gives how many were new.
 
         What a block brings is kept from then on, whatever comes after. Bad passages are those of
@@ -173,7 +173,7 @@ class GrowingIndex:
     def _ends(self, count: int) -> NDArray[np.int64]:
         return np.memmap(self._folder / "ends.i64", np.int64, "r", shape=(count,))
 
-    def _checked(self, found: Any, count: int) -> Vectors:
+    def _checked(self, found: object, count: int) -> Vectors:
         return checked_vectors(found, count=count, width=self._width, encoder=self.encoder)
 
     def _state(self) -> dict[str, Any] | None:

@@ -49,7 +49,7 @@ class RemoteAnswers(RemoteGenerator):
         bodies = [
             self._body(text, tokens=self.max_new_tokens, told=False) | more for text in prompts
         ]
-        return await self._ask(bodies, _read_reply)
+        return list(await self._ask(bodies, _read_reply))
 
 
 def _read_reply(reply: Any) -> Told | Failed:

@@ -23,8 +23,10 @@ class Page(Record):
     fetched_at: str
 
     def __post_init__(self) -> None:
-        for name in ("url", "final_url", "title", "fetched_at"):
-            check_text(f"Page.{name}", getattr(self, name))
+        check_text("Page.url", self.url)
+        check_text("Page.final_url", self.final_url)
+        check_text("Page.title", self.title)
+        check_text("Page.fetched_at", self.fetched_at)
         paragraphs = check_many("Page.paragraphs", self.paragraphs, str)
         object.__setattr__(self, "paragraphs", paragraphs)
 

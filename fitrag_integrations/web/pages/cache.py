@@ -77,7 +77,7 @@ class PageCache:
         fresh = -60.0 <= age < self._expires  # a clock may be a little ahead, not a year
         return bool(entry["format"] == FORMAT and entry["url"] == url and fresh)
 
-    def _write(self, url: str, content: dict[str, Any]) -> None:
+    def _write(self, url: str, content: dict[str, object]) -> None:
         entry = {"format": FORMAT, "url": url, "stored_at": time.time(), **content}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

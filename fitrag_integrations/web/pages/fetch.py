@@ -17,6 +17,7 @@ from fitrag_integrations.web.pages._slots import Slots
 from fitrag_integrations.web.pages.guard import NetworkGuard, shown
 
 if TYPE_CHECKING:
+    import httpcore
     import httpx
 
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
@@ -65,11 +66,13 @@ class PinnedNetwork:
     moment between them for the name to change. TLS and the Host header keep the name.
     """
 
-    def __init__(self, guard: NetworkGuard, network: Any) -> None:
+    def __init__(self, guard: NetworkGuard, network: httpcore.AsyncNetworkBackend) -> None:
         self._guard = guard
         self._network = network
 
-    async def connect_tcp(self, host: str, port: int, **options: Any) -> Any:
+    async def connect_tcp(
+        self, host: str, port: int, **options: Any
+    ) -> httpcore.AsyncNetworkStream:
         """Connect to the first address that answers."""
         *spare, last = await self._guard.addresses(host)
         for address in spare:
@@ -79,7 +82,7 @@ class PinnedNetwork:
                 continue
         return await self._network.connect_tcp(last, port, **options)
 
-    async def connect_unix_socket(self, path: str, **options: Any) -> Any:
+    async def connect_unix_socket(self, path: str, **options: object) -> object:
         """Refuse: a page has no business with a socket of this machine."""
         raise SearchError("unix sockets are not fetched from", kind="blocked")
 
@@ -180,7 +183,9 @@ class Fetcher:
             return Fetched(at, response.status, headers, body)
 
 
-def _headers(at: httpx.URL, guard: NetworkGuard, types: Sequence[str]) -> list[tuple[str, Any]]:
+def _headers(
+    at: httpx.URL, guard: NetworkGuard, types: Sequence[str]
+) -> list[tuple[str, str | bytes]]:
     return [
         ("Host", at.netloc),
         ("User-Agent", guard.user_agent.encode("utf-8")),
@@ -189,7 +194,7 @@ def _headers(at: httpx.URL, guard: NetworkGuard, types: Sequence[str]) -> list[t
     ]
 
 
-def _timeouts(guard: NetworkGuard) -> dict[str, Any]:
+def _timeouts(guard: NetworkGuard) -> dict[str, dict[str, float]]:
     return {"timeout": dict.fromkeys(("connect", "read", "write"), guard.read_seconds)}
 
 

@@ -87,8 +87,11 @@ class NetworkGuard:
     user_agent: str = USER_AGENT
 
     def __post_init__(self) -> None:
-        for name in ("allow_domains", "deny_domains"):
-            domains = check_many(name, getattr(self, name), str)
+        for name, given in (
+            ("allow_domains", self.allow_domains),
+            ("deny_domains", self.deny_domains),
+        ):
+            domains = check_many(name, given, str)
             object.__setattr__(self, name, tuple(read_domain(name, domain) for domain in domains))
         networks = check_many("allow_addresses", self.allow_addresses, str)
         object.__setattr__(self, "allow_addresses", networks)
@@ -96,10 +99,13 @@ class NetworkGuard:
         ports = check_many("ports", self.ports, int)
         checked = tuple(check_whole("ports", port, low=1, high=65535) for port in ports)
         object.__setattr__(self, "ports", checked)
-        for name in ("max_redirects", "max_bytes", "max_decoded_bytes", "per_host"):
-            check_whole(name, getattr(self, name), low=0 if name == "max_redirects" else 1)
-        for name in ("max_ratio", "read_seconds", "page_seconds"):
-            check_number(name, getattr(self, name), low=1e-3)
+        check_whole("max_redirects", self.max_redirects, low=0)
+        check_whole("max_bytes", self.max_bytes, low=1)
+        check_whole("max_decoded_bytes", self.max_decoded_bytes, low=1)
+        check_whole("per_host", self.per_host, low=1)
+        check_number("max_ratio", self.max_ratio, low=1e-3)
+        check_number("read_seconds", self.read_seconds, low=1e-3)
+        check_number("page_seconds", self.page_seconds, low=1e-3)
         if not isinstance(self.resolver, Mapping):
             check_callable("resolver", self.resolver)
         if not check_text("user_agent", self.user_agent, blank=False).isprintable():

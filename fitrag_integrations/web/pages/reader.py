@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from fitrag_integrations.core.checks import check_is, check_many, check_whole
@@ -61,7 +61,9 @@ class PageReader:
         self._retries = check_whole("retries", retries, low=0, high=10)
         self._robots = Robots(self._retries)
         self._lock = threading.Lock()
-        self._loops: WeakKeyDictionary[Any, tuple[Slots, asyncio.Semaphore]] = WeakKeyDictionary()
+        self._loops: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, tuple[Slots, asyncio.Semaphore]
+        ] = WeakKeyDictionary()
         for module in ("httpx", "httpcore", "tenacity", "trafilatura"):
             require_extra(module, extra="web", feature="PageReader")
 

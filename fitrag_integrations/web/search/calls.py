@@ -16,7 +16,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-def waited(start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def waited(start: Callable[[], Coroutine[object, object, T]]) -> T:
     """Run a coroutine to its end on a loop of its own, in a thread of its own.
 
     So it works inside a running loop as well, and leaves the caller's loop policy as it was.

@@ -71,11 +71,11 @@ class GoogleSearch(SearchesAsPort):
         check_whole("max_results", self.max_results, low=1, high=10)
         check_number("timeout", self.timeout, low=0.001)
         check_number("wait", self.wait, low=0.0)
-        for name in ("tries", "at_once"):
-            check_whole(name, getattr(self, name), low=1)
+        check_whole("tries", self.tries, low=1)
+        check_whole("at_once", self.at_once, low=1)
         warnings.warn(notice(), FutureWarning, stacklevel=3)
 
-    def hits(self, queries: Sequence[str], /) -> list[Any]:
+    def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query, side by side in threads.
 
         An answer is a list of ``SearchHit``, empty where nothing was found, or a ``SearchError``:
@@ -84,7 +84,7 @@ class GoogleSearch(SearchesAsPort):
         require_extra("googleapiclient", extra="google", feature="GoogleSearch")
         return spread(self._answer, queries, self.at_once)
 
-    async def ahits(self, queries: Sequence[str], /) -> list[Any]:
+    async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search as ``hits`` does, in threads besides the event loop: the client has no other."""
         return await asyncio.to_thread(self.hits, queries)
 
@@ -113,7 +113,7 @@ class GoogleSearch(SearchesAsPort):
         except ValueError:
             raise _passing("Google did not answer in JSON of its schema") from None
 
-    def _items(self, query: str) -> list[dict[str, Any]]:
+    def _items(self, query: str) -> list[dict[str, object]]:
         from googleapiclient.discovery import build
         from httplib2 import Http
 
@@ -136,7 +136,7 @@ class GoogleSearch(SearchesAsPort):
             raise ValueError("not of the schema")
         return items
 
-    def _hit(self, item: dict[str, Any]) -> SearchHit:
+    def _hit(self, item: dict[str, object]) -> SearchHit:
         texts = (first_text(item, (key,)) for key in ("title", "link", "snippet"))
         return SearchHit(*map(self.api_key.redact, texts))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from fitrag_integrations.errors import InputError, PortError
 
@@ -19,7 +19,7 @@ class SearchProvider(Protocol):
     query failed with. ``ahits`` is the optional async twin, ``name`` the optional name.
     """
 
-    def hits(self, queries: Sequence[str], /) -> Sequence[Any]:
+    def hits(self, queries: Sequence[str], /) -> Sequence[object]:
         """Give one answer per query, in order."""
         ...
 
@@ -31,22 +31,22 @@ class PageReading(Protocol):
     An answer is a ``Page``, or what has its fields, or the exception that page failed with.
     """
 
-    async def aread(self, urls: Sequence[str], /) -> Sequence[Any]: ...
+    async def aread(self, urls: Sequence[str], /) -> Sequence[object]: ...
 
 
-def check_provider(provider: Any) -> None:
+def check_provider(provider: object) -> None:
     """Require a ``SearchProvider``, or an object that gives results by ``search(queries)``."""
     if isinstance(provider, type) or _call_name(provider) is None:
         allowed = "an object with a 'hits' method; for a tool use WebSearch.from_tool(tool)"
         raise InputError.of("provider", given=provider, allowed=allowed)
 
 
-def name_of(provider: Any) -> str:
+def name_of(provider: object) -> str:
     """Give a provider's name, or that of its class."""
     return str(getattr(provider, "name", "") or type(provider).__name__)
 
 
-async def ask_provider(provider: Any, queries: list[str]) -> list[Any]:
+async def ask_provider(provider: object, queries: list[str]) -> list[object]:
     """Ask a provider, in a thread where it has no async side; one answer per query."""
     name = _call_name(provider) or "hits"
     call = getattr(provider, name)
@@ -60,5 +60,5 @@ async def ask_provider(provider: Any, queries: list[str]) -> list[Any]:
     return answers
 
 
-def _call_name(provider: Any) -> str | None:
+def _call_name(provider: object) -> str | None:
     return next((name for name in CALLS if callable(getattr(provider, name, None))), None)

@@ -30,12 +30,13 @@ class SearchHit(Record):
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name in ("title", "url", "snippet"):
-            check_text(f"SearchHit.{name}", getattr(self, name))
+        check_text("SearchHit.title", self.title)
+        check_text("SearchHit.url", self.url)
+        check_text("SearchHit.snippet", self.snippet)
         object.__setattr__(self, "metadata", check_mapping("SearchHit.metadata", self.metadata))
 
 
-def hits_of(found: Any) -> list[SearchHit]:
+def hits_of(found: object) -> list[SearchHit]:
     """Read what a provider or a tool gave for one query, in its order.
 
     Hits, passages, texts, ``{title, url, snippet}`` dicts under the usual names, LangChain
@@ -51,7 +52,7 @@ def hits_of(found: Any) -> list[SearchHit]:
     return [_hit(page) for page in pages_of(found, (SearchHit,), _passage)]
 
 
-def snippet_passage(hit: SearchHit, about: Mapping[str, Any]) -> Passage:
+def snippet_passage(hit: SearchHit, about: Mapping[str, object]) -> Passage:
     """Make the passage of a hit from its snippet; ``metadata["snippet"]`` is True.
 
     The id is the URL, or made from the text where there is none. ``metadata`` has what the
@@ -61,7 +62,7 @@ def snippet_passage(hit: SearchHit, about: Mapping[str, Any]) -> Passage:
     return _web_passage(hit, hit.title, [hit.snippet], {**about, "snippet": True})
 
 
-def page_passage(hit: SearchHit, page: Any, about: Mapping[str, Any]) -> Passage:
+def page_passage(hit: SearchHit, page: Any, about: Mapping[str, object]) -> Passage:
     """Make the passage of a hit from its page: the paragraphs, cleaned, between blank lines.
 
     As ``snippet_passage``, but ``retrieved_at`` is the day the page was fetched, and
@@ -74,13 +75,13 @@ def page_passage(hit: SearchHit, page: Any, about: Mapping[str, Any]) -> Passage
     )
 
 
-def with_metadata(passage: Passage, **more: Any) -> Passage:
+def with_metadata(passage: Passage, **more: object) -> Passage:
     """Make the same passage with more metadata."""
     return replace(passage, metadata={**passage.metadata, **more})
 
 
 def _web_passage(
-    hit: SearchHit, title: str, paragraphs: Iterable[str], about: Mapping[str, Any]
+    hit: SearchHit, title: str, paragraphs: Iterable[str], about: Mapping[str, object]
 ) -> Passage:
     from fitrag_integrations.text.cleaning import clean_text
 
@@ -113,11 +114,11 @@ def _unwrapped(found: Any) -> Any:
     return [found] if _is_result(found) else found
 
 
-def _content(found: Any) -> Any:
+def _content(found: object) -> object:
     return getattr(found, "content", found)
 
 
-def _is_result(item: Any) -> bool:
+def _is_result(item: object) -> bool:
     return any(hasattr(item, name) for name in ("page_content", "get_content", "node", "url"))
 
 

@@ -31,6 +31,7 @@ from fitrag_integrations.web.search.results import (
 )
 from fitrag_integrations.web.search.tools import ToolProvider
 
+Answer: TypeAlias = list[Passage] | Exception
 Ranked: TypeAlias = tuple[int, SearchHit]  # the provider's rank, from 1
 
 
@@ -47,10 +48,10 @@ class WebSearch:
     others says how many were. ``provider`` is a ``SearchProvider``; ``from_tool`` takes the rest.
     """
 
-    provider: Any
+    provider: object
     _: KW_ONLY
     max_results: int = 5
-    pages: Any = None
+    pages: PageReading | None = None
     prefer: Sequence[str] = ("wikipedia.org",)
     on_page_error: str = "snippet"
 
@@ -65,7 +66,7 @@ class WebSearch:
         check_provider(self.provider)
 
     @classmethod
-    def from_tool(cls, tool: Any, *, at_once: int = 16, **options: Any) -> Self:
+    def from_tool(cls, tool: object, *, at_once: int = 16, **options: Any) -> Self:
         """Search with any LangChain tool or Runnable, LlamaIndex tool or function of one query.
 
         It may give what ``hits_of`` reads: dicts with title, url and snippet, Documents, nodes,
@@ -78,11 +79,11 @@ class WebSearch:
         """Give the provider's name, or that of its class."""
         return name_of(self.provider)
 
-    def search(self, queries: Sequence[str], /) -> list[Any]:
+    def search(self, queries: Sequence[str], /) -> list[Answer]:
         """Find passages for each query; also works where an event loop is running."""
         return waited(lambda: self.asearch(queries))
 
-    async def asearch(self, queries: Sequence[str], /) -> list[Any]:
+    async def asearch(self, queries: Sequence[str], /) -> list[Answer]:
         """Find passages for each query without blocking the event loop.
 
         Each answer is a list of ``Passage``, empty where the search found nothing, or the
@@ -99,7 +100,7 @@ class WebSearch:
         pages = await self._pages(found)
         return await asyncio.to_thread(lambda: [self._passages(hits, pages) for hits in found])
 
-    def _chosen(self, answer: Any) -> list[Ranked] | Exception:
+    def _chosen(self, answer: object) -> list[Ranked] | Exception:
         """Read an answer and keep the best results: distinct, the preferred domains first."""
         if isinstance(answer, Exception):
             return answer
@@ -118,7 +119,7 @@ class WebSearch:
         host = f".{site_of(url)}"
         return any(host.endswith(f".{domain.lower().lstrip('.')}") for domain in self.prefer)
 
-    async def _pages(self, found: Sequence[list[Ranked] | Exception]) -> dict[str, Any]:
+    async def _pages(self, found: Sequence[list[Ranked] | Exception]) -> dict[str, object]:
         """Read the pages of all queries in one call, by URL."""
         lists = [hits for hits in found if not isinstance(hits, Exception)]
         urls = list(dict.fromkeys(hit.url for hits in lists for _, hit in hits if hit.url))
@@ -129,7 +130,7 @@ class WebSearch:
         except Exception as error:  # the search has answered; its snippets can stand in
             return dict.fromkeys(urls, error)
 
-    def _passages(self, hits: list[Ranked] | Exception, pages: dict[str, Any]) -> Any:
+    def _passages(self, hits: list[Ranked] | Exception, pages: dict[str, object]) -> Answer:
         if isinstance(hits, Exception):
             return hits
         try:
@@ -144,8 +145,8 @@ class WebSearch:
             return SearchError(f"{left_out} results, none with a text to read", kind="empty")
         return [with_metadata(passage, left_out=left_out) for passage in kept] if left_out else kept
 
-    def _passage(self, rank: int, hit: SearchHit, pages: dict[str, Any]) -> Passage:
-        about: dict[str, Any] = {"provider": self.name, "rank": rank}
+    def _passage(self, rank: int, hit: SearchHit, pages: dict[str, object]) -> Passage:
+        about: dict[str, object] = {"provider": self.name, "rank": rank}
         page = pages.get(hit.url)
         if page is None:
             return snippet_passage(hit, about)
@@ -164,11 +165,11 @@ class WebSearch:
 class SearchesAsPort:
     """Let a provider stand where a search port is wanted, as ``WebSearch(provider)``."""
 
-    def search(self, queries: Sequence[str], /) -> list[Any]:
+    def search(self, queries: Sequence[str], /) -> list[Answer]:
         """Find passages, of snippets, for each query, as ``WebSearch(self)`` does."""
         return WebSearch(self).search(queries)
 
-    async def asearch(self, queries: Sequence[str], /) -> list[Any]:
+    async def asearch(self, queries: Sequence[str], /) -> list[Answer]:
         """Find passages for each query without blocking the event loop."""
         return await WebSearch(self).asearch(queries)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text, check_whole
@@ -19,6 +19,9 @@ from fitrag_integrations.values.search_results import first_text
 from fitrag_integrations.web.search.calls import aspread, retry_options, waited
 from fitrag_integrations.web.search.results import SearchHit
 from fitrag_integrations.web.search.search import SearchesAsPort
+
+if TYPE_CHECKING:
+    import httpx
 
 _SPENT = ("too many requests", "captcha", "access denied")
 _REFUSALS = {
@@ -51,18 +54,18 @@ class SearxngSearch(SearchesAsPort):
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", _checked_address(self.base_url))
         check_text("language", self.language)
-        for name in ("categories", "engines"):
-            object.__setattr__(self, name, check_many(name, getattr(self, name), str))
+        object.__setattr__(self, "categories", check_many("categories", self.categories, str))
+        object.__setattr__(self, "engines", check_many("engines", self.engines, str))
         check_number("timeout", self.timeout, low=0.001)
         check_number("wait", self.wait, low=0.0)
-        for name in ("tries", "at_once"):
-            check_whole(name, getattr(self, name), low=1)
+        check_whole("tries", self.tries, low=1)
+        check_whole("at_once", self.at_once, low=1)
 
-    def hits(self, queries: Sequence[str], /) -> list[Any]:
+    def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query; also works where an event loop is running."""
         return waited(lambda: self.ahits(queries))
 
-    async def ahits(self, queries: Sequence[str], /) -> list[Any]:
+    async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query, side by side.
 
         An answer is a list of ``SearchHit``, empty where nothing was found, or a ``SearchError``:
@@ -82,7 +85,7 @@ class SearxngSearch(SearchesAsPort):
 
             return await aspread(answer, queries, self.at_once)
 
-    async def _ask(self, client: Any, query: str) -> list[SearchHit]:
+    async def _ask(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
         import httpx
 
         try:
@@ -116,7 +119,7 @@ class SearxngSearch(SearchesAsPort):
         given = {name: value for name, value in chosen.items() if value}
         return {"q": query, "format": "json", **given}
 
-    def _check_status(self, reply: Any) -> None:
+    def _check_status(self, reply: httpx.Response) -> None:
         status = reply.status_code
         if status == 200:
             return
@@ -133,7 +136,7 @@ class SearxngSearch(SearchesAsPort):
         raise SearchError(f"{told}: {_REFUSALS.get(status, 'it refuses the call')}", kind="auth")
 
 
-def _read(found: dict[str, Any]) -> list[SearchHit]:
+def _read(found: dict[str, object]) -> list[SearchHit]:
     """Read the results; engines that failed count only where no other found anything."""
     hits = [_hit(item) for item in _list(found.get("results")) if isinstance(item, dict)]
     engines = _list(found.get("unresponsive_engines"))
@@ -145,17 +148,17 @@ def _read(found: dict[str, Any]) -> list[SearchHit]:
     raise SearchError(told, kind="quota" if is_spent else "transient")
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _hit(item: dict[str, Any]) -> SearchHit:
+def _hit(item: dict[str, object]) -> SearchHit:
     title, url, snippet = (first_text(item, (key,)) for key in ("title", "url", "content"))
     kept = {key: item[key] for key in ("engine", "score", "publishedDate") if item.get(key)}
     return SearchHit(title, url, snippet, kept)
 
 
-def _checked_address(url: Any) -> str:
+def _checked_address(url: object) -> str:
     text = check_text("base_url", url, blank=False).strip().rstrip("/")
     allowed = "an address like http://127.0.0.1:8888, without user name, query or fragment"
     try:

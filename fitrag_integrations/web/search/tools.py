@@ -23,7 +23,7 @@ class ToolProvider:
     else runs in threads of its own. The answer to a query is what the tool gave or raised.
     """
 
-    tool: Any
+    tool: object
     _: KW_ONLY
     at_once: int = 16
 
