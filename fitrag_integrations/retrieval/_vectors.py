@@ -31,7 +31,7 @@ class TextEncoder(Protocol):
         """Give how many numbers a vector has."""
         ...
 
-    def encode(self, texts: Sequence[str], /) -> object:
+    def encode(self, texts: Sequence[str], /) -> Any:
         """Give an array of shape (texts, width), in the order of `texts`."""
         ...
 

@@ -53,7 +53,7 @@ class OwnedPort(Port[Any, Any]):
 
     config: RunnableConfig = field(default_factory=RunnableConfig)
 
-    def ask(self, items: Sequence[object]) -> Flow[list[object]]:
+    def ask(self, items: Sequence[Any]) -> Flow[list[object]]:
         """Ask for one answer per item."""
         kinds = [Owned if isinstance(item, str) else Held for item in items]
         marked = [kind(item, self.config) for kind, item in zip(kinds, items, strict=True)]

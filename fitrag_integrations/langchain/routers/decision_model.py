@@ -65,7 +65,7 @@ class OwnDecision(Base):  # type: ignore[misc]
         self._check(questions)
         return self._response(questions, await self.anoul(state))
 
-    def _check(self, questions: Mapping[str, object]) -> None:
+    def _check(self, questions: Mapping[str, Any]) -> None:
         for name, question in questions.items():
             is_noul = isinstance(question, decisions.Noul)
             if not is_noul or question.instructions != self.instructions:

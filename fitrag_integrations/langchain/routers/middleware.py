@@ -57,7 +57,7 @@ class RetrievalGateMiddleware(AgentMiddleware[RetrievalGateState]):
 
     def __init__(
         self,
-        gate: object = None,
+        gate: Any = None,
         *,
         tools: str | BaseTool | Iterable[str | BaseTool],
         message: str | None = NOT_NEEDED,

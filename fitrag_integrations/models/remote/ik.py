@@ -81,7 +81,7 @@ class RemoteIK(Remote):
     async def ap_known(
         self, questions: Sequence[str], drafts: Sequence[str]
     ) -> list[float | Exception]:
-        """Do what `p_known` does without blocking the event loop."""
+        """Do what `p_known` does, in [0, 1], without blocking the event loop."""
         prompts = [
             self._prompt(question, draft) for question, draft in checked_pairs(questions, drafts)
         ]

@@ -103,7 +103,7 @@ class RemoteScorer:
         return finish(lambda: self.aevaluate(pairs))
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float | Exception]:
-        """Do what `evaluate` does without blocking the event loop."""
+        """Do what `evaluate` does, in [-1, 1], without blocking the event loop."""
         return [
             score if isinstance(score, Exception) else 2.0 * score.has_answer - 1.0
             for score in await self.ascore(pairs)
@@ -130,7 +130,7 @@ class RemoteScorer:
             )
         low = check_number("threshold", threshold, low=0.0, high=1.0)
         asked = checked_pairs(pairs)
-        extra = {"relevant_spans": {"mode": "enabled", "threshold": low}}
+        extra: dict[str, object] = {"relevant_spans": {"mode": "enabled", "threshold": low}}
         rows = await self._rows(asked, extra)
         return [
             row if isinstance(row, Exception) else self._cut(row, passage)
