@@ -1,12 +1,14 @@
 """Is what `fitrag fit` promises kept on questions it never saw, and what of synthetic ones?
 
-    python benchmarks/fit_splits.py CORPUS QUESTIONS [--count 300] [--k 5] [--splits 20]
+    python benchmarks/fit_splits.py CORPUS QUESTIONS [--count 300] [--k 5] [--drop 0.05 0.1]
 
 Every setting is tried once on every question (the embedded models; answers are kept in --out).
 Then, for each of many splits in three, a setting is chosen on one third, certified on the second,
 and looked at on the last: the share of right answers lost against the plain retriever, which may
-be above --drop in a share of 1 - confidence of the splits. `--made` questions are made of the
-corpus besides, and a setting chosen and certified on those is looked at on the real ones.
+be above --drop in a share of 1 - confidence of the splits. What was fitted is told with intervals
+over the questions, each as it was in the splits that had not chosen on it. `--made` questions are
+made of the corpus besides, and a setting chosen and certified on those is looked at on the real
+ones.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ from fitrag_integrations.training.fitted.trying import (
 from fitrag_integrations.training.labels.budget import Account
 from fitrag_integrations.training.labels.journal import AnswerJournal
 
+SEEN = ("lost", "right", "tokens")
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -71,10 +75,10 @@ def main() -> None:
     parser.add_argument("--made", type=int, default=0)
     parser.add_argument("--k", type=int, default=5)
     parser.add_argument("--splits", type=int, default=20)
-    parser.add_argument("--drop", type=float, default=0.05)
+    parser.add_argument("--drop", type=float, nargs="+", default=[0.05])
     parser.add_argument("--confidence", type=float, default=0.9)
     args = parser.parse_args()
-    bench = Bench(recipes(args.k, 0.5), args.drop, args.confidence)
+    benches = [Bench(recipes(args.k, 0.5), drop, args.confidence) for drop in args.drop]
     passages = passages_in(args.corpus)
     find = finder(FaissIndex.build(passages).as_retriever(args.k), args.k)
     account = Account(approximate_tokens)
@@ -83,33 +87,40 @@ def main() -> None:
 
     def table_of(asked: list[Asked]) -> Table:
         texts = [one.question for one in asked]
-        table = try_all(asked, dict(zip(texts, find(texts), strict=True)), bench.ways, oracle)
+        table = try_all(asked, dict(zip(texts, find(texts), strict=True)), benches[0].ways, oracle)
         ask_model(table, oracle)
         return table
 
     real = table_of(
         list({q.question: q for q in questions_in(args.questions, args.count)}.values())
     )
-    print(json.dumps(splits(bench, real, args.splits)))
-    if args.made:
-        made = table_of(questions_from(passages, args.made))
-        print(json.dumps(on_real(bench, made, real)))
+    made = table_of(questions_from(passages, args.made)) if args.made else None
+    for bench in benches:
+        print(json.dumps(splits(bench, real, args.splits)))
+        if made is not None:
+            print(json.dumps(on_real(bench, made, real)))
 
 
 def splits(bench: Bench, table: Table, count: int) -> dict[str, Any]:
     """Choose, certify and look, over and over."""
-    kept, passed, looked = 0, 0, []
+    kept, passed = 0, 0
+    looked: dict[str, list[list[float]]] = {name: [[] for _ in table.questions] for name in SEEN}
     for seed in range(count):
         mixed = np.random.default_rng(seed).permutation(len(table.questions))
         order, test, fresh = np.array_split(mixed, 3)
         choice, tried = bench.chosen(table, order, test)
-        looked.append(seen(tried, choice, fresh))
-        kept += looked[-1]["drop"] <= bench.drop
+        columns = seen(tried, choice)
+        for name, column in columns.items():
+            for at in fresh.tolist():
+                looked[name][at].append(float(column[at]))
+        kept += float(columns["lost"][fresh].mean()) <= bench.drop
         passed += choice.passed > 0
-    everything = np.arange(len(table.questions))
-    alone = {name: told(table.tried[name], everything) for name in (PLAIN, DEFAULT)}
-    mean = {name: float(np.mean([one[name] for one in looked])) for name in looked[0]}
-    return {"splits": count, "kept": kept, "certified": passed, "fitted": mean, **alone}
+    every = np.arange(len(table.questions))
+    alone = {name: told(table.tried[name], every) for name in (PLAIN, DEFAULT)}
+    means = {name: np.array([np.mean(m) for m in each if m]) for name, each in looked.items()}
+    fitted = {name: [float(m.mean()), *mean_interval(m)] for name, m in means.items()}
+    head = {"drop": bench.drop, "splits": count, "kept": kept, "certified": passed}
+    return {**head, "fitted": fitted, **alone}
 
 
 def on_real(bench: Bench, made: Table, real: Table) -> dict[str, Any]:
@@ -132,6 +143,7 @@ def on_real(bench: Bench, made: Table, real: Table) -> dict[str, Any]:
     every = np.arange(len(real.questions))
     lost = (real.tried[PLAIN].right - own.right)[every]
     return {
+        "drop": bench.drop,
         "made": len(made.questions),
         "chosen": choice.chosen,
         "certified": choice.passed > 0,
@@ -141,14 +153,10 @@ def on_real(bench: Bench, made: Table, real: Table) -> dict[str, Any]:
     }
 
 
-def seen(tried: dict[str, Tried], choice: Choice, places: Places) -> dict[str, float]:
-    """Look at the chosen setting on fresh questions."""
+def seen(tried: dict[str, Tried], choice: Choice) -> dict[str, Any]:
+    """Give what the chosen setting loses, answers right and costs, question by question."""
     plain, own = tried[PLAIN], tried[choice.chosen]
-    return {
-        "drop": float((plain.right - own.right)[places].mean()),
-        "right": float(own.right[places].mean()),
-        "tokens": float(own.cost[places].mean()),
-    }
+    return dict(zip(SEEN, (plain.right - own.right, own.right, own.cost), strict=True))
 
 
 def told(one: Tried, places: Places) -> dict[str, Any]:
