@@ -6,15 +6,18 @@ import pytest
 from fakes import QUESTIONS, OverlapScorer
 from fitted_folder import PLAIN, write_fitted
 from langchain_core.language_models import FakeListLLM
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_fakes import OverlapBase
 
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.langchain import (
     BiLabelReranker,
+    CompressingRetriever,
     CorrectiveRetriever,
     CorrectiveRouter,
     FitRagRetriever,
+    KnowledgeRefiner,
     KnowledgeRouter,
     MethodRetriever,
     MethodRunnable,
@@ -49,8 +52,32 @@ def test_each_drop_in_takes_what_is_its_own(folder):
     assert corrective.thresholds.upper == 0.6
     router = CorrectiveRouter.from_fitted(folder, correct=nothing, incorrect=nothing)
     assert router.thresholds.lower == -0.2
+    refiner = KnowledgeRefiner.from_fitted(folder, llm=llm)
+    assert (refiner.threshold, refiner.sentences) == (-0.5, 3)
     assert RetrievalGate.from_fitted(folder, llm=llm).threshold == 0.4
     assert KnowledgeRouter.from_fitted(folder, llm=llm, unknown=nothing).threshold == 0.4
+
+
+def test_both_compressors_behind_a_retriever(folder):
+    retriever = CompressingRetriever.from_fitted(
+        folder, base=OverlapBase(), llm=Tuned(), scorer=OverlapScorer()
+    )
+    reranker, reducer = retriever.compressors
+    assert (reranker.top_n, reducer.max_tokens) == (4, 75)
+    assert retriever.invoke(QUESTIONS[0])
+    with pytest.raises(ThresholdMismatchError, match="fitted for 'tuned', given 'other'"):
+        CompressingRetriever.from_fitted(folder, base=OverlapBase(), llm=Tuned(model="other"))
+
+
+def test_the_middleware_asks_the_gate_that_was_fitted(folder):
+    agents = pytest.importorskip("fitrag_integrations.langchain.routers.middleware")
+    middleware = agents.RetrievalGateMiddleware.from_fitted(folder, llm=Tuned(), tools="search")
+    state = {"messages": [HumanMessage(QUESTIONS[0], id="1")]}
+    decision = middleware.before_agent(state, None)["retrieval_decision"]
+    assert decision["threshold"] == 0.4 and decision["retrieve"] is False
+    plain = write_fitted(folder.parent / "plain", recipe=PLAIN, gate="")
+    with pytest.raises(InputError, match="no gate"):
+        agents.RetrievalGateMiddleware.from_fitted(plain, llm=Tuned(), tools="search")
 
 
 def test_the_gate_asks_the_language_model(folder):

@@ -16,6 +16,7 @@ from fitrag_integrations.llama_index import (
     CorrectiveRetriever,
     FitRagRetriever,
     ITRGRetriever,
+    KnowledgeRefiner,
     KnowledgeRouterQueryEngine,
     KnowledgeSelector,
     MethodQueryEngine,
@@ -46,6 +47,8 @@ def test_each_drop_in_takes_what_is_its_own(folder):
     assert BiLabelReranker.from_fitted(folder, llm=llm).top_n == 4
     assert SubDocumentCompressor.from_fitted(folder, llm=llm).max_tokens == 75
     assert CorrectiveRetriever.from_fitted(folder, base=base).thresholds.upper == 0.6
+    refiner = KnowledgeRefiner.from_fitted(folder, llm=llm)
+    assert (refiner.threshold, refiner.sentences) == (-0.5, 3)
     assert KnowledgeSelector.from_fitted(folder, llm=llm).threshold == 0.4
     engine = RetrieverQueryEngine.from_args(base, llm=llm)
     assert KnowledgeRouterQueryEngine.from_fitted(folder, llm=llm, retrieve=engine).llm is llm

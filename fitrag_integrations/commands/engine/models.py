@@ -75,11 +75,22 @@ def load_detector(name: str | None) -> Any:
 
 def model_kind(folder: Path) -> str | None:
     """Read from `model.json` what a folder holds; None where there is none to be read."""
+    kind = _manifest(folder).get("kind")
+    return None if kind is None else str(kind)
+
+
+def model_name(name: str) -> str:
+    """Give the name of a language model: that of the folder itself, where it is one."""
+    folder = Path(name).expanduser()
+    return str(_manifest(folder).get("name") or folder.resolve().name) if folder.is_dir() else name
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    return str(manifest.get("kind")) if isinstance(manifest, dict) else None
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
 
 
 def _load(name: str, options: ModelOptions) -> Any:

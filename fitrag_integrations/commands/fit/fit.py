@@ -107,7 +107,7 @@ class FitPlan:
         if not (self.out / NAME).exists():
             return None
         fitted = Fitted.read(self.out)
-        fitted.check(self.llm)
+        fitted.check(models.model_name(self.llm))
         changed = fitted.changed(passage_hashes(passages))
         if changed and not self.update:
             allowed = f"what it was fitted to ({changed} passages since), or --update"

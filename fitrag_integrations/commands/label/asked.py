@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
 
 from fitrag_integrations import models
+from fitrag_integrations.commands.engine import models as loading
 from fitrag_integrations.commands.engine.options import Files, Hardware, RunOptions
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError
@@ -89,6 +91,20 @@ class RowsPlan:
     def files(self) -> Files:
         """Give what is read and written."""
         return Files(self.source, self.out)
+
+
+def load_writer(name: str, server: Server, hardware: Hardware) -> Any:
+    """Load who continues prompts: served, a LangChain PROVIDER:MODEL, or a local model."""
+    if (served := server.generator(name)) is not None:
+        return served
+    if is_chat_model(name):
+        return loading.batched(loading.load_chat_model(name))
+    return load_llm(name, hardware)
+
+
+def is_chat_model(name: str) -> bool:
+    """Say whether a name is LangChain's PROVIDER:MODEL, and no path."""
+    return ":" in name and not Path(name).exists()
 
 
 def load_llm(

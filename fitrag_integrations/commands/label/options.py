@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware
-from fitrag_integrations.commands.label.asked import EMBEDDED, Server, load_llm
+from fitrag_integrations.commands.label.asked import EMBEDDED, Server, is_chat_model, load_llm
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Port
@@ -98,16 +98,15 @@ def load_asker(asking: Asking, hardware: EncoderHardware) -> AskLLM | AskReader:
     if server.url is None and is_reader:
         return AskReader(models.load_reader(hardware.of(None if name == EMBEDDED else name)), name)
     llm: object
-    named = None
     if server.url is not None:
         llm = server.answers(name, longest, asking.retries, asking.timeout)
-    elif ":" in name and not Path(name).exists():
-        llm, named = models.load_chat_model(name), name
+    elif is_chat_model(name):
+        llm = models.load_chat_model(name)
     else:
         llm = load_llm(name, hardware, max_new_tokens=longest)
     return AskLLM(
         llm,
-        name=named,
+        name=models.model_name(name),
         prompt=prompt,
         concurrency=server.concurrency,
         retries=asking.retries,

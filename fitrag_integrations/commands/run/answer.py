@@ -11,8 +11,15 @@ import typer
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Verb
-from fitrag_integrations.commands.engine.options import Files, ModelOptions, RunOptions, Searching
+from fitrag_integrations.commands.engine.options import (
+    Files,
+    Hardware,
+    ModelOptions,
+    RunOptions,
+    Searching,
+)
 from fitrag_integrations.commands.engine.progress import run_plan
+from fitrag_integrations.commands.label.asked import Server, load_writer
 from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fields
 from fitrag_integrations.commands.run.telling import tell
 from fitrag_integrations.core import jsonl
@@ -39,8 +46,9 @@ METHOD_FIELDS = {
 LLM: TypeAlias = Annotated[
     str | None,
     Option(
-        "LangChain chat model that answers, and writes what a method has written.",
-        metavar="PROVIDER:MODEL",
+        "Who answers, and writes what a method has written: a LangChain PROVIDER:MODEL, a hub name "
+        "or a folder, or with --url the server's name for the model.",
+        metavar="NAME",
         default="the extractive reader",
     ),
 ]
@@ -92,6 +100,7 @@ class AnswerPlan:
         Option("What counts tokens: approximate, or a tiktoken encoding.", default="approximate"),
     ] = None
     llm: LLM = None
+    server: Server = Server()
     reader: Annotated[
         str | None, Option("Reader's name or folder.", default="the embedded one")
     ] = None
@@ -125,6 +134,8 @@ class AnswerPlan:
         if self.llm is not None and self.reader is not None:
             allowed = "nothing, where --llm answers"
             raise InputError.of("--reader", given=self.reader, allowed=allowed)
+        if self.server.url is not None and self.llm is None:
+            raise InputError.of("--url", given=self.server.url, allowed="with --llm")
         if self.method is not None and self.model.model is not None:
             allowed = "nothing, where --method names models"
             raise InputError.of("--model", given=self.model.model, allowed=allowed)
@@ -144,25 +155,31 @@ class AnswerPlan:
         there = own is not None and own.is_dir()
         return own if self.search.index is None and there else self.search.index
 
+    @property
+    def _llm(self) -> str | None:
+        """Give who answers; None is the reader, which a folder fitted to it calls embedded."""
+        return None if self.fitted is not None and self.llm == EMBEDDED else self.llm
+
     def answers(self) -> Answers:
         """Load the method and what it asks."""
         found: Retriever | None = None
         generate: Any = None
         fitted = None if self.fitted is None else Fitted.read(self.fitted)
         if fitted is not None:
-            fitted.check(self.llm or EMBEDDED)
+            fitted.check(EMBEDDED if self.llm is None else models.model_name(self.llm))
         if self._index is not None:
             encoder = ModelOptions(self.search.encoder)
             k = self.search.k if fitted is None else fitted.promise.get("k", self.search.k)
             found = models.load_retriever(self._index, encoder, k=k)
-        if self.llm is not None:
-            generate = models.batched(models.load_chat_model(self.llm))
+        if self._llm is not None:
+            hardware = Hardware(self.model.device, self.model.dtype, self.model.batch_tokens)
+            generate = load_writer(self._llm, self.server, hardware)
         elif self.method is not None or fitted is not None:
             generate = EMBEDDED_GENERATOR
         method = self._method() if fitted is None else fitted.method(generate)
         template = None if fitted is None else FittedTemplate()
         reading = replace(self.model, model=self.reader)
-        reader = models.load_reader(reading) if self.llm is None else None
+        reader = models.load_reader(reading) if self._llm is None else None
         return Answers(Answering(method, reader=reader, template=template), found, generate)
 
     def _method(self) -> Method:

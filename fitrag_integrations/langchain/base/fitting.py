@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
 from langchain_core.language_models import BaseLanguageModel
-from pydantic import BaseModel
 
 from fitrag_integrations.langchain.base.models import language_model, model_name
 from fitrag_integrations.langchain.base.ports import Writer
 from fitrag_integrations.methods.compose.fitted import Fitted
 
 
-class FromFitted(BaseModel):
+class FromFitted:
     """Have `from_fitted`."""
 
     @classmethod
@@ -31,7 +31,8 @@ class FromFitted(BaseModel):
         raises `ThresholdMismatchError`, unless `allow_other_model`. Raises `InputError` where
         nothing in the folder is for this class, and says what to do instead.
         """
-        fitted, names = Fitted.read(folder), cls.model_fields
+        fitted = Fitted.read(folder)
+        names = set(getattr(cls, "model_fields", ()) or signature(cls).parameters)
         found = language_model(llm)
         name = getattr(llm, "name", None) if found is None else model_name(found)
         kind = None if llm is None else type(llm).__name__

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fitrag_integrations.langchain.base.compressor import CuttingCompressor
 from fitrag_integrations.langchain.base.fields import options
+from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.methods.compressing import Refining
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ else:
     RefinerOptions = options(Refining)
 
 
-class KnowledgeRefiner(RefinerOptions, CuttingCompressor):  # type: ignore[misc]
+class KnowledgeRefiner(FromFitted, RefinerOptions, CuttingCompressor):  # type: ignore[misc]
     """Cut documents into strips and keep the best, in the order of the documents.
 
     Works in every host of LangChain compressors::

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -15,6 +16,8 @@ from fitrag_integrations.langchain.base.convert import passage_document, to_pass
 from fitrag_integrations.langchain.base.fields import AnyBase
 from fitrag_integrations.langchain.base.ports import Backend
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
+from fitrag_integrations.langchain.compressors.reranker import BiLabelReranker
+from fitrag_integrations.langchain.compressors.sub_documents import SubDocumentCompressor
 from fitrag_integrations.types import Context, Excerpt
 
 
@@ -31,6 +34,16 @@ class CompressingRetriever(FlowRetriever):
 
     compressors: list[BaseDocumentCompressor] = Field(exclude=True)
     """Any LangChain compressors, in the order in which they are applied."""
+
+    @classmethod
+    def from_fitted(cls, folder: str | Path, *, base: AnyBase, **given: Any) -> Self:
+        """Rerank and compress what ``base`` finds with what ``fitrag fit`` found best.
+
+        ``llm`` and ``allow_other_model`` are those of ``BiLabelReranker.from_fitted``; what else
+        is ``given`` goes to both compressors that have it, such as ``scorer``.
+        """
+        kinds = (BiLabelReranker, SubDocumentCompressor)
+        return cls(base=base, compressors=[one.from_fitted(folder, **given) for one in kinds])
 
     def documents(self, context: Context) -> list[Document]:
         """Give the documents as the last compressor gave them."""

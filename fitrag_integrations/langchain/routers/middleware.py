@@ -11,6 +11,7 @@ from langchain_core.tools import BaseTool
 from fitrag_integrations.core.checks import check_callable, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.routers.gate import RetrievalGate
 
 require_extra("langchain.agents", extra="agents", feature="RetrievalGateMiddleware")
@@ -39,7 +40,7 @@ class RetrievalGateState(AgentState[Any]):
     ]
 
 
-class RetrievalGateMiddleware(AgentMiddleware[RetrievalGateState]):
+class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
     """Hide the retrieval ``tools`` from the model while the user's question is one it knows.
 
     ::

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fitrag_integrations.llama_index.base.compressor import Cutter, options
 from fitrag_integrations.llama_index.base.fields import signed
+from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.methods.compressing import Refining
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ else:
     RefinerOptions = options(Refining, Cutter)
 
 
-class KnowledgeRefiner(RefinerOptions):
+class KnowledgeRefiner(FromFitted, RefinerOptions):
     """Replace nodes by the strips of a few sentences that matter, in the order of the documents.
 
     The strips are new nodes with true offsets; their score is the evaluator's grade, brought to

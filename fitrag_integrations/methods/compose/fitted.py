@@ -139,9 +139,9 @@ class Fitted(Record):
         if "method" in names:
             return {"method": self.method(llm)} | _if("template", names, FittedTemplate())
         if "thresholds" in names:
-            if self.thresholds is None:
-                raise self._nothing("questions with and without an answer in what was retrieved")
-            return {"thresholds": self.thresholds}
+            return {"thresholds": self._actions()}
+        if "sentences" in names:  # of strips, which those thresholds hold for too
+            return {"threshold": self._actions().strip, "sentences": self._actions().sentences}
         decider = self.decider(llm)
         if "scorer" in names:
             if self.is_plain:
@@ -169,6 +169,12 @@ class Fitted(Record):
         scorer = self.recipe.get("scorer")
         at = {} if scorer is None else {"scorer": str(Path(self.folder) / scorer)}
         return {**self.recipe, **at}
+
+    def _actions(self) -> ActionThresholds:
+        """Give CRAG's thresholds; raises `InputError` where there are none."""
+        if self.thresholds is None:
+            raise self._nothing("questions with and without an answer in what was retrieved")
+        return self.thresholds
 
     def _nothing(self, allowed: str) -> InputError:
         return InputError.of("fitted", given=self.folder, allowed=allowed)

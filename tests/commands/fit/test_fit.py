@@ -2,9 +2,12 @@
 
 import json
 import random
+import threading
 
 import pytest
 from command_fakes import write
+from fitted_folder import PLAIN, write_fitted
+from openai_server import Server, write_causal
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
@@ -98,6 +101,36 @@ def test_what_does_not_go_together_is_refused(fitted):
     assert isinstance(refused.exception, ThresholdMismatchError)
     refused = CliRunner().invoke(app, [*answer, "--method", "crag"])
     assert isinstance(refused.exception, InputError)
+
+
+def test_a_local_and_a_served_model_answer_what_was_fitted_to_them(tmp_path):
+    write_causal(tmp_path / "small")
+    write_fitted(tmp_path / "fitted", llm="small", recipe=PLAIN, gate="")
+    row = {"question": "Who?", "passages": [{"title": "", "text": "Ann Lee."}]}
+    asked = ["answer", str(write(tmp_path / "rows.jsonl", [row])), "--fitted"]
+    asked += [str(tmp_path / "fitted"), "--quiet", "--llm"]
+
+    def answer(name, *more):
+        out = tmp_path / f"{len(more)}.jsonl"
+        done = CliRunner().invoke(app, [*asked, name, *more, "--overwrite", str(out)])
+        if isinstance(done.exception, Exception):
+            raise done.exception
+        return json.loads(out.read_text())
+
+    local = answer(str(tmp_path / "small"))
+    assert "in a few words" in local["prompt"] and local["answer"]
+    server = Server(tmp_path / "small")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = ["--url", f"http://127.0.0.1:{server.server_port}/v1", "--api", "completions"]
+        assert answer("small", *url)["answer"]
+        with pytest.raises(ThresholdMismatchError, match="fitted for 'small', given 'big'"):
+            answer("big", *url)
+    finally:
+        server.shutdown()
+        server.server_close()
+    refused = CliRunner().invoke(app, ["answer", "Who?", "--index", "x", "--url", "http://x/v1"])
+    assert isinstance(refused.exception, InputError) and "--llm" in str(refused.exception)
 
 
 def test_the_estimate_counts_every_call():
