@@ -197,10 +197,12 @@ class TryPlan:
             tuple(dict(each) for each in judged),
             settings,
             (compress_plot(kept_curves(rows)),),
-            (sentence(proof), *notes),
+            tuple(notes),
         )
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.out.write_text(html_report([result], title="fitrag try"), encoding="utf-8")
+        self.out.write_text(
+            html_report([result], title="fitrag try", lead=sentence(proof)), encoding="utf-8"
+        )
 
 
 def _known(asked: Sequence[Asked], oracle: Oracle) -> float:

@@ -23,6 +23,7 @@ JUDGED = (
 )
 """The values of a question that say, in this order of preference, whether it came out right."""
 COUNTS = ("questions", "errors")
+SPENT = {"tokens_in", "tokens_out"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +132,22 @@ def system_of(row: Row) -> str:
     return str(row.get("system") or row.get("method") or "")
 
 
+def cost_bounds(result: Result, name: str, prices: Prices) -> Interval | None:
+    """Bound what a thousand questions cost a system, where each question's tokens are kept."""
+    values = [row.get("values") for row in _asked(result, name)]
+    counted = [each for each in values if isinstance(each, Mapping) and set(each) >= SPENT]
+    if len(counted) < len(values):
+        return None
+    return _bootstrapped(result, [prices.of_counts(each) for each in counted])
+
+
 def _bounds_of(result: Result, name: str) -> Interval | None:
     """Bound a method's accuracy by the bootstrap over its questions, where they are kept."""
     found = [right_of(row) for row in _asked(result, name)]
-    values = [right for right in found if right is not None]
+    return _bootstrapped(result, [right for right in found if right is not None])
+
+
+def _bootstrapped(result: Result, values: Sequence[float]) -> Interval | None:
     if not values:
         return None
     resamples, seed = (result.settings.get(each) for each in ("resamples", "seed"))

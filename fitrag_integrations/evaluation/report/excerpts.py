@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +15,17 @@ AROUND = 240  # characters shown on either side of what was kept
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Hold a passage as the page shows it: the part kept, and what stands around it."""
+    """Hold a passage as the page shows it: the part kept, and what stands around it.
+
+    The part kept is in `pieces`, each with whether it is one of the right answers.
+    """
 
     name: str
     score: str
     before: str
     kept: str
     after: str
+    pieces: Sequence[tuple[str, bool]]
 
     @property
     def whole(self) -> bool:
@@ -28,12 +33,19 @@ class Kept:
         return not self.before.strip() and not self.after.strip()
 
 
-def excerpts(given: Iterable[Any], room: int) -> tuple[list[Kept], int, int]:
-    """Give as many as fit, how many characters they take, and how many were left out."""
+def excerpts(given: Iterable[Any], gold: Sequence[str], room: int) -> tuple[list[Kept], int, int]:
+    """Give as many as fit, how many characters they take, and how many were left out.
+
+    The right answers are `gold`; upper and lower case are one, and an answer is whole words.
+    """
+    right = sorted(filter(None, map(str.strip, gold)), key=len, reverse=True)
+    found = re.compile(
+        rf"(?<!\w)({'|'.join(map(re.escape, right)) or '(?!)'})(?!\w)", re.IGNORECASE
+    )
     kept, used, count = [], 0, 0
     for each in given:
         count += 1
-        shown = _of(each) if isinstance(each, Mapping) else None
+        shown = _of(each, found) if isinstance(each, Mapping) else None
         size = 0 if shown is None else len(shown.before) + len(shown.kept) + len(shown.after)
         if shown is not None and used + size <= room:
             kept.append(shown)
@@ -41,7 +53,7 @@ def excerpts(given: Iterable[Any], room: int) -> tuple[list[Kept], int, int]:
     return kept, used, count - len(kept)
 
 
-def _of(excerpt: Row) -> Kept | None:
+def _of(excerpt: Row, right: re.Pattern[str]) -> Kept | None:
     passage, start, end = (excerpt.get(name) for name in ("passage", "start", "end"))
     if not isinstance(passage, Mapping) or not isinstance(start, int) or not isinstance(end, int):
         return None
@@ -55,7 +67,9 @@ def _of(excerpt: Row) -> Kept | None:
         after = after.rpartition(" ")[0] + " …"
     name = next((str(passage[k]) for k in ("title", "source", "id") if passage.get(k)), "untitled")
     score = number(excerpt.get("score"))
-    return Kept(name, score, before, text[start:end], after)
+    kept = text[start:end]
+    pieces = [(piece, at % 2 == 1) for at, piece in enumerate(right.split(kept)) if piece]
+    return Kept(name, score, before, kept, after, pieces)
 
 
 def many(value: object) -> list[Any]:

@@ -64,7 +64,7 @@ def drawings(result: Result, place: int, prices: Prices | None) -> list[Shown]:
         if any(_numbers(plot, points) for points in plot.series.values())
     ]
     made += _right_by_depth(result, f"fig-{place}-read")
-    return [*made, *system_drawings(systems(result), f"fig-{place}", prices)]
+    return [*made, *system_drawings(result, f"fig-{place}", prices)]
 
 
 def _plotted(plot: Plot, name: str) -> Shown:

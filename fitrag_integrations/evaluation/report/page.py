@@ -57,9 +57,13 @@ class Part:
 
 
 def html_report(
-    results: Sequence[Result], *, title: str = "Evaluation", prices: Prices | None = None
+    results: Sequence[Result],
+    *,
+    title: str = "Evaluation",
+    lead: str = "",
+    prices: Prices | None = None,
 ) -> str:
-    """Write the page of one or more results, under `title`.
+    """Write the page of one or more results, under `title` and the sentence `lead`.
 
     It holds their tables with intervals, their drawings, every question with what each system did,
     and the settings. `prices` go before those of the runs; without any, no costs are told. The page
@@ -82,6 +86,7 @@ def html_report(
     asked = questions(results)
     page: str = world.get_template("page.html").render(
         title=title,
+        lead=lead,
         style=style,
         script=script,
         policy=_policy(style, script),
@@ -141,7 +146,7 @@ def _policy(style: str, script: str) -> str:
 def _part(result: Result, place: int, prices: Prices | None) -> Part:
     prices = _prices(result) if prices is None else prices
     return Part(
-        title=", ".join([KINDS[result.kind], *_size(result)]),
+        title=", ".join([str(result.settings.get("part", KINDS[result.kind])), *_size(result)]),
         tiles=tiles(result, prices),
         findings=findings(result),
         notes=result.notes,

@@ -112,7 +112,8 @@ def _marks(told: Sequence[Told]) -> Iterator[str]:
 
 
 def _done_by(name: str, row: Row, room: int) -> Told:
-    kept, used, missing = excerpts(many(row.get("excerpts")), room // 2)
+    gold = list(map(str, many(row.get("answers"))))
+    kept, used, missing = excerpts(many(row.get("excerpts")), gold, room // 2)
     explained = row.get("explained") or ""
     trace = explained if isinstance(explained, str) else "\n".join(map(str, many(explained)))
     trace, rest = cut(trace, room - used)

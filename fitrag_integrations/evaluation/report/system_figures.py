@@ -6,16 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import Change, Figure
-from fitrag_integrations.evaluation.figures.system import System
+from fitrag_integrations.evaluation.figures.intervals import Interval
+from fitrag_integrations.evaluation.figures.system import System, cost_bounds, systems
 from fitrag_integrations.evaluation.report.charts import spread
 from fitrag_integrations.evaluation.report.charts.svg import swatch
 from fitrag_integrations.evaluation.report.charts.upright import Bar, Label
 from fitrag_integrations.evaluation.report.tables import Cell, Shown, Table
+from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.evaluation.words import clipped, counted, interval, number, signed
 
 
-def system_drawings(lines: Sequence[System], name: str, prices: Prices | None) -> Iterator[Shown]:
-    """Draw systems by what they give and take, as far as that is known."""
+def system_drawings(result: Result, name: str, prices: Prices | None) -> Iterator[Shown]:
+    """Draw the systems of a result by what they give and take, as far as that is known."""
+    lines = systems(result)
     counted_all = [line for line in lines if line.value("tokens_in") is not None]
     if counted_all:
         yield _against_tokens(counted_all, f"{name}-tokens")
@@ -23,7 +26,8 @@ def system_drawings(lines: Sequence[System], name: str, prices: Prices | None) -
         yield _differences(lines[0].name, compared, f"{name}-differences")
     costs = {line.name: cost for line in lines if (cost := line.cost(prices))}
     if prices is not None and costs:
-        yield _costs(costs, f"{name}-costs", prices)
+        ends = {each: cost_bounds(result, each, prices) for each in costs}
+        yield _costs(costs, ends, f"{name}-costs", prices)
 
 
 def _against_tokens(lines: Sequence[System], name: str) -> Shown:
@@ -61,22 +65,26 @@ def _differences(first: str, lines: Sequence[System], name: str) -> Shown:
     return Shown(title, spread.forest(label, bars).markup(), numbers, about=about)
 
 
-def _costs(costs: Mapping[str, Mapping[str, float]], name: str, prices: Prices) -> Shown:
+def _costs(
+    costs: Mapping[str, Mapping[str, float]],
+    ends: Mapping[str, Interval | None],
+    name: str,
+    prices: Prices,
+) -> Shown:
     title = "Cost of a thousand questions"
     parts = [part for part in next(iter(costs.values())) if any(c[part] for c in costs.values())]
     rows = {each: [cost[part] for part in parts] for each, cost in costs.items()}
     told = f"What a thousand questions cost, made of {', '.join(parts) or 'nothing'}."
     label = Label(name, title, told, "in the currency of the prices", "")
-    cells = [[Cell(each), *(Cell(number(v)) for v in _summed(r))] for each, r in rows.items()]
-    head = ["system", *parts, *(["all"] if len(parts) > 1 else [])]
+    cells = [
+        [Cell(each), *map(Cell, map(number, row)), Cell(number(sum(row)), interval(ends[each]))]
+        for each, row in rows.items()
+    ]
+    head = ["system", *parts, "all"]
     numbers = Table(f"Numbers of: {title}", head, cells)
     legend = [(swatch(at, "area"), part) for at, part in enumerate(parts)]
     about = (
         f"At {prices.tokens_in:g} for a million tokens read, {prices.tokens_out:g} for a million "
         f"written and {prices.retrieval:g} for a thousand retrievals."
     )
-    return Shown(title, spread.stacked(label, rows, parts).markup(), numbers, legend, about)
-
-
-def _summed(parts: Sequence[float]) -> Sequence[float]:
-    return [*parts, sum(parts)] if len(parts) > 1 else parts
+    return Shown(title, spread.stacked(label, rows, parts, ends).markup(), numbers, legend, about)

@@ -124,7 +124,9 @@ def fit(
         if update and passages:
             asked = refreshed(asked, passages, wish.count, oracle)
             write_questions(folder / QUESTIONS, asked)
-        return _Fit(folder, wish, oracle, run).all(asked, finder(retriever, wish.k), passages)
+        return _Fit(folder, wish, oracle, run, prices).all(
+            asked, finder(retriever, wish.k), passages
+        )
     finally:
         journal.close()
 
@@ -135,6 +137,7 @@ class _Fit:
     wish: Wish
     oracle: Oracle
     run: Sequence[str]
+    prices: Prices | None = None
 
     def all(self, asked: Sequence[Asked], find: Find, passages: Sequence[Passage]) -> Fitted:
         """Label, try, choose, certify and write."""
@@ -170,8 +173,8 @@ class _Fit:
         fitted = replace(fitted, thresholds=fit_crag(rows))
         write_jsonl(folder / TRACES, _traces(table, settings, choice, test))
         proof = Proof.of(table, tried, settings, choice, test, fitted)
-        notes = [f"of the scorer was trained: {scorer.trained}; its weight is {scorer.weight:g}"]
-        write_page(folder / REPORT, proof, table, (order, test), [*own, *notes])
+        notes = [f"trained of the scorer: {scorer.trained}; its weight is {scorer.weight:g}"]
+        write_page(folder / REPORT, proof, table, (order, test), [*own, *notes], self.prices)
         fitted = replace(fitted, promise={**fitted.promise, "told": proof.sentence()})
         fitted.write()
         return fitted

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations import __version__
+from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.answers import answer_figures, answer_plots, answer_rows
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.evaluation.thresholds.path import Choice, Places, Tried
 from fitrag_integrations.methods.compose.fitted import Fitted
+from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.trying import DEFAULT, PLAIN, Setting, Table
+from fitrag_integrations.types import Context
 
 FITTED = "fitted"
 DRAWS = Draws()
@@ -25,6 +28,7 @@ class Proof:
 
     systems: Mapping[str, Tried]
     answers: Mapping[str, Sequence[str]]
+    contexts: Mapping[str, Sequence[Context]]
     skipped: float
     choice: Choice
     fitted: Fitted
@@ -50,9 +54,17 @@ class Proof:
             DEFAULT: table.answers[DEFAULT],
             FITTED: [bare if skip else own for skip, bare, own in whole],
         }
+        contexts = {
+            PLAIN: table.contexts[PLAIN],
+            DEFAULT: table.contexts[DEFAULT],
+            FITTED: [
+                Context(own.question) if skip else own
+                for skip, own in zip(skips, table.contexts[way], strict=True)
+            ],
+        }
         systems = {PLAIN: tried[PLAIN], DEFAULT: tried[DEFAULT], FITTED: tried[choice.chosen]}
         share = sum(bool(skips[at]) for at in test) / len(test)
-        return cls(systems, answers, share, choice, fitted, test)
+        return cls(systems, answers, contexts, share, choice, fitted, test)
 
     def sentence(self) -> str:
         """Say in one sentence what was chosen and what it comes to, or that nothing is better."""
@@ -77,22 +89,28 @@ class Proof:
 
 
 def write_page(
-    path: Path, proof: Proof, table: Table, parts: tuple[Places, Places], notes: Sequence[str]
+    path: Path,
+    proof: Proof,
+    table: Table,
+    parts: tuple[Places, Places],
+    notes: Sequence[str],
+    prices: Prices | None,
 ) -> None:
     """Write the page: the questions held out, then those that settings were chosen on."""
     from fitrag_integrations.evaluation.report import html_report
 
     order, test = parts
     results = [
-        _result(proof, table, test, [proof.sentence(), *notes]),
-        _result(proof, table, order, ["these questions were chosen on: the figures flatter"]),
+        _result(proof, table, test, "Held out", notes),
+        _result(proof, table, order, "Chosen on", ["chosen on these, so the figures flatter"]),
     ]
+    page = html_report(results, title="fitrag fit", lead=proof.sentence(), prices=prices)
     partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(html_report(results, title="fitrag fit"), encoding="utf-8")
+    partial.write_text(page, encoding="utf-8")
     partial.replace(path)
 
 
-def _result(proof: Proof, table: Table, places: Places, notes: Sequence[str]) -> Result:
+def _result(proof: Proof, table: Table, places: Places, part: str, notes: Sequence[str]) -> Result:
     rows: list[dict[str, Any]] = [
         {
             "question": table.questions[at].question,
@@ -100,6 +118,8 @@ def _result(proof: Proof, table: Table, places: Places, notes: Sequence[str]) ->
             "prediction": proof.answers[name][at],
             "method": name,
             "tokens_in": float(one.cost[at]),
+            "tokens_out": float(approximate_tokens(proof.answers[name][at])),
+            "excerpts": [each.to_dict() for each in proof.contexts[name][at].excerpts],
         }
         for name, one in proof.systems.items()
         for at in places.tolist()
@@ -109,6 +129,7 @@ def _result(proof: Proof, table: Table, places: Places, notes: Sequence[str]) ->
     settings = {
         "version": __version__,
         "command": "fit",
+        "part": part,
         "seed": DRAWS.seed,
         "resamples": DRAWS.resamples,
         "data": {"files": [], "hash": "", "rows": len(places)},

@@ -247,12 +247,35 @@ def test_two_runs_of_a_comparison_stand_beside_each_other():
 def test_what_was_kept_is_shown_between_what_stands_around_it():
     text = "aaa " * 100 + "KEPT" + " bbb" * 100
     given = {"passage": {"title": "T", "text": text}, "start": 400, "end": 404, "score": 0.5}
-    ((kept,), used, missing) = excerpts([given], 1000)
+    ((kept,), used, missing) = excerpts([given], [], 1000)
     assert (kept.name, kept.score, kept.kept, missing) == ("T", "0.500", "KEPT", 0)
     assert kept.before == "… " + "aaa " * 59
     assert kept.after == " bbb" * 59 + " …"
     assert used == 2 * (2 + 4 * 59) + 4
-    assert excerpts([given, given, "none"], 600)[1:] == (used, 2)
+    assert excerpts([given, given, "none"], [], 600)[1:] == (used, 2)
+
+
+def test_a_right_answer_is_marked_in_what_was_kept():
+    passage = {"title": "T", "text": "Silla, the sill. The mill stands on the Upper Sill. Done."}
+    given = {"passage": passage, "start": 0, "end": 51, "score": 0.5}
+    ((kept,), *_) = excerpts([given], ["Sill", "upper sill", " "], 1000)
+    assert [piece for piece, right in kept.pieces if right] == ["sill", "Upper Sill"]
+    assert "".join(piece for piece, _ in kept.pieces) == kept.kept
+    row = asked("fitrag", 1, True, excerpts=[given])
+    page = html_report([Result("methods", (), [{**row, "answers": ["Sill"]}])], lead="Worth <it>")
+    assert '<b class="gold">Sill</b>' in page and "Worth &lt;it&gt;" in page
+
+
+def test_costs_have_the_interval_of_their_questions():
+    rows = [
+        {**asked("a", n, True), "values": {"tokens_in": float(n), "tokens_out": 1.0}}
+        for n in range(1, 9)
+    ]
+    line = {"method": "a", "accuracy": 1.0, "tokens_in": 4.5, "tokens_out": 1.0}
+    page = html_report([Result("methods", [line], rows)], prices=Prices(1000.0, 1000.0))
+    costs = page[page.index("Numbers of: Cost of a thousand questions") :]
+    low, high = re.search(r"5\.500<small>(\d\.\d+) to (\d\.\d+)</small>", costs).groups()
+    assert 2 < float(low) < 5.5 < float(high) < 9
 
 
 def test_long_traces_are_cut_and_it_is_said():

@@ -103,3 +103,8 @@ def test_names_of_points_do_not_lie_on_each_other():
     places = [(e.get("x"), e.get("y")) for e in notes]
     assert 0 < len(places) < len(bars)
     assert len(places) == len(set(places))
+
+
+def test_an_axis_of_shares_ends_at_one():
+    drawn = points(Label("f", "t", "d", "x", "y"), [Bar("a", 1.0, (1.0, 1.0), 10.0)])
+    assert {e.text for e in drawn.root if e.tag == "text"}.isdisjoint({"1.2", "1.5"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fitrag_integrations.evaluation.figures.intervals import Interval
 from fitrag_integrations.evaluation.report.charts.svg import (
     LEFT,
     LETTER,
@@ -26,7 +27,9 @@ def points(label: Label, bars: Sequence[Bar]) -> Drawing:
     drawing = label.drawing()
     ends = [end for bar in bars for end in bar.ends]
     wide = bounds([bar.x for bar in bars], zero=True)
-    across, up = frame(drawing, wide, bounds(ends), label.axes)
+    low, high = bounds(ends)
+    high = min(high, 1.0) if max(ends) <= 1 else high  # no share is above 1
+    across, up = frame(drawing, wide, (low, high), label.axes)
     taken: list[Box] = [(across(bar.x) - 6, up(bar.value) - 6, 12.0, 12.0) for bar in bars]
     for at, bar in enumerate(bars):
         x, y = across(bar.x), up(bar.value)
@@ -83,12 +86,18 @@ def forest(label: Label, bars: Sequence[Bar]) -> Drawing:
     return drawing
 
 
-def stacked(label: Label, rows: Mapping[str, Sequence[float]], parts: Sequence[str]) -> Drawing:
-    """Draw a bar across for each row, made of its parts one after the other."""
+def stacked(
+    label: Label,
+    rows: Mapping[str, Sequence[float]],
+    parts: Sequence[str],
+    intervals: Mapping[str, Interval | None],
+) -> Drawing:
+    """Draw a bar across for each row, made of its parts, with the interval of their sum."""
     row, head = 34.0, 8.0
     drawing = label.drawing(head + row * len(rows) + 50)
     name = min(max(len(clipped(each, 18)) for each in rows) * LETTER + 12, 170.0)
-    across = Scale(*bounds([sum(each) for each in rows.values()], zero=True), name + 8, WIDTH - 70)
+    ends = [end for each, row in rows.items() for end in intervals[each] or (sum(row),)]
+    across = Scale(*bounds(ends, zero=True), name + 8, WIDTH - 70)
     _below(drawing, across, head + row * len(rows), label.axes[0])
     for at, (each, values) in enumerate(rows.items()):
         y, left = head + row * at + 6, across(0.0)
@@ -101,6 +110,10 @@ def stacked(label: Label, rows: Mapping[str, Sequence[float]], parts: Sequence[s
                 "rect", kind, hint=hint, x=left, y=y, width=max(width, 0.0), height=row - 12
             )
             left += width
+        if (bounded := intervals[each]) is not None:
+            low, high = map(across, bounded)
+            whisker(drawing, (low, y + row / 2 - 6), (high, y + row / 2 - 6))
+            left = max(left, high)
         drawing.text(left + 6, y + 16, number(float(sum(values))), "note", "start")
     return drawing
 
