@@ -55,7 +55,8 @@ def lazy_names(
         return getattr(importlib.import_module(f".{module_of[name]}", package), name)
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *module_of})
+        here = vars(sys.modules[package])
+        return sorted({*here.get("__all__", ()), *module_of, *(n for n in here if n[:2] == "__")})
 
     return load, names
 

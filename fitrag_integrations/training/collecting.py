@@ -142,7 +142,7 @@ class LabelCounts:
     def __str__(self) -> str:
         ordered = sorted(self.groups.items(), key=lambda entry: -entry[1])
         told = ", ".join(
-            f"has_answer={has} llm_prefer={prefer}: {count} ({count / self.pairs:.1%})"
+            f"has_answer={has} llm_prefer={prefer}: {count} ({count / max(1, self.pairs):.1%})"
             for (has, prefer), count in ordered
             if count or prefer is not None
         )

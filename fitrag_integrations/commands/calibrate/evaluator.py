@@ -11,7 +11,7 @@ import typer
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware
-from fitrag_integrations.commands.train.rows import objects
+from fitrag_integrations.commands.train.rows import rows_as
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.actions import GradedStrip, fit_actions, fit_strip
@@ -52,7 +52,7 @@ class CalibrateEvaluator:
         """Fit them, store them, and tell what comes of them."""
         evaluator = models.load_evaluator(self.hardware.of(str(self.model)))
         assert isinstance(evaluator, RetrievalEvaluator)
-        given = [judged_row(row) for row in objects(self.rows)]
+        given = rows_as(self.rows, judged_row)
         best = best_grades(evaluator, given)
         holds = [any(row.holds) for row in given]
         upper, lower = fit_actions(best, holds, correct=self.correct, incorrect=self.incorrect)

@@ -67,7 +67,7 @@ class IndexPlan:
             typer.echo(f"fitrag index: {_sentence(summary)}", err=True)
         if self.json:
             typer.echo(json.dumps({**summary, "seconds": round(time.monotonic() - began, 3)}))
-        if self.strict and made.skipped:
+        if made.skipped and (self.strict or not len(made)):
             raise typer.Exit(1)
 
     def check(self) -> None:

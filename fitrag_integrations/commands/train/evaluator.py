@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from fitrag_integrations.commands.engine.settings import settled
-from fitrag_integrations.commands.train.rows import in_processes, objects, pool_of
+from fitrag_integrations.commands.train.rows import in_processes, objects, pool_of, rows_as
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
@@ -129,7 +129,7 @@ class TrainEvaluator:
 
     def run(self) -> None:
         """Fit it, and tell its figures on what was held out."""
-        given = [judged_row(row) for row in objects(self.rows)]
+        given = rows_as(self.rows, judged_row)
         plan = replace(self.plan, name=self.plan.name or self.out.name)
         with in_processes():
             figures = fit_evaluator(given, self.out, plan, self.running)

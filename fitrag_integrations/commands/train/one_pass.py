@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import typer
 
-from fitrag_integrations.commands.train.rows import objects
+from fitrag_integrations.commands.train.rows import rows_as
 from fitrag_integrations.training.one_pass.fit import OnePassPlan, fit_onepass
 from fitrag_integrations.training.one_pass.rows import onepass_row
 from fitrag_integrations.training.options import Out, Rows
@@ -26,5 +26,5 @@ class TrainOnePass:
 
     def run(self) -> None:
         """Fit it, and tell its figures."""
-        given = [onepass_row(row) for row in objects(self.rows)]
+        given = rows_as(self.rows, onepass_row)
         typer.echo(str(fit_onepass(given, self.out, self.plan)), err=True)

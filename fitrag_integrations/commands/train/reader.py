@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.settings import settled
-from fitrag_integrations.commands.train.rows import labelled, objects, pool_of
+from fitrag_integrations.commands.train.rows import labelled, pool_of, rows_as
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.evaluation.thresholds.abstention import fit_abstention
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
@@ -32,7 +32,7 @@ class LabelNegatives:
 
     def run(self) -> None:
         """Find them, and write the rows."""
-        given = [reading_row(row) for row in objects(self.rows)]
+        given = rows_as(self.rows, reading_row)
         mined = mine_negatives(given, pool_of(self.pool), depth=self.depth, keep=self.keep)
         with settled(self.out, "label negatives", self, anew=True):
             write_jsonl(self.out, map(reading_json, mined))
@@ -51,7 +51,7 @@ class TrainReader:
 
     def run(self) -> None:
         """Fit it."""
-        given = [reading_row(row) for row in objects(self.rows)]
+        given = rows_as(self.rows, reading_row)
         fit_reader(given, self.out, self.plan, self.running)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import typer
 
@@ -12,6 +13,8 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.loop.parallel import leave, lost_processes
 from fitrag_integrations.training.rows import Labelled, labelled_row, passage_row, read_jsonl
 from fitrag_integrations.types import Passage
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -46,15 +49,32 @@ def labelled(paths: Sequence[Path]) -> list[Labelled]:
             errors += row.get("error") is not None
             empty += row.get("error") is None and not row.get("passages")
             if row.get("error") is None and row.get("passages"):
-                found.append(_labelled_row(row, f"{path.name}, row {at}"))
+                found.append(read_as(row, labelled_row, f"{path.name}, row {at}"))
     for count, kind in ((errors, "error rows"), (empty, "rows without passages")):
         if count:
             typer.echo(f"{count} {kind} left out", err=True)
     return found
 
 
-def _labelled_row(row: dict[str, object], place: str) -> Labelled:
+def rows_as(paths: Sequence[Path], read: Callable[[dict[str, Any]], T]) -> list[T]:
+    """Read every row; raises `InputError` naming the file, the row and the field that is wrong."""
+    return [
+        read_as(row, read, f"{path.name}, row {at}")
+        for path in paths
+        for at, row in enumerate(read_jsonl(path), start=1)
+    ]
+
+
+def read_as(row: dict[str, Any], read: Callable[[dict[str, Any]], T], place: str) -> T:
+    """Read a row; raises `InputError` naming its `place` and the field that is wrong."""
     try:
-        return labelled_row(row)
+        return read(row)
     except InputError as error:
         raise InputError(f"{place}: {error}") from error
+    except KeyError as error:
+        fields = ", ".join(row) or "no field at all"
+        raise InputError.of(f"{place}: {error.args[0]}", given=fields, allowed="it too") from error
+    except (TypeError, AttributeError) as error:
+        raise InputError(
+            f"{place}: a field is of another kind than it should be: {error}"
+        ) from error

@@ -243,6 +243,12 @@ def test_index_builds_adds_and_answers(tmp_path, letters, scorer, fitrag):
     assert len(got["context"]) == 2
 
 
+def test_an_index_of_nothing_fails(tmp_path, letters, fitrag):
+    corpus = write(tmp_path / "corpus.jsonl", [{"text": ""}])
+    code, _, told = fitrag("index", corpus, tmp_path / "index")
+    assert code == 1 and "0 passages" in told
+
+
 def test_index_of_a_missing_corpus(tmp_path, fitrag):
     code, _, err = fitrag("index", tmp_path / "nothing", tmp_path / "index")
     assert code == 2 and "corpus" in err

@@ -1,5 +1,6 @@
 """`fitrag label` and `fitrag train`, from files to files."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -50,6 +51,24 @@ def test_label_negatives(rows, pool, tmp_path):
     assert [row.question for row in mined] == [row.question for row in reading_rows()]
     for row in mined:
         assert not any(contains_answer(f"{p.title} {p.text}", row.answers) for p in row.negatives)
+
+
+@pytest.mark.parametrize(
+    ("command", "row", "said"),
+    [
+        ("train reader", {"q": 1}, "bad.jsonl, row 2: question: given 'q' .str."),
+        ("train onepass --reader r --scorer s", {"question": "Who?"}, "row 2: passages"),
+        ("train evaluator", {"question": "Who?"}, "row 2: passages: given None"),
+        ("train reader", {"question": "?", "answers": 3, "passage": {}}, "row 2: a field is of"),
+    ],
+)
+def test_wrong_rows_are_named(command, row, said, rows, tmp_path):
+    good = next(iter(read_jsonl(rows)))
+    passages = [{**good["passage"], "has_answer": 1, "llm_prefer": 1}]
+    write_jsonl(tmp_path / "bad.jsonl", [{**good, "passages": passages}, row])
+    done = run(*command.split(), tmp_path / "bad.jsonl", "--out", tmp_path / "made")
+    assert isinstance(done.exception, InputError)
+    assert re.search(said, str(done.exception))
 
 
 def test_label_bilabel(rows, pool, bert, tmp_path):

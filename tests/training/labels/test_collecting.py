@@ -64,6 +64,7 @@ def test_the_imbalance_is_matched_per_mismatched():
     counts = count_labels([{"passages": passages}])
     assert counts.imbalance == 12.0 and "12.0 matched per mismatched" in str(counts)
     assert count_labels([{"passages": passages[:2]}]).imbalance is None
+    assert "0 questions, 0 pairs" in str(count_labels([{"error": {"message": "no"}}]))
 
 
 def test_a_gold_passage_holds_the_answer_whatever_its_wording():
