@@ -1,7 +1,7 @@
 """What the documents show is run, page by page; what cannot be run here is checked by name.
 
 A page is a program: its Python blocks are executed in order and share their names, in a folder of
-their own. A line of HTML comment before a block says otherwise::
+their own; those in a tab are indented. A line of HTML comment before a block says otherwise::
 
     <!-- not run: needs the model hub -->    compiled, and its names and arguments checked
     <!-- run -->                             a block of `fitrag` commands that is run as well
@@ -17,6 +17,7 @@ import shlex
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from typer.testing import CliRunner
@@ -26,7 +27,8 @@ from fitrag_integrations.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>[^\n]*?) -->\n+)?^```(?P<language>\w+)[^\n]*\n(?P<source>.*?)^```$",
+    r"^(?: *<!-- (?P<mark>[^\n]*?) -->\n+)?"
+    r"^(?P<pad> *)```(?P<language>\w+)[^\n]*\n(?P<source>.*?)^(?P=pad)```$",
     re.MULTILINE | re.DOTALL,
 )
 SHELLS = {"sh", "bash", "console", "shell"}
@@ -63,7 +65,7 @@ def blocks_of(page):
             page,
             text.count("\n", 0, found.start("source")) + 1,
             found["language"],
-            found["source"],
+            dedent(found["source"]),
             found["mark"] or "",
         )
         for found in BLOCK.finditer(text)
