@@ -22,10 +22,12 @@ import random
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -288,8 +290,20 @@ def scaling(args: argparse.Namespace) -> list[Row]:
 
 FIRST = """
 from fitrag_integrations import Passage
+from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
+EMBEDDED_SCORER.score([("who", Passage("1", "a text"))])
+"""
+IN_TORCH = """
+from fitrag_integrations import Passage
 from fitrag_integrations.models import BiLabelScorer
 BiLabelScorer.embedded(device="cpu").score([("who", Passage("1", "a text"))])
+"""
+DROP_IN = """
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from fitrag_integrations.langchain import FitRagRetriever
+base = RunnableLambda(lambda _: [Document("The Danube ends in the Black Sea.")])
+assert FitRagRetriever(base=base).invoke("Where does the Danube end?")
 """
 
 
@@ -303,6 +317,8 @@ def start(args: argparse.Namespace) -> list[Row]:
         "langchain_core's BaseRetriever": base,
         "FitRagRetriever": "from fitrag_integrations.langchain import FitRagRetriever",
         "up to the first score": FIRST,
+        "up to FitRagRetriever's first passage": DROP_IN,
+        "up to the first score in torch": IN_TORCH,
     }
     rows = in_turns_apart(scripts, args.repeats)
     empty, torchs = rows[0]["ms"], rows[1]["ms"] - rows[0]["ms"]
@@ -312,12 +328,14 @@ def start(args: argparse.Namespace) -> list[Row]:
 
 
 def in_turns_apart(scripts: dict[str, str], repeats: int) -> list[Row]:
-    """Do what `in_turns` does, each in a process of its own."""
+    """Do what `in_turns` does, each in a process of its own, with bytecode as installed."""
     times: dict[str, list[float]] = {name: [] for name in scripts}
-    for turn in range(repeats + 1):
-        for name, script in scripts.items():
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryDirectory() as kept["PYTHONPYCACHEPREFIX"]:
+        for turn, (name, script) in product(range(repeats + 1), scripts.items()):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+            command = [sys.executable, "-c", script]
+            subprocess.run(command, check=True, capture_output=True, env=kept)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             times[name] += [took] * (turn > 0)

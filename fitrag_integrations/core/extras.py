@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -98,3 +99,14 @@ def installed(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
         return False
+
+
+GPU_DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", r"C:\Windows\System32\nvcuda.dll")
+"""Where CUDA, ROCm, WSL and Windows show that there may be a GPU for torch."""
+
+
+def torch_sees_gpu() -> bool:
+    """Tell whether torch is there with a GPU; it is imported only where there is a driver."""
+    if "torch" not in sys.modules and not any(map(os.path.exists, GPU_DRIVERS)):
+        return False
+    return installed("torch") and bool(importlib.import_module("torch").cuda.is_available())

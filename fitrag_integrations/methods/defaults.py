@@ -17,7 +17,7 @@ from importlib import resources
 from threading import Lock
 from typing import Any
 
-from fitrag_integrations.core.extras import installed, torch_needed
+from fitrag_integrations.core.extras import installed, torch_needed, torch_sees_gpu
 from fitrag_integrations.errors import InputError
 
 HOMES = {
@@ -34,12 +34,11 @@ HOMES = {
 LIGHT_HOME = "fitrag_integrations.models.light.models"
 LIGHT = {
     "scorer": "LightScorer",
-    "one_pass": "LightScorer",
+    "one_pass": "LightOnePass",
     "evaluator": "LightEvaluator",
     "reader": "LightReader",
 }
-"""What decides the same where torch is not installed. The detector never needs it."""
-WITHOUT_TORCH = ("detector", *LIGHT)
+"""What decides the same without torch, and is ready sooner. The detector never needs it."""
 
 _loading = Lock()
 _loaded: dict[str, object] = {}
@@ -52,23 +51,20 @@ def default_model(role: str) -> Any:
     with _loading:  # two threads must not load it twice
         if role not in _loaded:
             module, name = home_of(role)
-            twin = _loaded.get({"scorer": "one_pass", "one_pass": "scorer"}.get(role, ""))
-            is_both = type(twin).__name__ == name  # one object without torch, two with it
-            kind = getattr(importlib.import_module(module), name)
-            _loaded[role] = twin if is_both else kind.embedded()
+            _loaded[role] = getattr(importlib.import_module(module), name).embedded()
         return _loaded[role]
 
 
 def home_of(role: str) -> tuple[str, str]:
-    """Name the module and the class of a role's embedded model.
+    """Name the module and the class of a role's embedded model: on a GPU the one in torch.
 
     Raises `MissingExtraError` for one that needs torch where that is not installed.
     """
-    if installed("torch"):
-        return HOMES[role]
-    if role not in WITHOUT_TORCH:
+    if role in LIGHT and not torch_sees_gpu():
+        return LIGHT_HOME, LIGHT[role]
+    if role != "detector" and not installed("torch"):
         raise torch_needed(ModuleNotFoundError(name="torch"), f"the embedded {role}")
-    return (LIGHT_HOME, LIGHT[role]) if role in LIGHT else HOMES[role]
+    return HOMES[role]
 
 
 async def adefault_model(role: str) -> Any:

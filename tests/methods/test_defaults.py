@@ -46,6 +46,7 @@ def seen(monkeypatch):
     home.Home = Home
     monkeypatch.setitem(sys.modules, home.__name__, home)
     monkeypatch.setitem(_defaults.HOMES, "scorer", (home.__name__, "Home"))
+    monkeypatch.setattr(_defaults, "torch_sees_gpu", lambda: True)
     monkeypatch.setattr(_defaults, "_loaded", {})
     return calls
 

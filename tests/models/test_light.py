@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+import types
 
 import pytest
 
 from fitrag_integrations import Passage
 from fitrag_integrations.core import extras
-from fitrag_integrations.errors import MissingExtraError
+from fitrag_integrations.errors import MissingExtraError, ModelLoadError
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.models import (
     BiLabelScorer,
@@ -15,7 +16,12 @@ from fitrag_integrations.models import (
     OnePassScorer,
     RetrievalEvaluator,
 )
-from fitrag_integrations.models.light.models import LightEvaluator, LightReader, LightScorer
+from fitrag_integrations.models.light.models import (
+    LightEvaluator,
+    LightOnePass,
+    LightReader,
+    LightScorer,
+)
 
 NEAR = 0.02  # the embeddings ship in eight bits
 TEXT = "The Danube rises in the Black Forest. It ends in the Black Sea. Vienna lies on it."
@@ -36,7 +42,7 @@ def near(found, wanted):
 
 @pytest.fixture(scope="module")
 def light():
-    return LightScorer.embedded()
+    return LightOnePass.embedded()
 
 
 async def test_scores_are_those_of_torch(light):
@@ -80,8 +86,9 @@ def no_torch(monkeypatch):
 
 
 def test_defaults_need_no_torch_where_it_is_not(no_torch):
-    assert isinstance(defaults.default_model("scorer"), LightScorer)
-    assert defaults.default_model("one_pass") is defaults.default_model("scorer")
+    scorer, one_pass = map(defaults.default_model, ("scorer", "one_pass"))
+    assert (type(scorer), type(one_pass)) == (LightScorer, LightOnePass)
+    assert scorer._engine is one_pass._engine
     assert defaults.home_of("detector")[1] == "EligibilityDetector"
     with pytest.raises(MissingExtraError, match=r"embedded gate: .*\[torch\]"):
         defaults.default_model("gate")
@@ -104,3 +111,32 @@ print(defaults.embedded_detector(scorer.name, window=3, stride=1, per_passage=1)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) > 0.5
     assert extras.installed("torch")
+
+
+def test_one_of_two_over_an_engine_is_unloaded_alone():
+    first, second = LightScorer(), LightOnePass()
+    first.unload()
+    assert len(second.score(PAIRS[:1])) == 1
+    second.unload()
+    with pytest.raises(ModelLoadError, match="was unloaded"):
+        second.score(PAIRS[:1])
+    assert len(LightScorer().score(PAIRS[:1])) == 1
+
+
+def test_the_default_runs_without_torch_where_there_is_no_gpu(monkeypatch):
+    monkeypatch.setattr(extras, "GPU_DRIVERS", ())
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert not extras.torch_sees_gpu()
+    assert "torch" not in sys.modules
+    assert defaults.home_of("reader") == (defaults.LIGHT_HOME, "LightReader")
+    monkeypatch.setattr(defaults, "torch_sees_gpu", lambda: True)
+    assert defaults.home_of("reader") == defaults.HOMES["reader"]
+
+
+def test_a_driver_alone_is_no_gpu(monkeypatch, tmp_path):
+    monkeypatch.setattr(extras, "GPU_DRIVERS", (str(tmp_path),))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert not extras.torch_sees_gpu()
+    cuda = types.SimpleNamespace(is_available=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, __spec__=True))
+    assert extras.torch_sees_gpu()

@@ -101,8 +101,12 @@ def _load(name: str, options: ModelOptions) -> Any:
             lambda kind: any(map(partial(hasattr, kind), calls)),
             f"a class with {' or '.join(calls)}",
         )()
+    role = next((role for role, (_, kind) in defaults.HOMES.items() if kind == name), "")
+    if role and options == ModelOptions() and defaults.home_of(role)[0] == defaults.LIGHT_HOME:
+        return defaults.default_model(role)
     if not installed("torch"):
-        return _light(name, options)
+        feature = "a model of one's own, and --device, --dtype and --backend"
+        raise torch_needed(ModuleNotFoundError(name="torch"), feature)
     kind = getattr(importlib.import_module("fitrag_integrations.models"), name)
     # transformers would draw its own bar into ours, and into what --quiet keeps quiet
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
@@ -122,15 +126,6 @@ def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer
     """Load a published reranker as a scorer of one label, or two."""
     kind = importlib.import_module("fitrag_integrations.models").BiLabelScorer
     return cast(Scorer, kind.from_reranker(name, scale=scale, **_how(options)))
-
-
-def _light(name: str, options: ModelOptions) -> Any:
-    """Load what ships and needs no torch; anything else says which extra brings it."""
-    role = next((role for role, (_, kind) in defaults.HOMES.items() if kind == name), "")
-    if options == ModelOptions() and role:
-        return defaults.default_model(role)
-    feature = "a model of one's own, and --device, --dtype and --backend"
-    raise torch_needed(ModuleNotFoundError(name="torch"), feature)
 
 
 def load_chat_model(name: str) -> Any:

@@ -75,11 +75,12 @@ def model_entry(role: str, name: str | None) -> Row:
 
 
 def machine_line() -> str:
-    """Tell system, processor, cores, Python and torch in a line; a GPU where one is in use."""
+    """Tell system, processor, cores, Python and what runs models; a GPU where one is in use."""
     parts = [
         f"{platform.system()} {platform.machine()}",
         f"{os.cpu_count()} cores",
         f"Python {platform.python_version()}",
+        f"onnxruntime {_version('onnxruntime')}",
         f"torch {_version('torch')}",
     ]
     torch = sys.modules.get("torch")  # looking for a GPU is not worth loading it

@@ -17,6 +17,7 @@ from fitrag_integrations.commands.run.route import chosen_thresholds, route_verb
 from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.settings import Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Spans
+from fitrag_integrations.core.extras import installed
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun
 from fitrag_integrations.text.sentences import split_sentences
@@ -80,7 +81,7 @@ class Service:
             given.device or None,
             given.dtype or None,
             given.batch_tokens or None,
-            given.backend or None,
+            given.backend or ("torch" if installed("torch") else None),  # it runs for long
         )
 
     def stop(self) -> None:

@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
-from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import coerce_to_runnable
-from langchain_core.tools import BaseTool
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -25,6 +23,7 @@ from pydantic import (
 )
 
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.langchain.base.models import is_language_model, is_tool
 from fitrag_integrations.langchain.base.ports import Writer
 from fitrag_integrations.methods.adapting import Named, check_method
 from fitrag_integrations.methods.settings import Setting, settings_of
@@ -53,16 +52,15 @@ def _runnable(value: object) -> object:
 
 
 def _finding(value: object) -> object:
-    if isinstance(value, BaseLanguageModel):
+    if is_language_model(value):
         allowed = "a Runnable that finds documents; what a language model writes is no source"
         raise InputError.of("runnable", given=value, allowed=allowed)
     return _runnable(value)
 
 
 def _searching(value: object) -> object:
-    is_tool = isinstance(value, BaseTool)
     is_provider = not isinstance(value, type) and callable(getattr(value, "search", None))
-    return value if value is None or is_tool or is_provider else _finding(value)
+    return value if value is None or is_tool(value) or is_provider else _finding(value)
 
 
 # the objects behind these fields stay out of dumps; pickle keeps them
@@ -110,7 +108,7 @@ def adapted(value: object) -> object:
     if not is_dataclass(value) or isinstance(value, type):
         return value
     held = {spec.name: getattr(value, spec.name, None) for spec in fields(value) if spec.init}
-    models = {name: Writer(llm) for name, llm in held.items() if isinstance(llm, BaseLanguageModel)}
+    models = {name: Writer(llm) for name, llm in held.items() if is_language_model(llm)}
     return replace(value, **models) if models else value
 
 

@@ -6,9 +6,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
-from langchain_core.language_models import BaseLanguageModel
-
-from fitrag_integrations.langchain.base.models import language_model, model_name
+from fitrag_integrations.langchain.base.models import is_language_model, language_model, model_name
 from fitrag_integrations.langchain.base.ports import Writer
 from fitrag_integrations.methods.compose.fitted import Fitted
 
@@ -37,6 +35,6 @@ class FromFitted:
         name = getattr(llm, "name", None) if found is None else model_name(found)
         kind = None if llm is None else type(llm).__name__
         fitted.check(name or kind, allow_other_model=allow_other_model)
-        asked = Writer(llm) if isinstance(llm, BaseLanguageModel) else llm
+        asked = Writer(llm) if is_language_model(llm) else llm
         own = {"llm": llm} if llm is not None and "llm" in names else {}
         return cls(**{**fitted.options(names, asked), **own, **given})

@@ -1,14 +1,38 @@
-"""Know which language model is behind a Runnable."""
+"""Know which language model is behind a Runnable.
+
+Nothing here imports the classes that are asked about: of a class that nobody has imported there is
+no instance, and importing them takes longer than all else that a drop-in needs.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
 from langchain_core.runnables import RunnableBinding, RunnableSequence
 
 from fitrag_integrations.methods.adapting import check_judged
 from fitrag_integrations.methods.ik.decider import Decider
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseLanguageModel
+    from langchain_core.tools import BaseTool
+    from typing_extensions import TypeIs
+
+
+def is_language_model(value: object) -> TypeIs[BaseLanguageModel[Any]]:
+    """Tell whether a value is a language model of LangChain's."""
+    return _is(value, "langchain_core.language_models.base", "BaseLanguageModel")
+
+
+def is_tool(value: object) -> TypeIs[BaseTool]:
+    """Tell whether a value is a tool of LangChain's."""
+    return _is(value, "langchain_core.tools.base", "BaseTool")
+
+
+def _is(value: object, module: str, name: str) -> bool:
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(value, kind)
 
 
 def check_model(decider: Decider, runnable: object) -> None:
@@ -20,7 +44,7 @@ def check_model(decider: Decider, runnable: object) -> None:
 
 def language_model(runnable: object) -> BaseLanguageModel[Any] | None:
     """Find the language model behind a Runnable; of a chain, the first one in it."""
-    if isinstance(runnable, BaseLanguageModel):
+    if is_language_model(runnable):
         return runnable
     if isinstance(runnable, RunnableBinding):
         return language_model(runnable.bound)
@@ -30,7 +54,8 @@ def language_model(runnable: object) -> BaseLanguageModel[Any] | None:
 
 def model_name(llm: BaseLanguageModel[Any]) -> str | None:
     """Give the name a language model says it has, None where it says none."""
-    told = llm._get_ls_params() if isinstance(llm, BaseChatModel | BaseLLM) else {}
+    tell: Any = getattr(llm, "_get_ls_params", dict)  # chat and completion models have it
+    told = tell()
     values = vars(llm)
     names = (told.get("ls_model_name"), *(values.get(at) for at in _NAMES))
     return next((name for name in names if isinstance(name, str) and name), None)

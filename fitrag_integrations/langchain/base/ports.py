@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from langchain_core.tools import BaseTool
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import to_pages, to_passages
-from fitrag_integrations.langchain.base.models import model_name
+from fitrag_integrations.langchain.base.models import is_tool, model_name
 from fitrag_integrations.ports import Ports
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseLanguageModel
 
 
 class Owned(str):
@@ -115,7 +116,7 @@ class Offer:
     def of(cls, retriever: object = None, search: object = None, llm: object = None) -> Offer:
         """Wrap Runnables; a ``search`` that is none but has a ``search`` method is left as is."""
         is_provider = not isinstance(search, Runnable) and hasattr(search, "search")
-        asked = ToolSearch(tool=search) if isinstance(search, BaseTool) else search
+        asked = ToolSearch(tool=search) if is_tool(search) else search
         return cls(
             _backend(retriever, to_passages),
             search if is_provider else _backend(asked, to_pages),
@@ -155,7 +156,7 @@ class Writer:
 class ToolSearch(RunnableSerializable[str, Any]):
     """Ask a search tool as an agent does: then it gives its artifact, and says when it failed."""
 
-    tool: BaseTool
+    tool: Any  # a `BaseTool`, whose import would be the slowest of all
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: object) -> object:
         """Search for one query."""

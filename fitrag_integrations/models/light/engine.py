@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 import onnxruntime
@@ -42,9 +44,10 @@ class Fast:
 
 
 class LightEngine:
-    """Run functions over token states, on a worker of its own."""
+    """Run functions over token states, on a worker of its own, for all models that use it."""
 
     def __init__(self, encoder: Path) -> None:
+        self.users: WeakSet[object] = WeakSet()
         home = embedded_folder("light")
         manifest = read_manifest(home, "model.json", kind="light", needs=("graph", "embeddings"))
         told = read_manifest(encoder, "encoder.json", kind="encoder", needs=("max_length",))
@@ -54,6 +57,12 @@ class LightEngine:
         self._held = values_of(weights)  # the session reads them where they are
         self._session = _session(read_checked(home, manifest["graph"]), self._held)
         self.worker = Worker("light encoder", small=BUDGET // 128)
+
+    def leave(self, user: object) -> None:
+        """Stop the worker when the last user has left."""
+        self.users.discard(user)
+        if not self.users:
+            self.worker.close()
 
     def run(self, pairs: Sequence[EncodedPair], forward: Forward[T]) -> Steps[list[T]]:
         """Give the result of each pair, in order. On the worker only.
@@ -73,6 +82,20 @@ class LightEngine:
         mask = (np.arange(ids.shape[1]) < batch.lengths[:, None]).astype(np.int64)
         states: Floats = self._session.run(None, {"ids": ids, "mask": mask, "types": types})[0]
         return states
+
+
+_engines: WeakValueDictionary[Path, LightEngine] = WeakValueDictionary()
+_making = Lock()
+
+
+def engine_of(encoder: Path, user: object) -> LightEngine:
+    """Give the engine of an encoder; models over the same share it while one of them lives."""
+    with _making:
+        held = _engines.get(encoder)
+        if held is None or held.worker.closed:
+            _engines[encoder] = held = LightEngine(encoder)
+        held.users.add(user)
+        return held
 
 
 def weights_of(

@@ -1,7 +1,7 @@
 """The embedded scorer, evaluator and reader without torch: the ports' calls, the same decisions.
 
-They are what a method takes where it is given no model and torch is not installed. Whoever brings
-or trains weights needs the extra `torch` and the classes of `fitrag_integrations.models`.
+They are what a method takes where it is given no model and there is no GPU. Whoever brings or
+trains weights needs the extra `torch` and the classes of `fitrag_integrations.models`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fitrag_integrations.models.encoder.checked import checked_pairs
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.clues import Clues
 from fitrag_integrations.models.light import heads, spans
-from fitrag_integrations.models.light.engine import Floats, LightEngine
+from fitrag_integrations.models.light.engine import Floats, engine_of
 from fitrag_integrations.models.light.heads import FURTHEST, Weights
 from fitrag_integrations.models.runtime.manifest import (
     both_positive,
@@ -44,7 +44,7 @@ class LightModel(SavedModel):
         needs = ("encoder", "head")
         super().__init__(read_manifest(folder, "model.json", kind=self.kind, needs=needs))
         self._head = head_of(folder, self.manifest)
-        self._engine = LightEngine(folder / self.manifest["encoder"])
+        self._engine = engine_of((folder / self.manifest["encoder"]).resolve(), self)
         self._rarity = self._head.get("rarity", np.zeros(0, np.float32))
         self._clues = Clues.of(self._engine.tokenizer, self._rarity.astype(np.float64))
 
@@ -55,6 +55,9 @@ class LightModel(SavedModel):
 
     def _own_worker(self) -> Worker:
         return self._engine.worker
+
+    def _release(self) -> None:
+        self._engine.leave(self)
 
     def _found(self, pairs: Sequence[Pair], forward: Any) -> Steps[list[list[Any]]]:
         """Give, per pair, the result of each of its chunks."""
@@ -75,17 +78,13 @@ class LightModel(SavedModel):
 
 
 class LightScorer(LightModel):
-    """Score pairs, and sentences of their passages in the same pass, as `OnePassScorer` does."""
+    """Score pairs, as `BiLabelScorer` does."""
 
     kind = "bilabel"
 
     def __init__(self) -> None:
         super().__init__()
-        folder = embedded_folder("onepass")
-        onepass = read_manifest(folder, "model.json", kind="onepass", needs=("head",))
-        self._span_head = head_of(folder, onepass)
         self._temperatures = np.array(both_positive(self.manifest))
-        self._span_temperatures = np.array(both_positive(onepass))
 
     @property
     def name(self) -> str:
@@ -103,6 +102,28 @@ class LightScorer(LightModel):
         """Do what `score` does without blocking the event loop."""
         return await self._acall(self._score, checked_pairs(pairs))
 
+    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
+        found = yield from self._found(pairs, self._logits)
+        return [self._whole(rows) for rows in found]
+
+    def _logits(self, states: Floats, batch: Batch) -> Floats:
+        clues = self._clues.numbers(batch.pairs)
+        return heads.bilabel(self._head, states[:, 0], clues, self._best_span(states, batch))
+
+    def _whole(self, chunks: Sequence[Floats]) -> BiLabelScore:
+        return _labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
+
+
+class LightOnePass(LightScorer):
+    """Score pairs, and sentences of their passages in the same pass, as `OnePassScorer` does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        folder = embedded_folder("onepass")
+        onepass = read_manifest(folder, "model.json", kind="onepass", needs=("head",))
+        self._span_head = head_of(folder, onepass)
+        self._span_temperatures = np.array(both_positive(onepass))
+
     def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
         """Give the labels of each passage and of spans of it, in the order given."""
         return self._call(self._judge, checked_items(items))
@@ -110,10 +131,6 @@ class LightScorer(LightModel):
     async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
         """Do what `score_sentences` does without blocking the event loop."""
         return await self._acall(self._judge, checked_items(items))
-
-    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
-        found = yield from self._found(pairs, self._logits)
-        return [self._whole(rows) for rows in found]
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         pairs = [(question, passage) for question, passage, _ in items]
@@ -147,13 +164,6 @@ class LightScorer(LightModel):
         chosen = (counts == counts.max(0))[:, :, None]
         best = np.where(chosen, found, -np.inf).max(0) / self._span_temperatures
         return [_labels(*row) for row in best.tolist()]
-
-    def _logits(self, states: Floats, batch: Batch) -> Floats:
-        clues = self._clues.numbers(batch.pairs)
-        return heads.bilabel(self._head, states[:, 0], clues, self._best_span(states, batch))
-
-    def _whole(self, chunks: Sequence[Floats]) -> BiLabelScore:
-        return _labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
 
 
 class LightEvaluator(LightModel):
