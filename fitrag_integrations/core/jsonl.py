@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -51,13 +52,18 @@ def parse(line: bytes, *, first: bool = False) -> dict[str, Any]:
     `RecursionError` for too deep a nesting; and `InputError` for another value than an object.
     """
     text = (line.removeprefix(BYTE_ORDER_MARK) if first else line).decode("utf-8")
-    value = json.loads(text.rstrip("\r\n"), parse_constant=_refuse_constant)
+    value = json.loads(text.rstrip("\r\n"), parse_constant=_refuse, parse_float=_finite)
     if not isinstance(value, dict):
         raise InputError.of("row", given=value, allowed="a JSON object")
     return value
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _refuse(digits)
+
+
+def _refuse(name: str) -> NoReturn:
     raise InputError.of("number", given=name, allowed="what JSON has; null stands for no number")
 
 

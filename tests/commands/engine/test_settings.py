@@ -211,11 +211,13 @@ def test_a_score_that_is_no_number_is_an_error_row(tmp_path, given, fitrag, monk
     assert read(tmp_path / "out.jsonl")[0]["scores"] == []
 
 
-def test_a_number_that_is_none_in_the_input_is_an_error_row(tmp_path, scorer, fitrag, rows):
-    given = write(tmp_path / "in.jsonl", [rows[0], {**rows[1], "note": float("inf")}])
+@pytest.mark.parametrize("number", ["Infinity", "1e400", "-1E+999"])
+def test_a_number_that_is_none_in_the_input_is_an_error_row(tmp_path, scorer, fitrag, rows, number):
+    bad = json.dumps({**rows[1], "note": 7.25}).replace("7.25", number).encode()
+    given = write(tmp_path / "in.jsonl", [rows[0], bad])
     assert fitrag("score", given, tmp_path / "out.jsonl")[0] == 0
     _, bad = read(tmp_path / "out.jsonl")
-    assert "given 'Infinity'" in bad["error"]["message"]
+    assert f"given '{number}'" in bad["error"]["message"]
 
 
 def test_why_rows_failed_is_told(tmp_path, scorer, fitrag, rows):
