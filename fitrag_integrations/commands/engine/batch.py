@@ -11,12 +11,13 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from fitrag_integrations.commands.engine.resume import Resumed, resume
+from fitrag_integrations.commands.engine.resume import Resumed, holds_rows, resume
 from fitrag_integrations.commands.engine.rows import Line, error_row, is_finite, reason_of
 from fitrag_integrations.commands.engine.stopping import Stopping, Terminated
 from fitrag_integrations.core import jsonl
@@ -68,34 +69,90 @@ class Done:
     stopped: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Hold the lines of a lot of rows, and why those failed that did.
+
+    `ended` tells that a flow had the run end before one of its rows.
+    """
+
+    lines: list[bytes]
+    reasons: list[str]
+    ended: bool = False
+
+
+Answers: TypeAlias = Generator[Callable[[], Answered | None], None, None]
+"""Calls that give one lot after the other, in the order of the rows; None says there is no more."""
+
+
+class Engine(Protocol):
+    """Answer rows, in this process or in others."""
+
+    def owned(self) -> Collection[str]:
+        """Name the fields in which an answer may differ from its row."""
+
+    def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Answers:
+        """Answer `rows`, which are those of the `source` behind the `done` first ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Answer rows with a verb in this process, a lot at a time."""
+
+    verb: Verb[Any]
+
+    def owned(self) -> Collection[str]:
+        """Name what the verb adds and drops."""
+        return (*self.verb.adds, *self.verb.drops)
+
+    def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Answers:
+        """Read a lot before each call, and answer it in the call."""
+        for lot in lots(rows, self.verb):
+            yield partial(answer, self.verb, lot)
+
+
 def run_batch(
-    verb: Verb[Any], rows: Iterator[Line], target: str, *, advance: Advance, stopping: Stopping
+    engine: Engine, source: Iterable[Line], target: str, *, advance: Advance, stopping: Stopping
 ) -> Done:
     """Answer every row that is not in `target` yet; `advance` hears how many are done.
 
     Raises `InputError` for a damaged input and for an output that holds other rows.
     """
     began = time.monotonic()
-    earlier = Resumed()
-    if target != jsonl.STREAM and Path(target).exists() and Path(target).stat().st_size:
-        earlier, rows = resume(Path(target), rows, (*verb.adds, *verb.drops))
+    earlier, rows = Resumed(), iter(source)
+    if holds_rows(target):
+        earlier, rows = resume(Path(target), rows, engine.owned())
     advance(earlier.rows)
     count, reasons, stopped = earlier.rows, Counter(earlier.reasons), False
-    with jsonl.appending(target) as write, contextlib.suppress(Terminated):
+    answers = engine.answers(rows, source, count)
+    with (
+        jsonl.appending(target) as write,
+        contextlib.closing(answers),
+        contextlib.suppress(Terminated),
+    ):
         stopped = True  # unless all rows are reached
-        for chunk in _lots(rows, verb):
+        for call in answers:
             with stopping.batch():
-                answered = [_outcome(verb, row, traced) for row, traced in _answered(verb, chunk)]
-                write(b"".join(line for line, _ in answered))
-                count += len(answered)
-                reasons.update(reason for _, reason in answered if reason is not None)
-                advance(len(answered))
-                if len(answered) < len(chunk):
+                answered = call()
+                if answered is None:
+                    break
+                write(b"".join(answered.lines))
+                count += len(answered.lines)
+                reasons.update(answered.reasons)
+                advance(len(answered.lines))
+                if answered.ended:
                     raise Terminated
         stopped = False
     seconds = round(time.monotonic() - began, 3)
     summary = Summary(target, count, earlier.rows, reasons.total(), seconds)
     return Done(summary, reasons, stopped)
+
+
+def answer(verb: Verb[Any], lot: list[Line]) -> Answered:
+    """Answer a lot of rows, up to the one whose flow had the run end."""
+    outcomes = [_outcome(verb, row, traced) for row, traced in _answered(verb, lot)]
+    reasons = [reason for _, reason in outcomes if reason is not None]
+    return Answered([line for line, _ in outcomes], reasons, len(outcomes) < len(lot))
 
 
 def check_names(source: str, target: str) -> None:
@@ -109,7 +166,8 @@ def check_names(source: str, target: str) -> None:
         raise InputError.of("output", given=target, allowed="another file than the input")
 
 
-def _lots(rows: Iterator[Line], verb: Verb[Any]) -> Iterator[list[Line]]:
+def lots(rows: Iterable[Line], verb: Verb[Any]) -> Iterator[list[Line]]:
+    """Cut rows into lots that share the models' batches."""
     lot, weighs = list[Line](), 0
     for row in rows:
         lot.append(row)
@@ -121,20 +179,25 @@ def _lots(rows: Iterator[Line], verb: Verb[Any]) -> Iterator[list[Line]]:
         yield lot
 
 
-def _answered(verb: Verb[Any], chunk: list[Line]) -> Iterator[tuple[Line, Traced[Any] | Exception]]:
-    """Yield rows with what came of them, up to the one whose flow had the run end."""
-    flows = iter(run_many([verb.flow(row.given) for row in chunk if row.problem is None]))
+def _answered(
+    verb: Verb[Any], chunk: list[Line]
+) -> Iterator[tuple[Line, Traced[Any] | Exception | None]]:
+    """Yield rows with what came of them, None for kept ones, up to where a flow had the run end."""
+    asked = [row for row in chunk if row.problem is None and row.kept is None]
+    flows = iter(run_many([verb.flow(row.given) for row in asked]))
     for row in chunk:
-        traced = next(flows) if row.problem is None else row.problem
+        traced = next(flows) if row.problem is None and row.kept is None else row.problem
         if isinstance(traced, Traced) and isinstance(traced.error, Terminated):
             return
         yield row, traced
 
 
 def _outcome(
-    verb: Verb[Any], row: Line, traced: Traced[Any] | Exception
+    verb: Verb[Any], row: Line, traced: Traced[Any] | Exception | None
 ) -> tuple[bytes, str | None]:
     """Give the line to write, and why it is an error row if it is one."""
+    if traced is None:
+        return row.kept or b"", None
     given = {name: value for name, value in row.given.items() if name not in verb.drops}
     error = traced if isinstance(traced, Exception) else traced.error
     if error is None:

@@ -6,8 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
+from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import InputError
 
+HERE, RAY = "local", "ray"
 Input: TypeAlias = Annotated[
     str, Argument("Rows to read: .jsonl, .jsonl.gz, or - for standard input.")
 ]
@@ -36,6 +39,15 @@ Overwrite: TypeAlias = Annotated[bool, Option("Start anew instead of continuing 
 Strict: TypeAlias = Annotated[bool, Option("Exit 1 if a row failed.")]
 Quiet: TypeAlias = Annotated[bool, Option("Say nothing but errors.")]
 AsJson: TypeAlias = Annotated[bool, Option("Print the summary as JSON on standard output.")]
+RetryFailed: TypeAlias = Annotated[bool, Option("Ask again what an earlier run got no answer to.")]
+ShardOf: TypeAlias = Annotated[
+    str | None,
+    Option(
+        "Part of the rows, by a hash of their ids: 0/4 is the first of four.",
+        metavar="I/N",
+        default="all",
+    ),
+]
 MaxTokens: TypeAlias = Annotated[
     int | None, Option("Token budget for the excerpts.", min=1, default="none")
 ]
@@ -136,9 +148,22 @@ class ModelOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Say how a verb goes over its rows and what it tells about it."""
+    """Say which rows a verb goes over, how, and what it tells about it."""
 
+    shard: ShardOf = None
+    engine: Annotated[
+        str, Option("Who answers: local, this process, or ray, the workers of a Ray cluster.")
+    ] = HERE
+    workers: Annotated[
+        int | None, Option("Workers of --engine ray.", min=1, default="one a GPU, else a CPU")
+    ] = None
+    retry_failed: RetryFailed = False
     overwrite: Overwrite = False
     strict: Strict = False
     quiet: Quiet = False
     json: AsJson = False
+
+    def __post_init__(self) -> None:
+        Shard.read(self.shard)
+        if self.engine not in (HERE, RAY):
+            raise InputError.of("--engine", given=self.engine, allowed=f"{HERE} or {RAY}")

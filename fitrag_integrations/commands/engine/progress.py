@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,13 +16,16 @@ import typer
 from fitrag_integrations.commands.engine.batch import (
     Advance,
     Done,
+    Engine,
+    Here,
     Summary,
     Verb,
     check_names,
     run_batch,
 )
-from fitrag_integrations.commands.engine.options import Files, RunOptions
-from fitrag_integrations.commands.engine.rows import read_rows
+from fitrag_integrations.commands.engine.options import RAY, Files, RunOptions
+from fitrag_integrations.commands.engine.resume import Source, holds_rows
+from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.commands.engine.settings import settled
 from fitrag_integrations.commands.engine.stopping import EXIT_TERMINATED, Stopping
 from fitrag_integrations.core import jsonl
@@ -54,17 +58,41 @@ def run_plan(name: str, plan: RowsPlan) -> None:
     Exits as `leave` says. Raises `InputError`, before anything loads, where the output is being
     written by another run or was made with other options: they belong to it from then on.
     """
-    source, target = plan.files.source, plan.files.target
-    check_names(source, target)
+    given, target, how = plan.files.source, plan.files.target, plan.how
+    check_names(given, target)
     with going(name, plan, target) as stopping:
-        verb = plan.verb()
-        shown = sys.stderr.isatty() and not plan.how.quiet
-        total = jsonl.count_lines(source) if shown else None
-        rows = read_rows(jsonl.read_lines(source))
+        engine = _engine(plan)
+        source, into = _again(Source(given, Shard.read(how.shard)), target, how, engine)
+        shown = sys.stderr.isatty() and not how.quiet
+        total = jsonl.count_lines(given) if shown and how.shard is None else None
         with progress_bar(name, total, shown=shown) as advance:
-            done = run_batch(verb, rows, target, advance=advance, stopping=stopping)
-    _tell(name, done, plan.how)
-    leave(done, plan.how)
+            done = run_batch(engine, source, into, advance=advance, stopping=stopping)
+        if into != target and not done.stopped:
+            Path(into).replace(target)
+    done = replace(done, summary=replace(done.summary, output=target))
+    _tell(name, done, how)
+    leave(done, how)
+
+
+def _engine(plan: RowsPlan) -> Engine:
+    if plan.how.engine != RAY:
+        return Here(plan.verb())
+    home = importlib.import_module("fitrag_integrations.commands.engine.scale_out")
+    engine: Engine = home.OnRay(plan, plan.files.source, plan.how.workers)
+    return engine
+
+
+def _again(source: Source, target: str, how: RunOptions, engine: Engine) -> tuple[Source, str]:
+    """Say what is read and written: to ask failed rows again, an output that keeps the others.
+
+    It lies beside the first one, which it replaces when it is whole; a stopped run goes on in it.
+    """
+    into = str(Path(target).with_name(f"retried.{Path(target).name}"))
+    if how.overwrite:
+        Path(into).unlink(missing_ok=True)
+    if not (how.retry_failed and holds_rows(target)):
+        return source, target
+    return replace(source, kept=target, owned=tuple(engine.owned())), into
 
 
 @contextmanager

@@ -9,17 +9,48 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from fitrag_integrations.commands.engine.rows import Line, reason_of
-from fitrag_integrations.core.jsonl import is_gzipped
+from fitrag_integrations.commands.engine.rows import Line, Shard, read_rows, reason_of
+from fitrag_integrations.core.jsonl import STREAM, is_gzipped, read_lines
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 
 BLOCK = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Give the rows a run is over; it may be sent to another process and read anew there.
+
+    Where `kept` names an output, the rows it has answered bring those answers with them. `owned`
+    are the fields in which an answer may differ from its row.
+    """
+
+    name: str
+    shard: Shard | None = None
+    kept: str | None = None
+    owned: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Line]:
+        rows = read_rows(read_lines(self.name), self.shard)
+        return rows if self.kept is None else _with_kept(rows, Path(self.kept), self.owned)
+
+
+def _with_kept(rows: Iterator[Line], path: Path, owned: Collection[str]) -> Iterator[Line]:
+    lines = _Output(path).lines()
+    for number, row in enumerate(rows, start=1):
+        line = next(lines, None)
+        if line is None:
+            yield row
+            continue
+        found = _object(line)
+        if found is None or not _continues(found, row, owned):
+            raise _other(path, number)
+        yield row if _is_error(found, row) else replace(row, kept=line + b"\n")
 
 
 @dataclass(slots=True)
@@ -29,6 +60,11 @@ class Resumed:
     rows: int = 0
     errors: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+
+
+def holds_rows(target: str) -> bool:
+    """Say whether an output is there to be continued."""
+    return target != STREAM and Path(target).exists() and Path(target).stat().st_size > 0
 
 
 def resume(
@@ -47,7 +83,7 @@ def resume(
         if row is None or found is None or not _continues(found, row, adds):
             raise _other(path, done.rows + 1)
         done.rows += 1
-        if "error" in found and found["error"] != row.given.get("error"):
+        if _is_error(found, row):
             done.errors += 1
             done.reasons[reason_of(found["error"])] += 1
     if output.tail:
@@ -127,6 +163,10 @@ def _continues(found: Row, row: Line, adds: Collection[str]) -> bool:
         for name, value in row.given.items()
         if name not in adds and name != "error"
     )
+
+
+def _is_error(found: Row, row: Line) -> bool:
+    return "error" in found and found["error"] != row.given.get("error")
 
 
 def _begins(tail: bytes, row: Line, adds: Collection[str]) -> bool:

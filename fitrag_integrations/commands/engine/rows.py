@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,22 +16,58 @@ from fitrag_integrations.types import Passage
 
 RAW_SHOWN = 200
 _PLACE = re.compile(r"\[\d+\]")
+_SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _WORDING = re.compile(r"(?P<field>[^\n]+?): given (?P<given>.*), allowed (?P<allowed>.*)", re.S)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Hold one line: the object it gave, or what stands in for it and the `problem`."""
+    """Hold one line: the object it gave, or what stands in for it and the `problem`.
+
+    `kept` is the line of the output that answers it already, if there is one.
+    """
 
     given: Row
     problem: Exception | None = None
+    kept: bytes | None = None
 
 
-def read_rows(lines: Iterable[bytes]) -> Iterator[Line]:
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Say which part of the rows is meant: `part` of `count`, the first being 0.
+
+    A row's part is a hash of its `id`, the same on every machine, or its line's number where it has
+    no text or whole number for an id. So rows of one id are in one part.
+    """
+
+    part: int
+    count: int
+
+    @classmethod
+    def read(cls, text: str | None) -> Shard | None:
+        """Read `i/n`; None is no part but all. Raises `InputError` for anything else."""
+        found = None if text is None else _SHARD.fullmatch(text)
+        part, count = map(int, found.groups()) if found else (0, 0)
+        if text is not None and part >= count:
+            allowed = "i/n, such as 0/4 for the first of four parts and 3/4 for the last"
+            raise InputError.of("--shard", given=text, allowed=allowed)
+        return cls(part, count) if found else None
+
+    def has(self, name: object, number: int) -> bool:
+        """Say whether the row of this id, or else line, is in the part."""
+        if isinstance(name, str | int) and not isinstance(name, bool):
+            data = str(name).encode("utf-8", errors="surrogatepass")
+            number = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
+        return number % self.count == self.part
+
+
+def read_rows(lines: Iterable[bytes], shard: Shard | None = None) -> Iterator[Line]:
     """Parse lines; blank ones are no rows. `line` of a bad row counts from 1, blank ones too."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield _parsed(number, line)
+            row = _parsed(number, line)
+            if shard is None or shard.has(row.given.get("id"), number):
+                yield row
 
 
 def _parsed(number: int, line: bytes) -> Line:

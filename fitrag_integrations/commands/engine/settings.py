@@ -21,7 +21,7 @@ from fitrag_integrations.errors import InputError
 
 SUFFIX = ".settings"
 OF_THE_RUN = {"source", "target", "rows", "out", "limit", "device", "batch_tokens"}
-OF_THE_RUN |= {"overwrite", "strict", "quiet", "json", "retry_failed"}
+OF_THE_RUN |= {"overwrite", "strict", "quiet", "json", "retry_failed", "engine", "workers"}
 OF_THE_RUN |= {"url", "api", "concurrency", "retries", "timeout"}
 OF_THE_RUN |= {"price_read", "price_written", "max_cost", "max_failures"}
 """Options that say how a run goes and change no row."""

@@ -18,10 +18,16 @@ from typing import Annotated, ClassVar, TypeAlias
 
 import typer
 
-from fitrag_integrations.commands.engine.batch import Advance, Verb, check_names, run_batch
-from fitrag_integrations.commands.engine.options import EncoderHardware, RunOptions
+from fitrag_integrations.commands.engine.batch import Advance, Here, Verb, check_names, run_batch
+from fitrag_integrations.commands.engine.options import RAY, EncoderHardware, RunOptions
 from fitrag_integrations.commands.engine.progress import going, leave, progress_bar
-from fitrag_integrations.commands.engine.rows import Line, passages_of, question_of, read_rows
+from fitrag_integrations.commands.engine.rows import (
+    Line,
+    Shard,
+    passages_of,
+    question_of,
+    read_rows,
+)
 from fitrag_integrations.commands.engine.stopping import Terminated
 from fitrag_integrations.commands.label.asked import RowsOut
 from fitrag_integrations.commands.label.options import Asking, Budget, Candidates, load_asker
@@ -59,7 +65,6 @@ class AskingPlan:
     patterns: Annotated[bool, Option("Answers are regular expressions (CuratedTREC).")] = False
     limit: Annotated[int, Option("Questions to label, 0 all.", min=0)] = 0
     budget: Budget = Budget()
-    retry_failed: Annotated[bool, Option("Ask again what an earlier run got no answer to.")] = False
     seed: Annotated[int | None, Option("Shuffle the questions.", default="their order")] = None
     hardware: EncoderHardware = EncoderHardware()
     how: RunOptions = RunOptions()
@@ -86,12 +91,17 @@ class AskingPlan:
         if self.out == jsonl.STREAM:
             allowed = "a file, which a stopped run can go on in"
             raise InputError.of("--out", given=self.out, allowed=allowed)
+        if self.how.engine == RAY:  # answers are in one journal, which one process writes
+            allowed = "local; give each of several runs its --shard"
+            raise InputError.of("--engine", given=RAY, allowed=allowed)
         for path in self.rows:
             check_names(str(path), self.out)
         given, target = self._given(), Path(self.out)
         with going(self.name, self, self.out) as stopping, self._journal(target) as journal:
             asker = self.asker()
-            if self.retry_failed and asker.keeps:  # the journal has the answers: the rest is asked
+            if (
+                self.how.retry_failed and asker.keeps
+            ):  # the journal has the answers: the rest is asked
                 target.unlink(missing_ok=True)
             limits = self.budget
             account = Account(
@@ -106,7 +116,7 @@ class AskingPlan:
             verb, shown = self.verb(Asked(asker, journal, account)), not self.how.quiet
             with progress_bar(self.name, len(given), shown=shown) as bar:
                 moved = _telling(self.name, len(given), account, bar) if shown else bar
-                done = run_batch(verb, iter(given), self.out, advance=moved, stopping=stopping)
+                done = run_batch(Here(verb), given, self.out, advance=moved, stopping=stopping)
         self._tell(account, done.summary.errors)
         if account.stopped and self.how.strict:
             raise typer.Exit(1)
@@ -115,7 +125,7 @@ class AskingPlan:
     def _given(self) -> list[Line]:
         """Read the rows to label, in their order or shuffled."""
         lines = chain.from_iterable(jsonl.read_lines(str(path)) for path in self.rows)
-        given = list(read_rows(lines))
+        given = list(read_rows(lines, Shard.read(self.how.shard)))
         if self.seed is not None:
             random.Random(self.seed).shuffle(given)
         return given[: self.limit or None]
