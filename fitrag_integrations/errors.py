@@ -5,6 +5,7 @@
     FitRagError
     ├── InputError (also ValueError)         an argument or a row is not what is allowed
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
+    ├── EngineError                          the workers that answer rows elsewhere failed
     ├── ModelLoadError                       a model or adapter could not be loaded
     │   └── ChecksumError                    its file is not the published one
     ├── PortError                            a port is missing, or broke its promise
@@ -34,6 +35,10 @@ class InputError(FitRagError, ValueError):
 
 class MissingExtraError(FitRagError, ImportError):
     """Name the extra that brings a missing optional dependency."""
+
+
+class EngineError(FitRagError):
+    """Say why rows that went to other workers have no answers; those that are written stay."""
 
 
 class ModelLoadError(FitRagError):

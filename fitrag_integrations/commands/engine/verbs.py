@@ -17,8 +17,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import InputError
 
 Command: TypeAlias = Callable[..., object]
 
@@ -31,10 +33,15 @@ class Home:
     help: str
 
     def load(self) -> Command:
+        """Import the plan, as a function."""
+        return as_function(self.plan_type())
+
+    def plan_type(self) -> type[Any]:
         """Import the plan."""
         module, _, name = self.plan.partition(":")
         home = importlib.import_module(f"{__package__.rpartition('.')[0]}.{module}")
-        return as_function(getattr(home, name))
+        found: type[Any] = getattr(home, name)
+        return found
 
 
 class Verbs(TyperGroup):
@@ -104,6 +111,21 @@ def _build(plan: type[Any], given: Mapping[str, object]) -> Any:
     """Build a plan from the values of its options, its groups first."""
     hints = get_type_hints(plan)
     return plan(**{each.name: _value(hints[each.name], each.name, given) for each in fields(plan)})
+
+
+def plan_of(plan: type[Any], given: Mapping[str, object]) -> Any:
+    """Build a plan from options by their names, its files aside, and check it.
+
+    Raises `InputError` for an option it does not have.
+    """
+    usual = {each.name: each.default for each in _parameters(plan)}
+    usual |= {name: jsonl.STREAM for name in ("source", "target", "out") if name in usual}
+    for name in given:
+        if name not in usual:
+            raise InputError.of("option", given=name, allowed=", ".join(usual))
+    made = _build(plan, {**usual, **given})
+    getattr(made, "check", lambda: None)()
+    return made
 
 
 def _value(hint: Any, name: str, given: Mapping[str, object]) -> object:

@@ -1,0 +1,291 @@
+"""Have rows answered by the workers of a Ray cluster, or by whatever else maps batches of rows.
+
+Ray answers at least once; what is written is written once, by the process that was started, in the
+order of the input and after the rows that are there. So the output is that of a run without Ray,
+and either goes on where the other was stopped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from fitrag_integrations.commands.engine.batch import (
+    CHUNK,
+    Answered,
+    Answers,
+    Here,
+    Verb,
+    answer,
+    chunks,
+    lots,
+)
+from fitrag_integrations.commands.engine.rows import Line, described
+from fitrag_integrations.commands.engine.verbs import Home, plan_of
+from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import EngineError, FitRagError, InputError
+
+VERBS = ("answer", "compress", "gate", "read", "retrieve", "route", "score")
+TRIES = 3  # more, of a lot whose worker dies over it
+NEEDS = ("ray", "pyarrow", "pandas")  # what `ray[data]` brings
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_LOG_LEVEL": "CRITICAL"}
+QUIET |= {"RAY_BACKEND_LOG_LEVEL": "fatal"}  # else standard error is told of each actor
+
+
+class Plan(Protocol):
+    """Say what a worker is given: what loads the verb there."""
+
+    def verb(self) -> Verb[Any]:
+        """Load what is needed."""
+
+
+class MapRows:
+    """Answer batches of rows with a verb, for `map_batches` of Ray Data and its like.
+
+    `verb` is one of `answer`, `compress`, `gate`, `read`, `retrieve`, `route` and `score`, or a
+    plan of your own; `options` are those of the command line, as `max_tokens=200`. Models are
+    loaded with the first batch. Can be pickled before that.
+    """
+
+    def __init__(self, verb: str | type[Any], **options: object) -> None:
+        self._plan: Any = plan_of(_plan_type(verb) if isinstance(verb, str) else verb, options)
+        self._verb: Verb[Any] | None = None
+
+    def __call__(self, batch: Any) -> Any:
+        """Answer a pyarrow table, or a list of rows; gives another of the kind.
+
+        Rows keep their columns, nulls being no values, and gain the verb's and `error`, which tells
+        of a row that failed and is null otherwise.
+        """
+        is_table = hasattr(batch, "to_pylist")
+        rows: list[Row] = batch.to_pylist() if is_table else list(batch)
+        verb = self._verb = self._verb or self._plan.verb()
+        told = [Line({k: v for k, v in row.items() if v is not None}) for row in rows]
+        lines = [line for lot in lots(told, verb) for line in answer(verb, lot).lines]
+        added = [_added(json.loads(line), verb) for line in lines]
+        if not is_table:
+            return [{**row, **fields} for row, fields in zip(rows, added, strict=True)]
+        fields = type(batch).from_pylist(added)
+        kept = batch.drop_columns([name for name in batch.column_names if name in added[0]])
+        return type(batch).from_arrays(
+            [*kept.columns, *fields.columns], [*kept.column_names, *fields.column_names]
+        )
+
+
+def _plan_type(verb: str) -> type[Any]:
+    if verb not in VERBS:
+        raise InputError.of("verb", given=verb, allowed=", ".join(VERBS))
+    return Home(f"run.{verb}:{verb.capitalize()}Plan", "").plan_type()
+
+
+def _added(line: Row, verb: Verb[Any]) -> Row:
+    error = line.get("error")
+    told = error.get("message") if isinstance(error, dict) else error
+    return {**{name: line.get(name) for name in verb.adds}, "error": told}
+
+
+@dataclass(frozen=True)
+class OnRay:
+    """Answer rows in the workers of a Ray cluster, each of which loads the plan's models once.
+
+    The file of rows, and what the options name, must be there for every worker. The cluster is the
+    one of `RAY_ADDRESS` or of `ray start` on this machine, else one is started here and ends with
+    the process. `workers` are as many as its GPUs, or its CPUs where it has none. A worker that
+    dies is replaced and its lots answered anew; `EngineError` tells of a lot over which one died
+    again and again, and nothing of that lot is written.
+    """
+
+    plan: Plan
+    source: str
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.source == jsonl.STREAM:
+            allowed = "a file to read, which workers can read too"
+            raise InputError.of("--engine ray: input", given=self.source, allowed=allowed)
+        for module in NEEDS:
+            require_extra(module, extra="ray", feature="--engine ray")
+
+    def owned(self) -> Collection[str]:
+        """Ask a worker for the fields that the verb adds or drops, which to know it loads it."""
+        ray = _started()
+        size, use = self._use(ray)
+        asked = ray.remote(**use)(_owned).remote(self._sent())
+        found, failed = ray.get(asked)
+        if failed is not None:
+            raise EngineError(failed)
+        return tuple(found)
+
+    def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Answers:
+        """Have lots answered side by side, and give them in their order."""
+        ray = _started()
+        data = importlib.import_module("ray.data")
+        size, use = self._use(ray)
+        rows_read = data.read_datasource(_stream(partial(_read, source, done)), num_cpus=0)
+        with warnings.catch_warnings():  # the name for how often to try is gone by Ray 2.64
+            warnings.simplefilter("ignore")
+            answered = rows_read.map_batches(
+                _Answering,
+                fn_constructor_args=(self._sent(),),
+                batch_size=1,
+                batch_format="pyarrow",
+                compute=data.ActorPoolStrategy(size=size),
+                max_task_retries=TRIES,
+                **use,
+            )
+        found, number = iter(answered.iter_rows()), 0
+        while True:
+            yield partial(_next, found, number)
+            number += 1
+
+    def _sent(self) -> Sent:
+        return Sent(self.plan, os.getcwd())
+
+    def _use(self, ray: Any) -> tuple[int, dict[str, float]]:
+        """Say how many workers there are and what each takes of the cluster."""
+        there = ray.cluster_resources()
+        groups = (getattr(self.plan, name, None) for name in ("model", "hardware"))
+        wanted = next((str(group.device) for group in groups if group is not None), "")
+        gpus = 0 if wanted.startswith("cpu") else int(there.get("GPU", 0))
+        size = self.workers or gpus or max(1, int(there.get("CPU", 1)))
+        return size, {"num_cpus": 1, "num_gpus": min(1.0, gpus / size)}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Hold what a worker gets: the plan, and the folder that relative paths of it start from."""
+
+    plan: Plan
+    folder: str
+
+    def verb(self) -> Verb[Any]:
+        """Load the verb, from that folder where this machine has it."""
+        if Path(self.folder).is_dir():
+            os.chdir(self.folder)
+        return self.plan.verb()
+
+
+class _Answering:
+    """Answer lots in a worker. What cannot be loaded is told, not raised: Ray would try again."""
+
+    def __init__(self, sent: Sent) -> None:
+        self._sent = sent
+        self._verb: Verb[Any] | None = None
+
+    def __call__(self, table: Any) -> Any:
+        (told,) = table.to_pylist()
+        answered, failed = Answered([], []), told["failed"]
+        try:
+            if failed is None:
+                self._verb = self._verb or self._sent.verb()
+                answered = answer(self._verb, _unpacked(told))
+        except FitRagError as error:
+            failed = str(error)
+        told = {"lot": told["lot"], "failed": failed}
+        return _table(**told, lines=answered.lines, reasons=answered.reasons)
+
+
+def _owned(sent: Sent) -> tuple[Collection[str], str | None]:
+    try:
+        return Here(sent.verb()).owned(), None
+    except FitRagError as error:
+        return (), str(error)
+
+
+def _started() -> Any:
+    """Give Ray, connected to a cluster or with one of its own that no other machine can reach."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    ray = importlib.import_module("ray")
+    if not ray.is_initialized():
+        heard = signal.getsignal(signal.SIGTERM)
+        usual = {"log_to_driver": False, "logging_level": "ERROR"}
+        try:
+            ray.init(address="auto", **usual)
+        except ConnectionError:
+            own = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            ray.init(address="local", **own, **usual)
+        if threading.current_thread() is threading.main_thread():  # Ray would end us at once
+            signal.signal(signal.SIGTERM, heard)
+    context = importlib.import_module("ray.data").DataContext.get_current()
+    context.execution_options.preserve_order = True
+    context.target_max_block_size = 1  # a block a lot
+    context.enable_progress_bars = context.print_on_execution_start = False
+    return ray
+
+
+def _stream(read: Callable[[], Iterator[Any]]) -> Any:
+    """Make a source of Ray Data that one task reads, its blocks going on as they come."""
+    data, block = map(importlib.import_module, ("ray.data", "ray.data.block"))
+    unknown = dict.fromkeys(("num_rows", "size_bytes", "input_files", "exec_stats"))
+
+    class Lots(data.Datasource):  # type: ignore[misc, name-defined]
+        def get_read_tasks(self, *how: object, **more: object) -> list[Any]:
+            return [data.ReadTask(read, block.BlockMetadata(**unknown))]
+
+        def estimate_inmemory_data_size(self) -> None:
+            return None
+
+    return Lots()
+
+
+def _read(source: Iterable[Line], done: int) -> Iterator[Any]:
+    """Read lots of rows behind those that are done, in a worker."""
+    number = 0
+    try:
+        for number, lot in enumerate(chunks(islice(source, done, None), CHUNK)):
+            yield _packed(number, lot)
+    except FitRagError as error:
+        yield _packed(number + 1, [], str(error))
+
+
+def _packed(number: int, lot: list[Line], failed: str | None = None) -> Any:
+    problems = [row.problem and described(row.problem)["message"] for row in lot]
+    given, kept = [jsonl.dump(row.given) for row in lot], [row.kept for row in lot]
+    return _table(lot=number, given=given, problems=problems, kept=kept, failed=failed)
+
+
+def _unpacked(told: Mapping[str, Any]) -> list[Line]:
+    return [
+        Line(json.loads(given), None if problem is None else InputError(problem), kept)
+        for given, problem, kept in zip(told["given"], told["problems"], told["kept"], strict=True)
+    ]
+
+
+def _table(**values: object) -> Any:
+    """Make a table of one row, whose types do not hang on what is in it."""
+    pa = importlib.import_module("pyarrow")
+    lists = {"given": pa.binary(), "kept": pa.binary(), "lines": pa.binary()}
+    lists |= {"problems": pa.string(), "reasons": pa.string()}
+    kinds = {"lot": pa.int64(), "failed": pa.string()}
+    kinds |= {name: pa.list_(kind) for name, kind in lists.items()}
+    return pa.table({name: pa.array([value], kinds[name]) for name, value in values.items()})
+
+
+def _next(found: Iterator[Mapping[str, Any]], number: int) -> Answered | None:
+    """Wait for a lot; a second copy of one before it is passed over."""
+    errors = importlib.import_module("ray.exceptions")
+    try:
+        told = next((one for one in found if one["lot"] >= number), None)
+    except errors.RayError as error:
+        said = str(error).strip().splitlines()
+        raise EngineError(
+            f"--engine ray: {type(error).__name__}: {said[-1] if said else ''}"
+        ) from error
+    if told is None:
+        return None
+    if told["failed"] is not None or told["lot"] != number:
+        raise EngineError(told["failed"] or f"--engine ray: lot {number} is missing")
+    return Answered(told["lines"], told["reasons"])
