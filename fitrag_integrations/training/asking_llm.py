@@ -131,6 +131,7 @@ class AskLLM:
         self._tries = 1 + check_whole("retries", retries, low=0)
         self._wait = check_number("wait", wait, low=0)
         self._refusal = re.compile(refusal) if isinstance(refusal, str) else refusal
+        self.llm = llm
         self._call, is_batched = caller(llm, check_number("timeout", timeout, low=0.001))
         self._lot = self._concurrency if is_batched else 1
         self._at_once = 1 if is_batched else self._concurrency

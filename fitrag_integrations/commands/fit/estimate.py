@@ -44,11 +44,13 @@ def estimate(
     made: bool,
     embedded: bool,
     at_once: int,
+    tells: bool = False,
     prices: Prices | None,
 ) -> Estimate:
     """Count the calls of a fit; `made` says that questions have to be written first.
 
-    A time is guessed for each call, `at_once` of which are open.
+    A time is guessed for each call, `at_once` of which are open. A model that `tells` of its
+    tokens is asked for a draft, and whether that is true.
     """
     some = passages[:SEEN]
     one = sum(approximate_tokens(each.text) for each in some) / max(1, len(some))
@@ -56,7 +58,7 @@ def estimate(
     count, ways = wish.count, len(recipes(wish.k, 0.5))
     labels = count / 2 * min(wish.depth, wish.k)
     writing = 0 if embedded or not made else 2 * WRITTEN_MORE * count
-    calls = round(count * (ways + 1 + (not embedded)) + labels + writing)
+    calls = round(count * (ways + 1 + (not embedded) + 2 * tells) + labels + writing)
     read = round(count * shown + (labels + writing) * one + calls * AROUND)
     written = calls * WRITTEN
     price = None if prices is None else prices.per_thousand(tokens_in=read, tokens_out=written)

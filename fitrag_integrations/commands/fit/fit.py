@@ -14,7 +14,7 @@ import typer
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.fit.estimate import estimate
-from fitrag_integrations.commands.label.asked import EMBEDDED, LLM, Server
+from fitrag_integrations.commands.label.asked import EMBEDDED, LLM, Server, is_chat_model
 from fitrag_integrations.commands.label.options import Asking, load_asker
 from fitrag_integrations.commands.trial.reading import passages_in
 from fitrag_integrations.core.option import Argument, Option
@@ -124,6 +124,7 @@ class FitPlan:
             made=made,
             embedded=self.llm == EMBEDDED,
             at_once=self.server.concurrency,
+            tells=self.llm != EMBEDDED and not is_chat_model(self.llm),
             prices=self._prices(),
         )
         whose = "written by the language model" if made else "given"

@@ -7,8 +7,9 @@ Models in it are loaded when something is made of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,15 +19,22 @@ from fitrag_integrations.methods.baselines.skr_knn import NeighbourGate
 from fitrag_integrations.methods.compose.models import Models
 from fitrag_integrations.methods.compose.recipe import method_from
 from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.methods.ik.draft_confidence import GATES
 from fitrag_integrations.methods.ik.method import IKnow
-from fitrag_integrations.methods.ik.self_evaluation import AskGate
-from fitrag_integrations.ports import Method
+from fitrag_integrations.methods.ik.self_evaluation import AskGate, PTrueGate
+from fitrag_integrations.ports import Gate, Method
 from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
 
 NAME, CORPUS, TRACES, SCHEMA = "fitted.json", "corpus.json", "traces.jsonl", 1
 INDEX = "index"  # the folder of the index in it, where there was a corpus
 NEIGHBOURS = 10
+ASKING: Mapping[str, Callable[[Any], Gate]] = {
+    "ask": partial(AskGate, draft_tokens=0),
+    "p_true": PTrueGate,
+    **GATES,
+}
+"""The gates that ask the language model; all but the first need one that tells of its tokens."""
 WITH = PromptTemplate(
     "fitted",
     "Refer to the passages below and answer the question in a few words.\n\n"
@@ -53,10 +61,11 @@ class FittedTemplate:
 class Fitted(Record):
     """Hold a folder of `fitrag fit`.
 
-    `recipe` is the method that was chosen, as `method_from` reads it; `gate` is `neighbours`, `ask`
-    or `ik`, blank for none, with its `threshold`. `thresholds` are CRAG's. `llm` names the
-    language model, `promise` says what was asked for and what was certified, `corpus` counts the
-    passages that were searched, None where only a retriever was given. `run` is what to run again.
+    `recipe` is the method that was chosen, as `method_from` reads it; `gate` is `neighbours`, `ik`
+    or one of `ASKING`, blank for none, with its `threshold`. `thresholds` are CRAG's. `llm` names
+    the language model, `promise` says what was asked for and what was certified, `corpus` counts
+    the passages that were searched, None where only a retriever was given. `run` is what to run
+    again.
     """
 
     _nested: ClassVar = {"threshold": FittedThreshold, "thresholds": ActionThresholds}
@@ -120,15 +129,15 @@ class Fitted(Record):
         if not self.gate:
             return None
         assert self.threshold is not None
-        if self.gate == "ask" and llm is None:
+        if self.gate in ASKING and llm is None:
             allowed = f"the language model, {self.llm}, whom the gate asks"
             raise InputError.of("llm", given=None, allowed=allowed)
         gate: Any = None
         if self.gate == "neighbours":
             bank = Models(Path(self.folder)).named("SkrKnn", "bank", "bank", "")
             gate = NeighbourGate(bank, NEIGHBOURS)
-        elif self.gate == "ask":
-            gate = AskGate(llm, draft_tokens=0)
+        elif self.gate in ASKING:
+            gate = ASKING[self.gate](llm)
         return Decider(gate, threshold=self.threshold.value)
 
     def options(self, names: Collection[str], llm: object = None) -> dict[str, Any]:

@@ -49,6 +49,32 @@ class Oracle:
         """Say whether it can be asked for any text, and not only for answers from passages."""
         return isinstance(self.asker, AskLLM)
 
+    @property
+    def llm(self) -> Any:
+        """Give the language model itself; None where a reader answers."""
+        return self.asker.llm if isinstance(self.asker, AskLLM) else None
+
+    def told(
+        self,
+        what: str,
+        texts: Sequence[str],
+        ask: Callable[[list[str]], Sequence[Any]],
+        write: Callable[[Any], str],
+    ) -> list[str]:
+        """Have something told of each text by one call for many, and keep it as it is written.
+
+        What cannot be told is blank, and is not asked again.
+        """
+        keys = {text: f"{what}\n{text}" for text in texts}
+        open_ = [text for text in keys if self.journal.get(keys[text]) is None]
+        for start in range(0, len(open_), AT_ONCE):
+            lot = [one for one in open_[start : start + AT_ONCE] if self.account.may(one)]
+            for text, reply in zip(lot, _replies(ask, lot), strict=True):
+                own = Told("" if isinstance(reply, Exception) else write(reply))
+                self.journal.keep(keys[text], self.account.heard(text, own))
+            self._after(start + len(lot), len(open_))
+        return [self._text(keys[text]) or "" for text in texts]
+
     def answers(self, contexts: Sequence[Context]) -> list[str | None]:
         """Answer each context's question from its excerpts, without any from what is known."""
         prompts = [prompt_of(context) for context in contexts]
@@ -73,11 +99,15 @@ class Oracle:
                 self.asker.ask_prompts(lot, partial(self._heard, lot), self.account.may)
             else:
                 self._read(self.asker, {prompt: prompts[prompt] for prompt in lot})
-            self.journal.sync()
-            if self.account.stopped:
-                said = "what was answered is kept, and the same call goes on"
-                raise PortError(f"stopped: {self.account.stopped}; {said}")
-            self.say(f"{start + len(lot)}/{len(open_)} asked; {self.account}")
+            self._after(start + len(lot), len(open_))
+
+    def _after(self, done: int, whole: int) -> None:
+        """Put a lot on the disk, and raise where the account says stop."""
+        self.journal.sync()
+        if self.account.stopped:
+            said = "what was answered is kept, and the same call goes on"
+            raise PortError(f"stopped: {self.account.stopped}; {said}")
+        self.say(f"{done}/{whole} asked; {self.account}")
 
     def say(self, told: str) -> None:
         """Tell whoever listens how far it is."""
@@ -103,6 +133,13 @@ class Oracle:
             found = [self._spans[pair] for pair in pairs]
             self.journal.add(prompt, Told(max(found, key=lambda one: one.score).text))
         self.account.asked += len(contexts)
+
+
+def _replies(ask: Callable[[list[str]], Sequence[Any]], texts: list[str]) -> Sequence[Any]:
+    try:
+        return ask(texts) if texts else ()
+    except Exception as error:  # noqa: BLE001 - a server may tell nothing of its tokens
+        return [error] * len(texts)
 
 
 def _bare(excerpt: Excerpt) -> Passage:

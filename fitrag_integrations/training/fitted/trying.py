@@ -27,6 +27,7 @@ from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.collecting import is_correct
 from fitrag_integrations.training.fitted.oracle import AT_ONCE, Oracle, prompt_of
 from fitrag_integrations.training.fitted.questions import Asked, says_it_knows
+from fitrag_integrations.training.fitted.sureness import P_TRUE, surenesses
 from fitrag_integrations.types import Context, Passage
 
 PLAIN, DEFAULT = "plain", "fitrag"
@@ -192,6 +193,9 @@ def ask_model(table: Table, oracle: Oracle) -> None:
         table.p_known["ask"] = np.array(says_it_knows(questions, oracle))
         prompts = [KNOW_PROMPT.format(question=each, draft="") for each in questions]
         table.asked["ask"] = float(np.mean([approximate_tokens(each) for each in prompts]))
+        for name, sure in surenesses(questions, oracle).items():
+            table.p_known[name] = np.array(sure)
+            table.asked[name] = table.asked["ask"] * (2 if name == P_TRUE else 1)
         return
     gate = IKClassifier.embedded()  # it knows the embedded language model, which is asked here
     assert gate.drafter is not None

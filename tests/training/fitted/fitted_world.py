@@ -1,8 +1,9 @@
 """A little world: a passage for each person, and a language model that reads, counts and dies."""
 
+import math
 import re
 
-from fitrag_integrations.types import BiLabelScore, Passage
+from fitrag_integrations.types import BiLabelScore, Draft, Passage
 
 CITIES = ("Oslo", "Lima", "Cairo", "Quito", "Hanoi", "Turin", "Perth", "Kyoto", "Minsk", "Accra")
 FIRST = ("Ada", "Bela", "Cleo", "Dora", "Emil", "Finn", "Gerd", "Hugo")
@@ -109,3 +110,27 @@ class Bank:
             [known for _, known in sorted(self.rows, key=lambda row: -len(row[0] & own))[:k]]
             for own in (set(q.split()) for q in questions)
         ]
+
+
+class Telling(Reading):
+    """Tell of its tokens too, surely of those whom it knows; it dies as it reads."""
+
+    def draft(self, asked):
+        """Write a token and how sure it is."""
+        sure = [self.sure("draft", each) for each in asked]
+        return [Draft("a city", (math.log(p),), (p,), (1 - p,)) for p in sure]
+
+    def rescore(self, asked, drafts):
+        """Do the same."""
+        return self.draft(asked)
+
+    def p_yes(self, prompts):
+        """Tell how likely Yes is."""
+        return [self.sure("yes", each) for each in prompts]
+
+    def sure(self, what, text):
+        if self.dies is not None and len(self.asked) >= self.dies:
+            raise KeyboardInterrupt
+        self.asked.append(f"{what} {text}")
+        knows = re.search(r"Where was (\w+)", text)[1] in ("Ada", "Bela")
+        return 0.9 if knows else 0.2

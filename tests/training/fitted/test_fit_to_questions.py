@@ -4,7 +4,16 @@ import random
 from dataclasses import replace
 
 import pytest
-from fitted_world import Bank, Overlap, Reading, passages, people, questions, retriever
+from fitted_world import (
+    Bank,
+    Overlap,
+    Reading,
+    Telling,
+    passages,
+    people,
+    questions,
+    retriever,
+)
 
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
@@ -15,6 +24,8 @@ from fitrag_integrations.ports import Ports
 from fitrag_integrations.training.fitted import Wish, fit, fitting, labelling, trying
 from fitrag_integrations.training.fitted.fitting import passage_hashes
 from fitrag_integrations.training.fitted.questions import Asked, different, write_questions
+from fitrag_integrations.training.fitted.trying import behind_gates
+from fitrag_integrations.values.thresholds import FittedThreshold
 
 pytest.importorskip("faiss")
 WISH = Wish(drop=0.2, confidence=0.8, count=48, k=3, depth=2)
@@ -87,6 +98,48 @@ def test_a_run_that_died_goes_on_to_the_same_folder(fitted_at, tmp_path):
         name: data.replace(bytes(tmp_path), bytes(folder)) for name, data in files(tmp_path).items()
     }
     assert told == files(folder)
+
+
+def test_a_model_that_tells_of_its_tokens_is_gated_by_them(fitted_at, tmp_path):
+    tried = []
+
+    def look(table, ways, order):
+        tried.append(table)
+        return behind_gates(table, ways, order)
+
+    llm, how = Telling(dies=500), {"out": tmp_path, "wish": WISH, "passages": passages()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "behind_gates", look)
+        with pytest.raises((KeyboardInterrupt, PortError)):
+            fit(retriever, llm, questions(), **how)
+        rest = Telling()
+        fit(retriever, rest, questions(), **how)
+    asked = [each for each in llm.asked + rest.asked if each.startswith(("draft", "yes"))]
+    assert len(set(asked)) == 96 and len(asked) <= 96 + 64
+    (table,) = tried
+    assert list(table.p_known) == [
+        "neighbours",
+        "ask",
+        "margin",
+        "entropy",
+        "likelihood",
+        "p_true",
+    ]
+    knows = [each.question.split()[2] in ("Ada", "Bela") for each in table.questions]
+    for name in ("margin", "entropy", "likelihood", "p_true"):
+        assert [sure > 0.5 for sure in table.p_known[name]] == knows
+
+
+@pytest.mark.parametrize("name", ["margin", "entropy", "likelihood", "p_true"])
+def test_a_gate_on_tokens_is_made_of_the_folder(name, tmp_path):
+    threshold = FittedThreshold(0.5, "reading")
+    fitted = Fitted("reading", {"method": "direct", "k": 3}, name, threshold, folder=str(tmp_path))
+    with pytest.raises(InputError, match="the language model, reading, whom the gate asks"):
+        fitted.decider()
+    decider = fitted.decider(Telling())
+    for who, known in (("Ada Falk", True), ("Finn Hill", False)):
+        decided = run(decider(f"Where was {who} born?")).value
+        assert decided.decision.retrieve is not known
 
 
 def test_where_reading_all_is_needed_the_plain_retriever_is_written(tmp_path):
