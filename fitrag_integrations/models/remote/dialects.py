@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import PortError
 
 
@@ -123,15 +124,13 @@ def results(dialect: Dialect, reply: object, count: int) -> list[Row]:
 
 def number(dialect: Dialect, row: Row) -> float:
     """Read a score. Raises `PortError` unless it is finite, and in [0, 1] where it is no logit."""
-    value = _field(row, dialect.score)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise PortError(f"the reply has the score {value!r}, which is no finite number")
+    value = _finite(_field(row, dialect.score))
     if not dialect.raw and not 0.0 <= value <= 1.0:
         raise PortError(
             f"the reply has the score {value!r} where a probability was expected: "
             "give raw=True if the server answers with logits"
         )
-    return float(value)
+    return value
 
 
 def spans(row: Row, text: str) -> list[tuple[int, int, float]]:
@@ -140,13 +139,27 @@ def spans(row: Row, text: str) -> list[tuple[int, int, float]]:
     Raises `PortError` for a stretch outside the text.
     """
     found = []
-    for span in row.get("relevant_spans") or ():
+    told = row.get("relevant_spans") or ()
+    if not isinstance(told, list | tuple):
+        raise PortError(f"the reply's list of spans is {type(told).__name__}, not a list")
+    for span in told:
         start, end, score = (_field(span, name) for name in ("start", "end", "score"))
         whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end))
-        if not whole or not 0 <= start < end <= len(text) or not isinstance(score, int | float):
-            raise PortError(f"the reply has the span {dict(span)!r} in a text of {len(text)}")
-        found.append((start, end, float(score)))
+        if not whole or not 0 <= start < end <= len(text):
+            raise PortError(f"the reply has the span {shortened(span)} in a text of {len(text)}")
+        found.append((start, end, _finite(score)))
     return sorted(found)
+
+
+def _finite(value: Any) -> float:
+    """Read a number. Raises `PortError` for another value, and for what no float holds."""
+    try:
+        number = math.nan if isinstance(value, bool | str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise PortError(f"the reply has the score {shortened(value)}, which is no finite number")
+    return number
 
 
 def _field(row: object, name: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import PortError
@@ -39,9 +40,9 @@ def read_text(reply: Row) -> str:
 
 def read_written(reply: Row) -> Written:
     """Give what the model wrote, and whether it had to stop."""
-    text, usage = read_text(reply), reply.get("usage") or {}
+    text = read_text(reply)
     was_cut = _choice(reply).get("finish_reason") == "length"
-    return Written(text, cut=int(usage.get("completion_tokens") or 0) if was_cut else None)
+    return Written(text, cut=_tokens_written(reply, 0) if was_cut else None)
 
 
 def read_tokens(reply: Row) -> list[Token]:
@@ -56,7 +57,7 @@ def read_tokens(reply: Row) -> list[Token]:
         if "content" in told:
             return [_chat_token(entry) for entry in told["content"] or ()]
         return _completion_tokens(told)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
         raise PortError(f"the reply's log-probabilities are not as expected: {error!r}") from None
 
 
@@ -100,8 +101,7 @@ def as_draft(text: str, tokens: Sequence[Token]) -> Draft:
 def echoed(reply: Row, text: str) -> list[Token]:
     """Find the tokens of the text that ends an echoed prompt."""
     tokens = read_tokens(reply)
-    written = (reply.get("usage") or {}).get("completion_tokens", 1)
-    kept = tokens[: len(tokens) - int(written)]
+    kept = tokens[: max(0, len(tokens) - _tokens_written(reply, 1))]
     tail, at = "", len(kept)
     while at and text.strip() not in tail:
         at -= 1
@@ -121,26 +121,45 @@ def _choice(reply: Row) -> Row:
     return choices[0]
 
 
+def _tokens_written(reply: Row, otherwise: int) -> int:
+    """Give how many tokens the server says it wrote."""
+    usage = reply.get("usage")
+    count = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
+    return count if isinstance(count, int) and count >= 0 else otherwise
+
+
 def _chat_token(entry: Row) -> Token:
-    shown = {entry["token"]: float(entry["logprob"])}
-    for other in entry.get("top_logprobs") or ():
-        shown[other["token"]] = float(other["logprob"])
-    return Token(entry["token"], float(entry["logprob"]), _finite(shown))
+    others = entry.get("top_logprobs") or ()
+    shown = {other["token"]: other["logprob"] for other in others}
+    return _token(entry["token"], entry["logprob"], shown)
 
 
 def _completion_tokens(told: Row) -> list[Token]:
     texts, logprobs = told.get("tokens") or [], told.get("token_logprobs") or []
     tops = told.get("top_logprobs") or [None] * len(texts)
     return [
-        Token(text, float(logprob), _finite({text: float(logprob), **(top or {})}))
+        _token(text, logprob, top or {})
         for text, logprob, top in zip(texts, logprobs, tops, strict=True)
         if logprob is not None
     ]
 
 
-def _finite(shown: Row) -> dict[str, float]:
-    numbers = {token: float(value) for token, value in shown.items() if value is not None}
-    return {token: value for token, value in numbers.items() if math.isfinite(value)}
+def _token(text: object, logprob: object, shown: Mapping[object, object]) -> Token:
+    """Make a token, itself among the alternatives. Raises `ValueError` or what is like it."""
+    own = {token: _logprob(value) for token, value in shown.items() if value is not None}
+    told = {text: _logprob(logprob), **own}
+    if not all(isinstance(token, str) for token in told):
+        raise TypeError("a token that is no text")
+    finite = {str(token): value for token, value in told.items() if math.isfinite(value)}
+    return Token(str(text), told[text], finite)
+
+
+def _logprob(value: Any) -> float:
+    """Read a log-probability; rounding may have lifted it above 0."""
+    number = float(value)
+    if math.isnan(number) or number > 1.0:
+        raise ValueError(f"{value!r} is no log-probability")
+    return min(0.0, number)
 
 
 def _logprob_of(word: str, shown: Mapping[str, float]) -> float | None:

@@ -24,7 +24,13 @@ from fitrag_integrations.methods import AskGate, Decider, IKnow, MarginGate, PTr
 from fitrag_integrations.models import RemoteGenerator, RemoteIK
 from fitrag_integrations.models.remote.client import Refused
 from fitrag_integrations.models.remote.ik import PROMPTS
-from fitrag_integrations.models.remote.replies import as_draft, read_tokens, read_yes
+from fitrag_integrations.models.remote.replies import (
+    as_draft,
+    echoed,
+    read_tokens,
+    read_written,
+    read_yes,
+)
 from fitrag_integrations.ports import Drafter, Gate, Generator, Ports, YesNo
 from fitrag_integrations.training.collecting import Failed, Question, Told, passage_labels
 from fitrag_integrations.types import Draft, Passage
@@ -376,6 +382,26 @@ def test_a_word_not_shown_is_put_at_the_least_likely_one_shown():
 def test_a_reply_of_another_shape_is_a_port_error(reply):
     with pytest.raises(PortError):
         read_yes(reply)
+
+
+@pytest.mark.parametrize("usage", [None, [], "x", 3, {"completion_tokens": "many"}])
+def test_a_usage_that_is_none_is_passed_over(usage):
+    told = {"tokens": ["hello"], "token_logprobs": [-0.5]}
+    reply = {"choices": [{"text": "hello", "finish_reason": "length", "logprobs": told}]}
+    assert read_written({**reply, "usage": usage}).cut == 0
+    assert echoed({**reply, "usage": {"completion_tokens": 0}}, "hello")
+    with pytest.raises(PortError, match="does not echo"):
+        echoed({**reply, "usage": usage}, "hello")
+
+
+@pytest.mark.parametrize("value", [10**400, 800.0, math.nan, "x"])
+def test_a_log_probability_that_is_none_is_a_port_error(value):
+    for token in ({"token": "a", "logprob": value}, {"token": 3, "logprob": -1.0}):
+        with pytest.raises(PortError):
+            read_tokens({"choices": [{"logprobs": {"content": [token]}}]})
+    shown = {"tokens": ["a"], "token_logprobs": [-0.5], "top_logprobs": [{"b": value}]}
+    with pytest.raises(PortError):
+        read_yes({"choices": [{"logprobs": shown}]})
 
 
 def test_without_alternatives_a_draft_has_probabilities_only():

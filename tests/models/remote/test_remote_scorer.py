@@ -112,6 +112,11 @@ def test_a_server_without_a_reranker_is_asked_once(server):
         (lambda data: b'[{"index": true, "score": 1}]', "index True"),
         (lambda data: data.replace(b'"score": ', b'"score": NaN, "x": '), "no finite number"),
         (lambda data: data.replace(b'"score": ', b'"score": null, "x": '), "no finite number"),
+        (lambda data: data.replace(b'"score": ', b'"score": 1e999, "x": '), "no finite number"),
+        (
+            lambda data: data.replace(b'"score": ', b'"score": 1' + b"0" * 400 + b', "x": '),
+            "finite",
+        ),
         (lambda data: data.replace(b"score", b"points"), "no 'score'"),
         (lambda data: b"[" + b" " * (33 << 20) + b"]", "bytes"),
     ],
