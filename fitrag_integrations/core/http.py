@@ -155,7 +155,7 @@ def retry_after(value: str | None) -> float | None:
         return float(text)
     try:
         moment = parsedate_to_datetime(text) if len(text) <= _LONGEST else None
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         moment = None
     if moment is None:
         return None

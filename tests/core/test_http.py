@@ -20,6 +20,7 @@ from fitrag_integrations.core.http import retry_after
         ("soon", None),
         ("", None),
         (None, None),
+        ("Fri, 31 Dec 1999 22:5111111111111 GMT", None),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
         ("Wed, 21 Oct 2015 07:28:00 -0000", 0.0),
     ],
