@@ -68,6 +68,7 @@ def extract(body: bytes, content_type: str) -> Extracted:
     tree = trafilatura.load_html(_first_tags(text))
     if tree is None:
         return Extracted("", ())
+    tree = tree.getroottree().getroot()  # of what is hardly HTML, lxml gives an element inside
     title = clean_text(tree.findtext(".//title") or "", max_chars=TITLE_CHARS)
     asks_password = bool(tree.xpath(_PASSWORD))
     _drop_hidden(tree)
