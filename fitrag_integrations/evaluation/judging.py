@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fitrag_integrations.core.checks import check_many, check_number
-from fitrag_integrations.core.record import Row
+from fitrag_integrations.core.checks import check_many, check_number, check_text
+from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import (
     contains_answer,
@@ -60,7 +60,7 @@ def judged(prediction: str, row: Row) -> dict[str, float]:
     `STR-EM` for a row with `answer_groups`, ROUGE for one with `long_answers`, and for one with
     `rounds[{document, answer}]` the `EM` and the `answer recall` of each. Reads `answers`, and
     where they are there `choices[{label, text}]` and those three. Raises `InputError` for a row
-    without answers.
+    without answers, and for a field of another kind.
     """
     answers = gold(row)
     choices = row.get("choices")
@@ -74,7 +74,12 @@ def judged(prediction: str, row: Row) -> dict[str, float]:
         EM: float(exact_match(prediction, answers)),
         F1: token_f1(prediction, answers),
     }
-    groups = row.get("answer_groups")
+    groups = [
+        check_many(f"answer_groups[{at}]", group, str)
+        for at, group in enumerate(
+            check_many("answer_groups", row.get("answer_groups") or (), object)
+        )
+    ]
     if groups:
         held = [float(contains_answer(prediction, group)) for group in groups]
         values[GROUPS] = math.fsum(held) / len(held)
@@ -88,10 +93,13 @@ def judged(prediction: str, row: Row) -> dict[str, float]:
 
 
 def _of_rounds(rounds: Sequence[Row], answers: Sequence[str]) -> Iterator[tuple[str, float]]:
-    for n, each in enumerate(rounds, start=1):
+    for n, given in enumerate(check_many("rounds", rounds, object), start=1):
+        each = check_mapping("rounds", given)
         if each.get("answer") is not None:
-            yield f"EM, round {n}", float(exact_match(each["answer"], answers))
-        yield f"answer recall, round {n}", float(contains_answer(each["document"], answers))
+            said = check_text("rounds.answer", each["answer"])
+            yield f"EM, round {n}", float(exact_match(said, answers))
+        read = check_text("rounds.document", each.get("document"))
+        yield f"answer recall, round {n}", float(contains_answer(read, answers))
 
 
 def each_apart(row: Row) -> dict[str, Any]:
@@ -202,15 +210,22 @@ def chosen(prediction: str, choices: Sequence[Row]) -> str | None:
     """Give the text of the choice that a prediction names, None unless it is exactly one.
 
     A prediction begins with the choice's label (`B`, `(B)`, `B: ...`), or holds its text and that
-    of no other; a choice whose words are part of another's does not count beside it.
+    of no other; a choice whose words are part of another's does not count beside it. Raises
+    `InputError` for a choice without label or text.
     """
-    by_label = {str(choice["label"]).lower(): str(choice["text"]) for choice in choices}
+    given = [check_mapping("choices", choice) for choice in check_many("choices", choices, object)]
+    by_label = {_told(one, "label").lower(): _told(one, "text") for one in given}
     found = _LABEL.match(prediction.strip())
     if found is not None and found["label"].lower() in by_label:
         return by_label[found["label"].lower()]
     held = [text for text in by_label.values() if contains_answer(prediction, [text])]
     alone = [text for text in held if not _is_part(text, held)]
     return alone[0] if len(alone) == 1 else None
+
+
+def _told(choice: Row, name: str) -> str:
+    value = choice.get(name)
+    return str(value) if isinstance(value, int) else check_text(f"choices.{name}", value)
 
 
 def _is_part(text: str, others: Sequence[str]) -> bool:

@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from fitrag_integrations.core.checks import check_many, check_number, check_text, check_whole
 from fitrag_integrations.core.jsonl import read_jsonl as read_jsonl
 from fitrag_integrations.core.jsonl import write_jsonl as write_jsonl
+from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.types import Passage
 
@@ -42,13 +44,19 @@ class Labelled:
 
 
 def reading_row(row: dict[str, Any]) -> ReadingRow:
-    """Make a training row of a JSON object with question, answers, passage and negatives."""
+    """Make a training row of a JSON object with question, answers, passage and negatives.
+
+    Raises `InputError` naming the field that is missing or of another kind.
+    """
+    start = row.get("answer_start")
     return ReadingRow(
-        question=row["question"],
-        answers=tuple(row["answers"]),
-        passage=passage_row(row["passage"]),
-        answer_start=row.get("answer_start"),
-        negatives=tuple(passage_row(passage) for passage in row.get("negatives") or ()),
+        question=check_text("question", row.get("question")),
+        answers=check_many("answers", row.get("answers"), str),
+        passage=passage_row(row.get("passage")),
+        answer_start=None if start is None else check_whole("answer_start", start, low=0),
+        negatives=tuple(
+            map(passage_row, check_many("negatives", row.get("negatives") or (), dict))
+        ),
     )
 
 
@@ -66,19 +74,19 @@ def reading_json(row: ReadingRow) -> dict[str, Any]:
 def labelled_row(row: dict[str, Any]) -> Labelled:
     """Make a labelled question of a JSON object whose passages carry both labels.
 
-    Raises `InputError` naming a label that is not there: `has_answer` is 0 or 1, `llm_prefer` too,
-    or null where it is not known.
+    Raises `InputError` naming what is missing: a field, or a label. `has_answer` is 0 or 1,
+    `llm_prefer` too, or null where it is not known.
     """
-    passages = row["passages"]
-    scored = (passage for passage in passages if "reader_score" in passage)
+    passages = check_many("passages", row.get("passages"), dict)
+    scored = (passage["reader_score"] for passage in passages if "reader_score" in passage)
     return Labelled(
-        question=row["question"],
+        question=check_text("question", row.get("question")),
         passages=tuple(passage_row(passage) for passage in passages),
         has_answer=tuple(_label(p, at, "has_answer", (0, 1)) for at, p in enumerate(passages)),
         llm_prefer=tuple(
             _label(p, at, "llm_prefer", (0, 1, None)) for at, p in enumerate(passages)
         ),
-        reader_scores=tuple(passage["reader_score"] for passage in scored),
+        reader_scores=tuple(check_number("reader_score", score) for score in scored),
     )
 
 
@@ -104,9 +112,11 @@ def labelled_json(row: Labelled) -> dict[str, Any]:
     }
 
 
-def passage_row(row: dict[str, Any]) -> Passage:
-    """Make a passage of a JSON object with title and text."""
-    return Passage(id="", text=row["text"], title=row.get("title") or "")
+def passage_row(row: object) -> Passage:
+    """Make a passage of a JSON object with title and text; raises `InputError` for another."""
+    given = check_mapping("passage", row)
+    title = check_text("passage.title", given.get("title") or "")
+    return Passage(id="", text=check_text("passage.text", given.get("text")), title=title)
 
 
 def _passage_json(passage: Passage) -> dict[str, Any]:

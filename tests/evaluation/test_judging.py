@@ -167,3 +167,21 @@ def test_facts_are_judged_by_the_passages():
     assert fact_scores(rows[:1], judge, gamma=0)[0]["FActScore"] == 0.5
     (told,) = fact_scores(rows[:1], judge, facts_of=lambda text: text.split())
     assert told["supported"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("choices", ["A"]),
+        ("choices", [{"label": "A"}]),
+        ("choices", 3),
+        ("answer_groups", ["a"]),
+        ("answer_groups", 3),
+        ("rounds", [{}]),
+        ("rounds", [{"document": "d", "answer": 3}]),
+        ("rounds", ["x"]),
+    ],
+)
+def test_a_field_of_another_kind_is_named(field, value):
+    with pytest.raises(InputError, match=field):
+        judged("x", {"answers": ["a"], field: value})

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 from training_rows import labelled_rows, reading_rows
 
 from fitrag_integrations import Passage
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.training.evaluator.rows import judged_row
+from fitrag_integrations.training.one_pass.rows import onepass_row
 from fitrag_integrations.training.rows import (
     Labelled,
     ReadingRow,
@@ -64,3 +67,28 @@ def test_files_come_back(tmp_path, name):
     assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") == name.endswith("gz")
     write_jsonl(tmp_path / name, map(labelled_json, labelled_rows()))
     assert [labelled_row(row) for row in read_jsonl(tmp_path / name)] == labelled_rows()
+
+
+WHOLE = {
+    "question": "who",
+    "answers": ["Ann"],
+    "passage": {"text": "Ann."},
+    "passages": [{"text": "Ann.", "has_answer": 1, "llm_prefer": 0}],
+}
+
+
+@pytest.mark.parametrize("read", [labelled_row, reading_row, judged_row, onepass_row])
+def test_a_field_that_is_missing_or_of_another_kind_is_named(read):
+    needed = {
+        "question": [None, 3],
+        "answers": ["Ann", [3], 3],
+        "passage": [None, [], {"text": 3}],
+        "passages": ["x", [3], [{}], [{"text": 3}]],
+    }
+    read(WHOLE)
+    for name in needed if read is reading_row else ("question", "passages"):
+        if read is reading_row and name == "passages":
+            continue
+        for value in needed[name]:
+            with pytest.raises(InputError, match=name.removesuffix("s")):
+                read({**WHOLE, name: value})

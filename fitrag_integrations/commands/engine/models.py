@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fitrag_integrations.commands.engine.options import ModelOptions
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import (
     from_own_file,
     installed,
@@ -87,7 +87,7 @@ def model_name(name: str) -> str:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        manifest = jsonl.loads((folder / "model.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return manifest if isinstance(manifest, dict) else {}

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.lock import lock
 from fitrag_integrations.errors import InputError
 
@@ -105,7 +106,7 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[bo
 def _read(data: bytes) -> Settings | None:
     """Read settings; None for none, or for those of a run stopped as it wrote them."""
     try:
-        found = json.loads(data)
+        found = jsonl.loads(data)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -11,6 +11,7 @@ import typer
 
 from fitrag_integrations.commands.engine.settings import settled
 from fitrag_integrations.commands.train.rows import in_processes, objects, pool_of, rows_as
+from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
@@ -73,7 +74,9 @@ class LabelEvaluator:
             ours = self.format == OURS
             rows = objects([path]) if ours else read_questions(str(path), self.format).rows
             for at, row in enumerate(rows, start=1):
-                yield f"{path.name}, row {at}", row
+                place = f"{path.name}, row {at}"
+                check_text(f"{place}: question", row.get("question"), blank=False)
+                yield place, row
 
     def _judged(self, rows: Placed) -> Iterator[Judged]:
         rights = [_right(row, self.signal, place) for place, row in rows]

@@ -35,7 +35,7 @@ def objects(paths: Sequence[Path]) -> Iterator[dict[str, object]]:
 
 def pool_of(path: Path) -> list[Passage]:
     """Read a pool of passages."""
-    return [passage_row(row) for row in read_jsonl(path)]
+    return rows_as([path], passage_row)
 
 
 def labelled(paths: Sequence[Path]) -> list[Labelled]:

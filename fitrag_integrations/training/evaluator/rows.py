@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.rows import passage_row
 from fitrag_integrations.types import Passage
@@ -34,12 +35,12 @@ def judged_row(row: Mapping[str, Any]) -> Judged:
 
     Raises `InputError` naming the field that is missing or wrong.
     """
-    passages = row.get("passages")
-    if not isinstance(passages, list) or not passages:
-        raise InputError.of("passages", given=passages, allowed="at least one")
+    passages = check_many("passages", row.get("passages"), dict)
+    if not passages:
+        raise InputError.of("passages", given=row.get("passages"), allowed="at least one")
     return Judged(
-        row["question"],
-        tuple(row.get("answers") or ()),
+        check_text("question", row.get("question")),
+        check_many("answers", row.get("answers") or (), str),
         tuple(passage_row(passage) for passage in passages),
         tuple(_label(passage, at) for at, passage in enumerate(passages)),
     )

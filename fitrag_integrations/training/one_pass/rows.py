@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.runtime.worker import finished
@@ -75,11 +76,16 @@ class Spans:
 
 
 def onepass_row(row: dict[str, Any]) -> Asked:
-    """Make a question of a JSON object with question, passages and, if known, answers."""
-    if not row["passages"]:
-        raise InputError.of("passages", given=row["passages"], allowed="at least one")
-    passages = tuple(map(passage_row, row["passages"]))
-    return Asked(row["question"], tuple(row.get("answers") or ()), passages)
+    """Make a question of a JSON object with question, passages and, if known, answers.
+
+    Raises `InputError` naming the field that is missing or wrong.
+    """
+    passages = check_many("passages", row.get("passages"), dict)
+    if not passages:
+        raise InputError.of("passages", given=row.get("passages"), allowed="at least one")
+    answers = check_many("answers", row.get("answers") or (), str)
+    question = check_text("question", row.get("question"))
+    return Asked(question, answers, tuple(map(passage_row, passages)))
 
 
 def read_rows(
