@@ -58,6 +58,14 @@ def parse(line: bytes, *, first: bool = False) -> dict[str, Any]:
     return value
 
 
+def loads(text: str | bytes) -> Any:
+    """Read one JSON value; raises `ValueError` for what is none, or is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def _finite(digits: str) -> float:
     number = float(digits)
     return number if math.isfinite(number) else _refuse(digits)

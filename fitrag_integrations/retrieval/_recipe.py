@@ -7,11 +7,11 @@ Contriever (Izacard et al., 2022, section 3), is averaged over its tokens and no
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import MINILM
 
@@ -88,7 +88,7 @@ def _read(source: str, name: str) -> Any:
     """Read a JSON file of a folder or a hub repository; None where it has no such file."""
     if Path(source).is_dir():
         path = Path(source) / name
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return jsonl.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     from transformers.utils.hub import cached_file
 
     try:
@@ -98,4 +98,4 @@ def _read(source: str, name: str) -> Any:
             f"encoder {source!r}: cannot tell how to pool, for {name} could not be looked up; "
             "give pooling= and normalize="
         ) from error
-    return None if found is None else json.loads(Path(found).read_text(encoding="utf-8"))
+    return None if found is None else jsonl.loads(Path(found).read_text(encoding="utf-8"))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.lock import only_writer
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
@@ -149,7 +150,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest; raises `ModelLoadError` naming it."""
     path = folder / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = jsonl.loads(path.read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT or manifest["metric"] != "inner_product":
             given = f"format {manifest['format']!r}, metric {manifest['metric']!r}"
             raise ValueError(f"{given}; allowed: format {FORMAT}, metric 'inner_product'")
@@ -212,4 +213,4 @@ def _line(row: dict[str, object]) -> bytes:
 
 def _read_lines(path: Path) -> list[Passage]:
     with path.open("rb") as file:  # bytes: in text mode other characters end a line too
-        return [Passage.from_dict(json.loads(line)) for line in file]
+        return [Passage.from_dict(jsonl.loads(line)) for line in file]

@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
@@ -72,7 +73,7 @@ class QuestionBank:
 
         folder = Path(folder)
         try:
-            manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+            manifest = jsonl.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
             if (manifest["format"], manifest["kind"]) != (FORMAT, KIND):
                 raise ValueError("it is of another format or kind")
             for name in (_VECTORS, _QUESTIONS):

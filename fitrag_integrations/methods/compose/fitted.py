@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.methods.baselines.skr_knn import NeighbourGate
@@ -86,7 +87,7 @@ class Fitted(Record):
         """Read a folder; raises `InputError` naming what is not one."""
         path = Path(folder) / NAME
         try:
-            given = json.loads(path.read_text(encoding="utf-8"))
+            given = jsonl.loads(path.read_text(encoding="utf-8"))
             if given["schema"] != SCHEMA:
                 raise ValueError(f"schema {given['schema']}")
             return cls.from_dict({**given, "folder": str(folder)})
@@ -169,7 +170,7 @@ class Fitted(Record):
         """Say what is new and what is gone among the hashes of passages; blank for nothing."""
         if self.corpus is None:
             return ""
-        before = set(json.loads((Path(self.folder) / CORPUS).read_text(encoding="utf-8")))
+        before = set(jsonl.loads((Path(self.folder) / CORPUS).read_text(encoding="utf-8")))
         counts = {"new": len(set(passages) - before), "gone": len(before - set(passages))}
         return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core import jsonl
+from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
 from fitrag_integrations.methods.fitrag.recognizer import (
     RECOGNIZER,
@@ -87,19 +87,26 @@ class Models:
         if kind == "QuestionBank":
             return importlib.import_module("fitrag_integrations.retrieval").QuestionBank.load(name)
         if kind == "Recognizer":
-            given = json.loads((Path(name) / RECOGNIZER).read_text(encoding="utf-8"))
-            thresholds = RecognizerThresholds.from_dict(given["thresholds"])
-            return SelfKnowledgeRecognizer(self._once("QuestionBank", name), thresholds)
+            return SelfKnowledgeRecognizer(self._once("QuestionBank", name), _thresholds_in(name))
         home = importlib.import_module(MODELS)
         if kind == "Continuer":
             return home.Continuer(self._once("LocalGenerator", name))
         return getattr(home, kind).from_pretrained(name)
 
 
+def _thresholds_in(folder: str) -> RecognizerThresholds:
+    path = Path(folder) / RECOGNIZER
+    try:
+        given = jsonl.loads(path.read_text(encoding="utf-8"))
+        return RecognizerThresholds.from_dict(given["thresholds"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelLoadError(f"{path} is damaged: {error!r}") from error
+
+
 def _kind_in(folder: Path) -> str:
     """Read from `model.json` what a folder holds; blank where there is none to be read."""
     try:
-        manifest = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        manifest = jsonl.loads((folder / "model.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ""
     return str(manifest.get("kind")) if isinstance(manifest, dict) else ""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.lock import only_writer
 from fitrag_integrations.errors import InputError, ModelLoadError
@@ -181,7 +182,7 @@ class GrowingIndex:
         if not path.is_file():
             return None
         try:
-            state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            state: dict[str, Any] = jsonl.loads(path.read_text(encoding="utf-8"))
             _ = state["count"] + state["bytes"], state["encoder"]["name"]
             if state["format"] != FORMAT:
                 raise ValueError(f"format {state['format']!r}, allowed {FORMAT}")
@@ -216,6 +217,6 @@ def _marks(passage: Passage) -> tuple[int, int]:
 def _passage(file: Any, ends: NDArray[np.int64], score: float, place: int) -> Passage:
     start = int(ends[place - 1]) if place else 0
     file.seek(start)
-    row = json.loads(file.read(int(ends[place]) - start))
+    row = jsonl.loads(file.read(int(ends[place]) - start))
     metadata = {**row.get("metadata", {}), "retrieval_score": score}
     return Passage.from_dict({**row, "metadata": metadata})

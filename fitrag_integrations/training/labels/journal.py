@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.lock import lock
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.collecting import Failed, Told
@@ -89,8 +90,8 @@ class AnswerJournal:
             if not line.endswith(b"\n"):
                 break
             try:
-                self._take(json.loads(line), plan, first=not kept)
-            except (ValueError, KeyError, TypeError) as error:
+                self._take(jsonl.loads(line), plan, first=not kept)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 if isinstance(error, InputError):
                     raise
                 allowed = "the answers of an earlier run; this file is damaged: delete it"
