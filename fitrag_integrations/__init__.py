@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         PortError,
         SearchError,
         ThresholdMismatchError,
+        TrainingError,
     )
     from fitrag_integrations.flow import (
         Ask,
@@ -47,7 +48,7 @@ __version__ = "0.1.0"
 _HOME = {
     "errors": (
         "ChecksumError FitRagError InputError MissingExtraError ModelLoadError PortError "
-        "SearchError ThresholdMismatchError"
+        "SearchError ThresholdMismatchError TrainingError"
     ),
     "flow": "Ask Flow Port Step Traced arun arun_many run run_many",
     "ports": "Ports",
@@ -77,6 +78,7 @@ __all__ = [
     "Step",
     "ThresholdMismatchError",
     "Traced",
+    "TrainingError",
     "__version__",
     "arun",
     "arun_many",

@@ -10,7 +10,8 @@
     │   └── ChecksumError                    its file is not the published one
     ├── PortError                            a port is missing, or broke its promise
     │   └── SearchError                      a web search or a page failed; ``kind`` says how
-    └── ThresholdMismatchError               a threshold meets a model it was not fitted on
+    ├── ThresholdMismatchError               a threshold meets a model it was not fitted on
+    └── TrainingError                        a training came to nothing
 
 Catch ``FitRagError`` for all of them. What a caller's own backend raises is never wrapped.
 """
@@ -76,6 +77,10 @@ class SearchError(PortError):
 
 class ThresholdMismatchError(FitRagError):
     """Refuse a threshold that was fitted on another model's scores."""
+
+
+class TrainingError(FitRagError):
+    """Say that a training came to nothing: it diverged, or what was learnt does not fit."""
 
 
 def _search_error(message: str, kind: str) -> SearchError:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fitrag_integrations.errors import TrainingError
+
 
 def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
     """Fit one temperature per label by likelihood on held-out pairs (Guo et al., 2017).
@@ -39,7 +41,10 @@ class Calibration:
 
 
 def calibrated(logits: Sequence[float], labels: Sequence[int]) -> Calibration:
-    """Fit both numbers by cross-entropy on held-out pairs, by Newton's method (Platt, 1999)."""
+    """Fit both numbers by cross-entropy on held-out pairs, by Newton's method (Platt, 1999).
+
+    Raises `TrainingError` where higher logits do not go with the label 1.
+    """
     x = torch.tensor(logits, dtype=torch.float64)
     y = torch.tensor(labels, dtype=torch.float64)
     both = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
@@ -54,5 +59,8 @@ def calibrated(logits: Sequence[float], labels: Sequence[int]) -> Calibration:
     optimizer.step(loss)
     slope, shift = both.tolist()
     if not (slope > 0 and math.isfinite(shift)):
-        raise ValueError(f"the logits do not follow the labels: slope {slope:.3g}")
+        raise TrainingError(
+            f"the held-out logits do not follow the labels (slope {slope:.3g}), so no temperature "
+            "fits: train longer, or on more rows of both kinds"
+        )
     return Calibration(1 / slope, shift)

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from fitrag_integrations.errors import FitRagError
+from fitrag_integrations.errors import TrainingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Best:
         """Measure, and save if it is the lowest so far; also of an earlier run."""
         value = self.loss()
         if math.isnan(value):
-            raise FitRagError("the held-out loss is no number: training diverged; lower the rate")
+            raise TrainingError("the held-out loss is no number: training diverged; lower the rate")
         if self.writes and value < self._lowest():
             partial = self.path.with_suffix(".partial")
             kept = {name: p.detach().clone() for name, p in self._trained()}

@@ -8,6 +8,7 @@ import torch
 from training_rows import JUDGED_PAIRS as PAIRS
 from training_rows import judged_rows
 
+from fitrag_integrations.errors import TrainingError
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.training.calibration import calibrated
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, adapt, fit_evaluator
@@ -109,5 +110,5 @@ def test_calibration_finds_temperature_and_shift():
     found = calibrated(logits.tolist(), labels)
     assert found.temperature == pytest.approx(2.0, rel=0.05)
     assert found.shift == pytest.approx(-0.5, abs=0.05)
-    with pytest.raises(ValueError, match="do not follow"):
+    with pytest.raises(TrainingError, match="do not follow"):
         calibrated(logits.tolist(), [1 - label for label in labels])

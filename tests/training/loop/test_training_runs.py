@@ -12,7 +12,7 @@ from training_rows import labelled_rows
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
-from fitrag_integrations.errors import FitRagError, InputError
+from fitrag_integrations.errors import InputError, TrainingError
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead
@@ -129,7 +129,7 @@ def test_of_equal_ones_the_earliest_is_the_best_and_none_is_an_error(tmp_path):
         best()
     best.restore()
     assert module.weight.item() == 2.0
-    with pytest.raises(FitRagError, match="diverged"):
+    with pytest.raises(TrainingError, match="diverged"):
         Best(module, tmp_path / "best.safetensors", lambda: math.nan)()
 
 
