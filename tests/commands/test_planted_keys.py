@@ -1,0 +1,105 @@
+"""A key in the environment, told back by the server in every way, is in nothing that is left."""
+
+import gzip
+import json
+import logging
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
+
+import pytest
+from command_fakes import passages, write
+from typer.testing import CliRunner
+
+from fitrag_integrations.cli import app
+
+KEY = "sk-planted/0123+456789=abcdefgh"
+TOLD = [KEY, KEY[:15], quote(KEY, safe=""), json.dumps(KEY)[1:-1].replace("/", "\\/")]
+ROWS = [
+    {
+        "question": f"Who built the {what}?",
+        "answers": [who],
+        "passages": passages(f"The {what} was built by {who}.", "It rained."),
+    }
+    for who, what in zip(
+        ("Ann Lee", "Bo Karr", "Cy Dunn", "Di Ewing"),
+        ("mill", "tower", "bridge", "harbour"),
+        strict=True,
+    )
+]
+FIT = ["--k", 2, "--count", 4, "--yes"]
+COMMANDS = {
+    "label bilabel": ["{rows}", "--out", "{home}/out.jsonl", "--retries", 0],
+    "label ik": ["{rows}", "--out", "{home}/out.jsonl.gz"],
+    "label necessity": ["{rows}", "--out", "{home}/out.jsonl"],
+    "label claims": ["{rows}", "--out", "{home}/out.jsonl"],
+    "label eligibility": ["{rows}", "--out", "{home}/out.jsonl", "--retries", 0],
+    "fit": ["{corpus}", "{rows}", "--out", "{home}/fitted", *FIT],
+}
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Tell the key back: as an answer, as a refusal, or amid something that is no JSON."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.keys.append(self.headers["Authorization"])
+        said = f"Ann Lee {self.headers['Authorization']}"
+        choice = {"text": said, "message": {"content": said}, "finish_reason": "stop"}
+        status = {"refuses": 401, "breaks": 500}.get(body["model"], 200)
+        whole = {"choices": [choice]} if status == 200 else {"error": {"message": said}}
+        data = json.dumps(whole).encode() + (said.encode() if body["model"] == "garbles" else b"")
+        self.send_response(status)
+        self.send_header("X-Key", KEY)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *given):
+        pass
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as made:
+        made.keys = []
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield made
+        made.shutdown()
+
+
+def left_in(folder):
+    """Give what every file of a folder holds, unpacked."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            yield path.name, gzip.decompress(data) if path.suffix == ".gz" else data
+
+
+@pytest.mark.parametrize("model", ["answers", "refuses", "garbles"])
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_a_planted_key_is_in_nothing_that_is_left(
+    server, tmp_path, monkeypatch, caplog, verb, model
+):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    for name in list(logging.root.manager.loggerDict):
+        caplog.set_level(logging.DEBUG, logger=name)
+    given = tmp_path / "given"
+    given.mkdir()
+    texts = [{"id": str(i), "text": row["passages"][0]["text"]} for i, row in enumerate(ROWS)]
+    names = {
+        "rows": write(given / "rows.jsonl", ROWS),
+        "corpus": write(given / "corpus.jsonl", texts),
+        "home": tmp_path,
+    }
+    words = [str(word).format(**names) for word in COMMANDS[verb]]
+    url = ["--url", f"http://127.0.0.1:{server.server_port}/v1", "--llm", model]
+    server.keys.clear()
+    done = CliRunner().invoke(app, [*verb.split(), *words, *url])
+    assert f"Bearer {KEY}" in server.keys, done.output
+    told = {"output": done.output, "raised": repr(done.exception), "log": caplog.text}
+    told["records"] = "".join(repr(vars(record)) for record in caplog.records)
+    told |= {name: data.decode("utf-8", "replace") for name, data in left_in(tmp_path)}
+    found = {name for name, text in told.items() for part in TOLD if part in text}
+    assert not found
