@@ -1,0 +1,348 @@
+"""What is fuzzed: every reader of what a stranger wrote, from bytes to a value or a named error.
+
+`TARGETS` goes from a name to a function of bytes. It may raise nothing, and says with `assert` what
+has to hold of what was read.
+"""
+
+import contextlib
+import json
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from altered import Bytes, altered
+from examples import FOLDERS, MODELS, REPLIES, ROWS, SEARCHES, TABLES, THRESHOLDS
+
+from fitrag_integrations.commands.engine import resume as resuming
+from fitrag_integrations.commands.engine.rows import passages_of, question_of, read_rows
+from fitrag_integrations.commands.evaluate.compress.rows import compressed_row
+from fitrag_integrations.commands.evaluate.rerank.rows import are_scored, candidates, ranked_rows
+from fitrag_integrations.core import http, jsonl
+from fitrag_integrations.core.html import escaped, marked
+from fitrag_integrations.core.secret import Secret
+from fitrag_integrations.core.show import shortened
+from fitrag_integrations.errors import FitRagError
+from fitrag_integrations.evaluation.answers import contains_answer, rouge_l, token_f1
+from fitrag_integrations.evaluation.judging import chosen, judged
+from fitrag_integrations.evaluation.loaders.converting import FORMATS, convert
+from fitrag_integrations.evaluation.loaders.reading import WHOLE
+from fitrag_integrations.evaluation.outcomes import Outcomes
+from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.methods.baselines._reflections import _MARKS
+from fitrag_integrations.methods.baselines.self_ask import read_step
+from fitrag_integrations.methods.citing import cite, highlight
+from fitrag_integrations.methods.compose.fitted import Fitted
+from fitrag_integrations.methods.compose.recipe import method_from
+from fitrag_integrations.methods.crag.keywords import extract_keywords, parse_keywords
+from fitrag_integrations.methods.slimplm.claims import parse_claims
+from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
+from fitrag_integrations.models.remote import dialects, replies
+from fitrag_integrations.models.remote.client import OpenAIClient
+from fitrag_integrations.models.runtime import manifest
+from fitrag_integrations.retrieval import _storage
+from fitrag_integrations.retrieval.documents import read_corpus
+from fitrag_integrations.text.asked import asked_of
+from fitrag_integrations.text.blocks import blocks_of
+from fitrag_integrations.text.cleaning import clean_text
+from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.text.site import site_of
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.labels.journal import AnswerJournal
+from fitrag_integrations.training.rows import labelled_row, passage_row, reading_row
+from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
+from fitrag_integrations.values.slimplm import read_verdict
+from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
+from fitrag_integrations.web.pages._extracting import decode, extract
+from fitrag_integrations.web.pages._hidden import Sheet, hides
+from fitrag_integrations.web.pages.addresses import canonical_host, refusal
+from fitrag_integrations.web.pages.guard import NetworkGuard
+from fitrag_integrations.web.pages.robots import RobotsRules
+from fitrag_integrations.web.search.results import hits_of, snippet_passage
+from fitrag_integrations.web.search.searxng import _read as read_searxng
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")  # goes with the process
+HOME = Path(_FOLDER.name)
+KEY = "sk-planted-0123456789abcdef"
+SECRET = Secret(KEY)
+CLIENT = OpenAIClient(
+    "http://127.0.0.1:9",
+    api_key=KEY,
+    timeout=1.0,
+    max_retries=0,
+    concurrency=1,
+    replies=(dict, list),
+)
+named = partial(contextlib.suppress, FitRagError)  # a named refusal is an answer
+
+
+def as_text(data):
+    """Read bytes as a text that may hold any character, half surrogate pairs among them."""
+    return Bytes(data).rest()
+
+
+def sentences(data):
+    text = as_text(data)
+    last = 0
+    for start, end in split_sentences(text):
+        assert last <= start < end <= len(text) and text[start:end].strip()
+        assert not text[last:start].strip()
+        last = end
+    assert not text[last:].strip()
+    assert "".join(text[start:end] for start, end, _ in blocks_of(text)) == text
+    assert asked_of(text) in text
+    approximate_tokens(text)
+
+
+def cleaning(data):
+    clean_text(as_text(data))
+    assert len(clean_text(as_text(data), max_chars=20)) <= 20
+
+
+def written(data):
+    """Read what a language model wrote, in every form that one is asked for."""
+    text = as_text(data)
+    read_verdict(text), read_step(text), final_answer(text), reasoned(text)
+    read_document(text, 20, approximate_tokens), read_answer(text, 20, approximate_tokens)
+    list(_MARKS.finditer(text))
+    parse_claims(text), parse_keywords(text), extract_keywords(text)
+    shown = [Excerpt.whole(Passage("p", "one. two.", "title"))]
+    cite(shown, text)
+    highlight(shown)
+
+
+def shown(data):
+    given = Bytes(data)
+    one, other = given.text(), given.text()
+    passage = Passage(one, given.rest(), other)
+    render_excerpts([Excerpt.whole(passage)])
+    marked(passage.text, [(0, len(passage.text) // 2)])
+    escaped(passage.text), shortened(passage.text)
+    with named():
+        PromptTemplate("name", passage.text).render(Context(question=one or "q", excerpts=()))
+
+
+def answers(data):
+    given = Bytes(data)
+    one, other = given.text(), given.text()
+    contains_answer(one, [other]), token_f1(one, [other]), rouge_l(one, [other])
+    chosen(one, [{"label": "A", "text": other}, {"label": "B", "text": given.text()}])
+
+
+def keys(data):
+    """Hide a key among other text, however it is spelled; what is left has none of it."""
+    given = Bytes(data)
+    told = f"{given.text()}{KEY}{given.text()}"
+    assert KEY not in SECRET.redact(told)
+    SECRET.redact(as_text(data))
+
+
+def rows(data):
+    for row in read_rows(data.splitlines(keepends=True)):
+        with named():
+            question_of(row.given), passages_of(row.given)
+    row = altered(ROWS, data)
+    if not isinstance(row, dict):
+        return
+    for read in (question_of, passages_of, compressed_row, labelled_row, reading_row, passage_row):
+        with named():
+            read(row)
+    with named():
+        judged("x", row)
+    with named():
+        Outcomes.of([row, row])
+
+
+def ranked(data):
+    path = HOME / "ranked.jsonl"
+    path.write_text(json.dumps(altered(ROWS, data)) + "\n")
+
+    class Shape:
+        rows = staticmethod(jsonl.read_jsonl)
+
+    with named():
+        found = ranked_rows([path], Shape)
+        if are_scored(found):
+            candidates(found, None, lambda count: None)
+
+
+def resumed(data):
+    """Continue an output that holds anything: either it is refused and left, or it is whole."""
+    given = Bytes(data)
+    path, wanted = HOME / "output.jsonl", [{"question": f"q{i}", "id": i} for i in range(3)]
+    lines = [jsonl.dump({**row, "answer": "a"}) for row in wanted]
+    kept = b"".join(lines[: given.number(4)])
+    how = given.number(3)
+    before = given.rest().encode("utf-8", "surrogateescape")
+    cut = kept[: len(kept) - given.number(256)] if how == 2 else kept
+    path.write_bytes(cut + (b"" if how == 2 else before if how else before[:3]))
+    held = path.read_bytes()
+    try:
+        done, rest = resuming.resume(path, read_rows(map(jsonl.dump, wanted)), ("answer",))
+    except FitRagError:
+        assert path.read_bytes() == held
+    else:
+        assert [row.given["id"] for row in rest] == [0, 1, 2][done.rows :]
+        assert len(path.read_bytes().splitlines()) == done.rows
+
+
+def journal(data):
+    path = HOME / "answers.journal"
+    path.write_bytes(data)
+    with named():
+        AnswerJournal(path, {"llm": "x"}).close()
+
+
+def loaders(data):
+    given = Bytes(data)
+    how = ("auto", *FORMATS)[given.number(1 + len(FORMATS))]
+    with named():
+        convert([altered(TABLES, given), altered(TABLES, given)], how)
+
+
+def files(data):
+    text = as_text(data[1:])
+    for read in WHOLE.values():
+        with named():
+            convert(read(text, None))
+    with named():
+        Result.from_json(text)
+    name = ("a.jsonl", "a.tsv", "a.md", "a.jsonl.gz")[data[0] % 4 if data else 0]
+    (HOME / name).write_bytes(data[1:])
+    with named():
+        list(read_corpus(HOME / name))
+
+
+def llm_replies(data):
+    """Read a server's reply as text, with log-probabilities, as a verdict and as an echo."""
+    reply = altered(REPLIES, data)
+    if not isinstance(reply, dict):
+        return
+    for read in (replies.read_text, replies.read_written, replies.read_yes):
+        with named():
+            read(reply)
+    with named():
+        replies.as_draft("x", replies.read_tokens(reply))
+    with named():
+        replies.echoed(reply, "hello")
+
+
+def rerank_replies(data):
+    given = Bytes(data)
+    dialect = list(dialects.DIALECTS.values())[given.number(len(dialects.DIALECTS))]
+    with named():
+        for row in dialects.results(dialect, altered(REPLIES, given), 2):
+            dialects.number(dialect, row)
+            dialects.spans(row, "some text of a passage")
+
+
+def json_replies(data):
+    with named():
+        CLIENT._read(data)
+    with named():
+        CLIENT._read(json.dumps(altered(REPLIES, data)).encode())
+
+
+def searches(data):
+    found = altered(SEARCHES, data)
+    with named():
+        if isinstance(found, dict):
+            read_searxng(found)
+    for each in (found, json.dumps(found), as_text(data)):
+        with named():
+            [snippet_passage(hit, {}) for hit in hits_of(each)]
+
+
+def models(data):
+    """Read a `model.json`, whole or altered, and what else is read of it."""
+    folder = HOME / "model"
+    folder.mkdir(exist_ok=True)
+    for content in (data, json.dumps(altered(MODELS, data)).encode()):
+        (folder / "model.json").write_bytes(content)
+        (folder / "head.safetensors").write_bytes(data)
+        with named(), manifest.reading(folder):
+            made = manifest.read_manifest(folder, "model.json", kind="bilabel", needs=("head",))
+            manifest.both_positive(made), manifest.positive(made, "temperature")
+            manifest.read_arrays(folder, made["head"])
+
+
+def tensors(data):
+    import hashlib
+
+    (HOME / "t.safetensors").write_bytes(data)
+    entry = {"file": "t.safetensors", "sha256": hashlib.sha256(data).hexdigest()}
+    with named():
+        manifest.read_arrays(HOME, entry)
+
+
+def folders(data):
+    given = Bytes(data)
+    content = altered(FOLDERS, given)
+    for raw in (data, json.dumps(content).encode()):
+        for name in (_storage.MANIFEST, "fitted.json"):
+            (HOME / name).write_bytes(raw)
+        with named():
+            _storage.read_manifest(HOME)
+        with named():
+            Fitted.read(HOME)
+
+
+def recipes(data):
+    path = HOME / "recipe.toml"
+    path.write_bytes(data)
+    with named():
+        method_from(path)
+    for kind in (FittedThreshold, ActionThresholds):
+        with named():
+            kind.from_dict(altered(THRESHOLDS, data))
+
+
+def addresses(data):
+    text = as_text(data)
+    site_of(text), refusal(text)
+    guard = NetworkGuard()
+    with contextlib.suppress(ValueError):
+        canonical_host(text)
+    with named():
+        origin = guard.admit("http://example.com/")
+        guard.follow(origin, text)
+    with named():
+        guard.admit(text)
+
+
+def robots(data):
+    path, text = data[:40].decode("ascii", "replace").replace("\ufffd", "?"), data[40:]
+    RobotsRules.parse(text.decode("utf-8-sig", "replace")).allows(path)
+
+
+def pages(data):
+    extract(data, "text/html")
+
+
+def styles(data):
+    text = as_text(data)
+    hides(text)
+    Sheet.of([text])
+
+
+def headers(data):
+    given = Bytes(data)
+    wait = http.retry_after(given.text())
+    assert wait is None or wait >= 0
+    decode(data, given.text())
+    with named():
+        meter = http._Meter(("gzip", "", given.text())[given.number(3)], http.ReplyLimits(), None)
+        meter.take(data)
+        meter.end()
+
+
+TARGETS = {
+    read.__name__: read
+    for read in (
+        *(sentences, cleaning, written, shown, answers, keys),
+        *(rows, ranked, resumed, journal, loaders, files),
+        *(llm_replies, rerank_replies, json_replies, searches),
+        *(models, tensors, folders, recipes),
+        *(addresses, robots, pages, styles, headers),
+    )
+}
