@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -38,6 +38,14 @@ class ReplyLimits:
     max_bytes: int = 20_000_000
     max_decoded_bytes: int = 50_000_000
     max_ratio: float = 100.0
+
+
+def read_whole(read: Callable[[int], bytes], *, encoding: str, limits: Limits) -> bytes:
+    """Read what a blocking ``read(size)`` gives to its end; raises as ``read_body`` does."""
+    meter = _Meter(encoding, limits, None)
+    while chunk := read(STEP):
+        meter.take(chunk)
+    return meter.end()
 
 
 async def read_body(

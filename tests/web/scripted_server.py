@@ -27,7 +27,10 @@ class Scripted:
 
 @contextmanager
 def serving(*replies):
-    """Serve on 127.0.0.1; a body that is no bytes is sent as JSON, or called with the query."""
+    """Serve on 127.0.0.1; a body that is no bytes is sent as JSON, or called with the query.
+
+    A reply may be a function of the handler instead, which then sends it all.
+    """
     script = Scripted(*replies)
 
     class Handler(BaseHTTPRequestHandler):
@@ -37,6 +40,8 @@ def serving(*replies):
             if reply is HANG:
                 script.closing.wait(10)
                 return
+            if callable(reply):
+                return reply(self)
             status, body, headers = (*reply, {})[:3]
             body = body(script.asked[-1]) if callable(body) else body
             body = body if isinstance(body, bytes) else json.dumps(body).encode()

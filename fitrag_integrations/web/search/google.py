@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, date, datetime
-from http.client import HTTPException
+from functools import partial
+from http.client import HTTPException, HTTPResponse
 from typing import Any
+from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.http import ReplyLimits, read_whole
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
@@ -45,9 +49,9 @@ class GoogleSearch(SearchesAsPort):
     ``FutureWarning`` tells at construction. ``api_key`` and ``engine_id`` are read from
     ``GOOGLE_API_KEY`` and ``GOOGLE_CSE_ID`` where they are not given; the key shows in no repr,
     pickle, log, trace or error. ``max_results`` is 1 to 10, which all cost one query of the quota.
-    A call waits ``timeout`` seconds; a passing fault is tried ``tries`` times in all, ``wait``
-    seconds and more apart. ``at_once`` bounds the calls of one batch. ``endpoint`` is another
-    server that speaks the API; it is sent the key.
+    A call waits ``timeout`` seconds for its whole answer; a passing fault is tried ``tries`` times
+    in all, ``wait`` seconds and more apart. ``at_once`` bounds the calls of one batch. ``endpoint``
+    is another server that speaks the API; it is sent the key.
     """
 
     api_key: Any = field(default=None, compare=False)
@@ -115,11 +119,9 @@ class GoogleSearch(SearchesAsPort):
 
     def _items(self, query: str) -> list[dict[str, object]]:
         from googleapiclient.discovery import build
-        from httplib2 import Http
 
         options = None if self.endpoint is None else {"api_endpoint": self.endpoint}
-        with contextlib.closing(Http(timeout=self.timeout)) as http:  # not for two threads
-            http.follow_redirects = False  # it would take the key along
+        with contextlib.closing(_client(self.timeout)) as http:  # not for two threads
             service = build(
                 "customsearch",
                 "v1",
@@ -139,6 +141,43 @@ class GoogleSearch(SearchesAsPort):
     def _hit(self, item: dict[str, object]) -> SearchHit:
         texts = (first_text(item, (key,)) for key in ("title", "link", "snippet"))
         return SearchHit(*map(self.api_key.redact, texts))
+
+
+def _client(seconds: float) -> Any:
+    """Make a client that reads replies within ``ReplyLimits`` and a time; httplib2 has neither."""
+    import httplib2
+
+    def bounded(kind: Any) -> Any:
+        class Bounded(kind):  # type: ignore[misc]
+            def getresponse(self) -> Any:
+                reply = super().getresponse()
+                reply.read = partial(_read, reply, time.monotonic() + seconds)
+                return reply
+
+        return Bounded
+
+    class Client(httplib2.Http):  # type: ignore[misc]
+        def request(self, uri: str, *given: Any, **named: Any) -> Any:
+            kind = httplib2.SCHEME_TO_CONNECTION[urlsplit(uri).scheme]
+            return super().request(uri, *given, **{**named, "connection_type": bounded(kind)})
+
+    client = Client(timeout=seconds)
+    client.follow_redirects = False  # it would take the key along
+    return client
+
+
+def _read(reply: HTTPResponse, until: float) -> bytes:
+    """Read and unpack a reply, so that nobody else does."""
+
+    def piece(size: int) -> bytes:
+        if time.monotonic() > until:
+            raise _passing("Google did not answer: no whole answer in time")
+        return reply.read1(size)
+
+    encoding = reply.headers.get("content-encoding", "")
+    del reply.headers["content-encoding"]
+    with contextlib.closing(reply):
+        return read_whole(piece, encoding=encoding, limits=ReplyLimits())
 
 
 def notice(today: date | None = None) -> str:

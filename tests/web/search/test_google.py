@@ -1,10 +1,13 @@
 """Google's Custom Search against a local server that speaks its schema."""
 
 import asyncio
+import contextlib
 import copy
+import gzip
 import json
 import logging
 import pickle
+import time
 import traceback
 import warnings
 from datetime import date
@@ -114,6 +117,43 @@ def test_a_server_that_hangs_is_left_after_the_timeout():
     with serving(HANG) as server:
         (answer,) = google(server, timeout=0.1, tries=2).hits(["q"])
     assert answer.kind == "transient" and "Timeout" in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "kind"),
+    [
+        (gzip.compress(b" " * 60_000_000), {"Content-Encoding": "gzip"}, "blocked"),
+        (gzip.compress(b" " * 60_000_000), {"Content-Encoding": "deflate"}, "blocked"),
+        (b" " * 21_000_000, {}, "blocked"),
+        (gzip.compress(b"{}")[:-9], {"Content-Encoding": "gzip"}, "transient"),
+    ],
+)
+def test_a_reply_too_large_or_broken_is_refused(body, headers, kind):
+    with serving((200, body, headers)) as server:
+        (answer,) = google(server, tries=1).hits(["q"])
+    assert answer.kind == kind and KEY not in str(answer)
+
+
+def test_a_reply_that_drips_ends_with_the_calls_time():
+    def slowly(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            for _ in range(40):
+                handler.wfile.write(b" ")
+                time.sleep(0.1)
+
+    with serving(slowly) as server:
+        began = time.monotonic()
+        (answer,) = google(server, timeout=0.5, tries=1).hits(["q"])
+    assert answer.kind == "transient" and time.monotonic() - began < 3.0
+
+
+def test_a_packed_reply_is_unpacked():
+    packed = gzip.compress(json.dumps(TWO[1]).encode())
+    with serving((200, packed, {"Content-Encoding": "gzip"})) as server:
+        (hits,) = google(server).hits(["q"])
+    assert len(hits) == 2
 
 
 def test_a_server_that_is_not_there_is_a_passing_fault():
