@@ -4,12 +4,16 @@ A stranger writes the passages and a model the answers, so each reader is handed
 its patterns look for. Hosts, headers and pages have their own tests in ``tests/web``.
 """
 
+import importlib
+import inspect
+import pkgutil
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from fitrag_integrations import text
 from fitrag_integrations.core.html import escaped, marked, merge_spans
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.core.show import shortened
@@ -25,11 +29,13 @@ from fitrag_integrations.methods.crag.strips import paragraphs
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
 from fitrag_integrations.retrieval.documents import _title
+from fitrag_integrations.text.asked import asked_note, asked_of
 from fitrag_integrations.text.blocks import blocks_of
-from fitrag_integrations.text.cleaning import clean_text
+from fitrag_integrations.text.boundaries import starts_of
+from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.site import site_of
-from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.text.tokens import approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
 from fitrag_integrations.values.search_results import pages_of
@@ -39,6 +45,7 @@ from fitrag_integrations.values.windows import in_document_order, merge
 SIZES = (10_000, 20_000, 40_000)  # characters
 PATIENCE = (2.0, 4.0, 8.0)  # seconds of CPU: one pass takes a thirtieth, its square far more
 SECRET = Secret("abcdefghijklmnopqrstuvwxyz0123456789")
+TEXTS = {"text", "texts", "block", "address", "question"}  # what such a function calls it
 SHOWN = [Excerpt.whole(Passage("p", "words"))]
 CHOICES = [{"label": "A", "text": "otters"}, {"label": "B", "text": "rivers"}]
 
@@ -55,6 +62,11 @@ def every_other(text):
 
 READERS = {
     "split_sentences": split_sentences,
+    "starts_of": starts_of,
+    "asked_of": asked_of,
+    "asked_note": asked_note,
+    "clean_paragraphs": lambda text: list(clean_paragraphs([text])),
+    "counted": lambda text: counted(text, len),
     "blocks_of": lambda text: list(blocks_of(text)),
     "clean_text": clean_text,
     "approximate_tokens": approximate_tokens,
@@ -162,6 +174,17 @@ UNITS += [
     "-",
 ]
 AROUND = [("", "", ""), ("a", "b", "c"), ("```", "x", "y"), ("# a", "b", "#x"), ("known", "x", "")]
+
+
+def test_every_public_function_that_reads_a_text_is_here():
+    found = set()
+    for module in pkgutil.iter_modules(text.__path__, "fitrag_integrations.text."):
+        home = importlib.import_module(module.name)
+        for name, made in inspect.getmembers(home, inspect.isfunction):
+            first = next(iter(inspect.signature(made).parameters), "")
+            if made.__module__ == module.name and first in TEXTS and not name.startswith("_"):
+                found.add(name)
+    assert len(found) > 9 and found <= set(READERS)
 
 
 @pytest.mark.parametrize("name", READERS)
