@@ -71,10 +71,3 @@ def read_as(row: dict[str, Any], read: Callable[[dict[str, Any]], T], place: str
         return read(row)
     except InputError as error:
         raise InputError(f"{place}: {error}") from error
-    except KeyError as error:
-        fields = ", ".join(row) or "no field at all"
-        raise InputError.of(f"{place}: {error.args[0]}", given=fields, allowed="it too") from error
-    except (TypeError, AttributeError) as error:
-        raise InputError(
-            f"{place}: a field is of another kind than it should be: {error}"
-        ) from error

@@ -56,10 +56,10 @@ def test_label_negatives(rows, pool, tmp_path):
 @pytest.mark.parametrize(
     ("command", "row", "said"),
     [
-        ("train reader", {"q": 1}, "bad.jsonl, row 2: question: given 'q' .str."),
+        ("train reader", {"q": 1}, "bad.jsonl, row 2: question: given None"),
         ("train onepass --reader r --scorer s", {"question": "Who?"}, "row 2: passages"),
         ("train evaluator", {"question": "Who?"}, "row 2: passages: given None"),
-        ("train reader", {"question": "?", "answers": 3, "passage": {}}, "row 2: a field is of"),
+        ("train reader", {"question": "?", "answers": 3, "passage": {}}, "row 2: answers: given 3"),
     ],
 )
 def test_wrong_rows_are_named(command, row, said, rows, tmp_path):
