@@ -1,14 +1,18 @@
 """Measure on a CPU what reranking costs here and elsewhere, side by side in one run, on one thread.
 
-    python benchmarks/speed.py [PARTS ...] [--repeats 3] [--pairs 100] [--out benchmarks/results]
-    python benchmarks/speed.py decisions --data DATA [--pairs 2000]
+    python benchmarks/speed.py [PARTS ...] [--peers PYTHON ...] [--before CHECKOUT]
+    python benchmarks/speed.py decisions --data DATA [--pairs 900]
+    python benchmarks/speed.py page
 
-PARTS are rerank, outside, callers, evaluator, retriever, scaling and start; all but `decisions`
-where none is named. Times are the process's own; peers take turns, and of each are told the median,
-the least and the most. Texts are those of the demo, cut to 600 characters; weights are MiniLM's, of
-the extra `offline`, and for the evaluator a T5-small's at random. `decisions` counts on retrieved
-passages of DATA/odqa_retrieved how many labels are the same in bfloat16. What was measured goes to
-OUT/speed-<processor>.json, beside what is there of other parts, and all of it to a .md next to it.
+PARTS are those of the table below; all but `decisions` where none is named. Times are the process's
+own; what is compared takes turns, and of each are told the median, the least and the most. Texts
+are those of the demo, cut to 600 characters; weights are MiniLM's, of the extra `offline`, and of
+the papers' sizes at random. Other libraries run in processes of their own, by this interpreter or
+those of `--peers`: environments made of benchmarks/peers.txt and peers-onnx.txt. What is in none of
+them is left out with a line. `--before` is an older checkout, for the retriever.
+
+What was measured goes to OUT/speed-<processor>.json, beside what is there of other parts, and all
+of it as tables to a .md next to it; `page` puts tables and plots into docs/speed.md.
 """
 
 from __future__ import annotations
@@ -19,58 +23,64 @@ import json
 import os
 import platform
 import random
-import resource
-import subprocess
 import sys
 import tempfile
+import threading
 import time
-import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+import contenders
+import scaling
+import shapes
+import torch
+from langchain_core.documents import Document
+from speed_page import markdown, write_page
+from turns import CHARACTERS, QUESTION, Apart, Job, Row, Started, cross_encoder, in_turns, pairs_of
 
-import torch  # noqa: E402  # after the number of threads is set
-from langchain_core.documents import Document  # noqa: E402
-from langchain_core.runnables import RunnableLambda  # noqa: E402
+from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
+from fitrag_integrations.models.encoder import half
+from fitrag_integrations.models.encoder.encoders import load_base
+from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.heads import BiLabelHead
+from fitrag_integrations.models.encoder.pairs import Pair, PairTokenizer
+from fitrag_integrations.models.evidence.evidence import Evidence
+from fitrag_integrations.models.light.models import LightEvaluator, LightReader, LightScorer
+from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.sources import MINILM
 
-from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator  # noqa: E402
-from fitrag_integrations.models.encoder.half import rate  # noqa: E402
-from fitrag_integrations.models.encoder.pairs import Pair  # noqa: E402
-from fitrag_integrations.models.runtime.saved import embedded_folder  # noqa: E402
-from fitrag_integrations.models.runtime.sources import offline_minilm  # noqa: E402
-from fitrag_integrations.types import Passage  # noqa: E402
-
-QUESTION = "who designed the bridge over the river and when was it opened"
-CHARACTERS = 600
 CALLERS, EACH = (1, 4, 16, 64), 20
-SIZES = (10, 100, 1000, 10_000)
-Row = dict[str, Any]
+WAYS: list[dict[str, str]] = [{}, {"dtype": "float32"}, {"dtype": "bfloat16"}, {"backend": "onnx"}]
+WAYS += [{"backend": "openvino", "dtype": dtype} for dtype in ("float32", "bfloat16")]
+BASE, *PEERS = list(contenders.CONTENDERS)[:-1]
 
 
 def main() -> None:
     """Measure the parts asked for, and write and print what came out."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, "decisions", []])
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "page", []])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=100)
+    parser.add_argument("--vectors", type=int, default=1_000_000, help="of the largest index")
+    parser.add_argument("--peers", nargs="+", default=[], help="interpreters")
+    parser.add_argument("--before", type=Path, help="an older checkout")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     args = parser.parse_args()
-    torch.set_num_threads(1)
     path = args.out / f"speed-{machine().lower().replace(' ', '-')}.json"
-    found: Row = json.loads(path.read_text()) if path.is_file() else {}
-    for name in args.parts or PARTS:
-        measure = decisions if name == "decisions" else PARTS[name]
-        found[name] = {"at": f"{datetime.now(UTC):%F}", "rows": measure(args)}
-        print(markdown({name: found[name]}), flush=True)
+    for name in args.parts or [name for name in PARTS if name != "decisions"]:
+        if name == "page":
+            write_page(json.loads(path.read_text()))
+            continue
+        part = {name: {"at": f"{datetime.now(UTC):%F}", "rows": PARTS[name](args)}}
+        print(markdown(part), flush=True)
         args.out.mkdir(parents=True, exist_ok=True)
+        found = (json.loads(path.read_text()) if path.is_file() else {}) | part
+        found = {name: found[name] for name in PARTS if name in found}
         path.write_text(json.dumps(found, indent=1) + "\n")
         path.with_suffix(".md").write_text(f"# Speed, {machine()}\n\n{markdown(found)}")
 
@@ -84,104 +94,121 @@ def machine() -> str:
     return " ".join([name.replace("Processor", "").strip(), f"{os.cpu_count()} cores", *has[:1]])
 
 
-def pairs_of(args: argparse.Namespace, count: int, characters: int = CHARACTERS) -> list[Pair]:
-    """Cut so many passages out of the demo's texts; no two are equal."""
-    folder, chance = embedded_folder("demo"), random.Random(args.seed)
-    texts = [
-        p.read_text("utf-8") for p in sorted(folder.rglob("*")) if p.suffix in (".md", ".jsonl")
-    ]
-    words = " ".join(texts).split()
-    starts = chance.choices(range(len(words) - characters), k=count)
-    cut = (f"{i} " + " ".join(words[at : at + characters]) for i, at in enumerate(starts))
-    return [(QUESTION, Passage(str(i), text[:characters])) for i, text in enumerate(cut)]
-
-
-def in_turns(jobs: dict[str, Callable[[], object]], repeats: int, base: str) -> list[Row]:
-    """Time jobs in turns; ratios are those of the medians, to that of `base`."""
-    times: dict[str, list[float]] = {name: [] for name in jobs}
-    for turn in range(repeats + 1):
-        for name, job in jobs.items():
-            began = time.process_time()
-            job()
-            times[name] += [time.process_time() - began] * (turn > 0)  # the first warms up
-    whole = median(times[base])
-    return [
-        {"what": name, "times": whole / median(each)} | spread(each) for name, each in times.items()
-    ]
-
-
-def spread(seconds: list[float]) -> Row:
-    """Give the median of times, the least and the most, in milliseconds."""
-    return {"ms": 1e3 * median(seconds), "least": 1e3 * min(seconds), "most": 1e3 * max(seconds)}
-
-
-def peer() -> Any:
-    """Load MiniLM as sentence-transformers' cross-encoder, with two labels."""
-    from sentence_transformers import CrossEncoder
-
-    return CrossEncoder(str(offline_minilm()), num_labels=2, device="cpu", max_length=384)
+@contextmanager
+def beside(names: list[str], pairs: list[Pair], args: argparse.Namespace) -> Iterator[Any]:
+    """Start other libraries over one cross-encoder; gives its folder, and those that are there."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = cross_encoder(Path(made), args.seed)
+        pythons = [sys.executable, *args.peers]
+        every = {name: Apart(name, pairs, folder=folder, pythons=pythons) for name in names}
+        for name, one in every.items():
+            print(f"{name}: {one.about}", flush=True)
+        try:
+            yield folder, {name: one for name, one in every.items() if "with" in one.about}
+        finally:
+            for one in every.values():
+                one.end()
 
 
 def rerank(args: argparse.Namespace) -> list[Row]:
-    """Time the embedded scorer, sentence-transformers, and a LangChain loop, one pair a call."""
-    pairs, cross = pairs_of(args, args.pairs), peer()
-    plain = [(question, passage.text) for question, passage in pairs]
-    how: list[Row] = [{}, {"dtype": "float32"}, {"dtype": "bfloat16"}]
-    ours = {str(each): BiLabelScorer.embedded(device="cpu", **each) for each in how}
-    one = RunnableLambda(lambda pair: cross.predict([pair], show_progress_bar=False))
-    jobs: dict[str, Callable[[], object]] = {
-        "CrossEncoder.predict float32": lambda: cross.predict(plain, show_progress_bar=False),
-        "LangChain, a Runnable per document": lambda: [one.invoke(pair) for pair in plain],
-    }
-    for each, scorer in ours.items():
-        called = f"embedded scorer {each} ({str(scorer._engine.dtype)[6:]})"
-        jobs[called] = lambda scorer=scorer: scorer.score(pairs)  # type: ignore[misc]
-    rows = in_turns(jobs, args.repeats, next(iter(jobs)))
-    rates = {str(d)[6:]: rate(d) for d in (torch.float32, torch.bfloat16)}
-    told = [{"what": f"GEMM {name}, GFLOP/s", "times": each} for name, each in rates.items()]
-    return [*rows, *told, {"what": "padding factor", "times": padding(ours["{}"], pairs)}]
+    """Time the same weights here and elsewhere, and the embedded scorer, by each backend.
+
+    "from_reranker" has the cross-encoder's own head, "plain" an untrained one of two labels.
+    """
+    pairs = pairs_of(args.pairs)
+    with beside([BASE, *PEERS], pairs, args) as (folder, others):
+        ours: dict[str, Any] = {}
+        for way in WAYS:
+            called = " ".join(way.values()) or "as it is"
+            how: Any = {"device": "cpu", **way}
+            ours[f"from_reranker, {called}"] = BiLabelScorer.from_reranker(folder, **how)
+            if way in (WAYS[0], WAYS[-1]):
+                ours[f"plain scorer, {called}"] = plain(**how)
+            ours[f"embedded scorer, {called}"] = BiLabelScorer.embedded(**how)
+        ours["embedded scorer, without torch"] = LightScorer.embedded()
+        scored: dict[str, Any] = {}
+        jobs = others | {
+            name: lambda name=name, one=one: scored.update({name: one.score(pairs)})
+            for name, one in ours.items()
+        }
+        rows = in_turns(jobs, args.repeats, BASE)
+        wanted = others[BASE].scores
+    rates = {dtype: rate(dtype) for dtype in (torch.float32, torch.bfloat16)}
+    for row in rows:
+        if (other := others.get(row["what"])) is not None:
+            found, row["with"] = other.scores, other.about["with"]
+        else:
+            scorer = ours[row["what"]]
+            found = [score.has_answer for score in scored[row["what"]]]
+            row["share of GEMM"] = work(scorer, pairs) / row["ms"] / 1e6 / rates[precision(scorer)]
+        if "scorer" not in row["what"]:
+            row["furthest"] = max(abs(a - b) for a, b in zip(found, wanted, strict=True))
+    told = [{"what": f"GEMM {str(d)[6:]}, GFLOP/s", "value": each} for d, each in rates.items()]
+    left = padding(ours["embedded scorer, float32"], pairs)
+    return [*rows, *told, {"what": "padding factor", "value": left}]
+
+
+def plain(**options: Any) -> BiLabelScorer:
+    """Make a scorer of two labels over MiniLM as it is, its head untrained."""
+    trunk, tokenizer = load_base(MINILM)
+    given = Options.checked(**({"dtype": None, "batch_tokens": None} | options))
+    engine = Engine(trunk, PairTokenizer(tokenizer, max_length=384), given).retain()
+    return BiLabelScorer(engine, BiLabelHead(trunk.width), evidence=Evidence())
+
+
+def precision(scorer: Any) -> torch.dtype:
+    """Give what a scorer computes in."""
+    return getattr(scorer._engine, "dtype", torch.float32)
+
+
+def rate(dtype: torch.dtype) -> float:
+    """Measure this machine's matrix product, in GFLOP/s: the best of some tries."""
+    return max(half.rate.__wrapped__(dtype) for _ in range(50))
+
+
+def work(scorer: Any, pairs: list[Pair]) -> float:
+    """Count the floating-point operations of MiniLM's layers on these pairs, unpadded."""
+    wide, layers = 384, 6
+    lengths = [len(chunk) for group in scorer._engine.tokenizer.encode(pairs) for chunk in group]
+    return sum(layers * (24 * wide**2 * n + 4 * wide * n**2) for n in lengths)
 
 
 def padding(scorer: BiLabelScorer, pairs: list[Pair]) -> float:
     """Give the tokens of all batches over those that are there."""
-    seen, states = [0, 0], scorer._engine.states
+    seen = [0, 0]
 
-    def counted(ids: Any, types: Any, lengths: Any) -> Any:
+    def counted(ids: Any, types: Any, lengths: Any) -> None:
         seen[0], seen[1] = seen[0] + ids.numel(), seen[1] + int(lengths.sum())
-        return states(ids, types, lengths)
 
-    scorer._engine.states = counted
-    scorer.score(pairs)
-    scorer._engine.states = states
+    with watched(scorer, counted):
+        scorer.score(pairs)
     return seen[0] / seen[1]
 
 
-def free(scorer: BiLabelScorer) -> BiLabelScorer:
-    """Have a scorer whose encoder and token scores cost nothing, to see all else."""
-    width: int = scorer._engine.trunk.width
-    made = torch.randn(200_000, width)
-    scorer._engine.states = lambda ids, types, lengths: made[: ids.numel()].view(*ids.shape, width)
-    scorer._head.span.forward = lambda states: states[..., :2]  # type: ignore[union-attr,method-assign]
-    return scorer
-
-
-def forget(scorer: BiLabelScorer) -> None:
-    """Have a scorer know no question and no passage any more."""
-    tokenizer = scorer._engine.tokenizer
-    tokenizer.__init__(tokenizer._tokenizer, max_length=tokenizer.max_length)  # type: ignore[misc]
+@contextmanager
+def watched(scorer: BiLabelScorer, told: Callable[[Any, Any, Any], object]) -> Iterator[None]:
+    """Tell of each batch of a scorer's encoder before it runs."""
+    states = scorer._engine.states
+    scorer._engine.states = lambda *given: (told(*given), states(*given))[1]  # type: ignore[func-returns-value,method-assign]
+    yield
+    scorer._engine.states = states  # type: ignore[method-assign]
 
 
 def outside(args: argparse.Namespace) -> list[Row]:
     """Time what is not the model, with tokens kept from a call before and without."""
-    pairs, scorer = pairs_of(args, args.pairs), free(BiLabelScorer.embedded(device="cpu"))
+    pairs, scorer = pairs_of(args.pairs), BiLabelScorer.embedded(device="cpu")
+    width: int = scorer._engine.trunk.width
+    made = torch.randn(200_000, width)
+    scorer._engine.states = lambda ids, types, lengths: made[: ids.numel()].view(*ids.shape, width)
+    scorer._head.span.forward = lambda states: states[..., :2]  # type: ignore[union-attr,method-assign]
     tokenizer = scorer._engine.tokenizer
 
     def anew() -> None:
-        forget(scorer)
+        tokenizer.__init__(tokenizer._tokenizer, max_length=tokenizer.max_length)  # type: ignore[misc]
         scorer.score(pairs)
 
     texts = [passage.text for _, passage in pairs]
-    jobs: dict[str, Callable[[], object]] = {
+    jobs: dict[str, Job] = {
         "all, passages known": lambda: scorer.score(pairs),
         "all, passages new": anew,
         "of it the tokenizer's own code": lambda: tokenizer._read(texts),
@@ -195,8 +222,7 @@ def callers(args: argparse.Namespace) -> list[Row]:
     """Time concurrent callers of 20 passages against one batch of all; shorter passages here."""
     scorer, rows = BiLabelScorer.embedded(device="cpu"), []
     for count in CALLERS:
-        pairs = pairs_of(args, count * EACH, CHARACTERS // 4)
-        scorer.score(pairs)
+        pairs = pairs_of(count * EACH, CHARACTERS // 4)
         waits: list[float] = []
 
         async def ask(at: int, some: list[Pair], waits: list[float]) -> None:
@@ -207,51 +233,56 @@ def callers(args: argparse.Namespace) -> list[Row]:
         async def every(some: list[Pair], waits: list[float]) -> None:
             await asyncio.gather(*(ask(at, some, waits) for at in range(0, len(some), EACH)))
 
-        jobs: dict[str, Callable[[], object]] = {
+        asyncio.run(every(pairs, []))
+        jobs: dict[str, Job] = {
             f"{count} callers of {EACH}, as one batch": lambda some=pairs: scorer.score(some),  # type: ignore[misc]
             f"{count} callers of {EACH}": lambda some=pairs, w=waits: asyncio.run(every(some, w)),  # type: ignore[misc]
         }
-        made = in_turns(jobs, args.repeats, next(iter(jobs)))
+        made = in_turns(jobs, args.repeats, next(iter(jobs)), warm=False)
         made[1]["p99 ms"] = 1e3 * sorted(waits)[int(0.99 * (len(waits) - 1))]
         rows += made
+    rows.append({"what": "batches a short caller waits for, at most", "value": waited(scorer)})
     scorer.unload()
     return rows
 
 
-def evaluator(args: argparse.Namespace) -> list[Row]:
-    """Time a T5 classifier against the published loop, each pair padded to 512 tokens."""
-    import tempfile
+def waited(scorer: BiLabelScorer, tries: int = 20) -> int:
+    """Count the batches of a long caller that end while a short one waits, in the worst of tries.
 
-    sys.path.insert(0, str(Path(__file__).parent))
-    from evaluator import _loop, _random_t5
+    The one that runs as the short caller comes is one of them.
+    """
+    long, rows = pairs_of(400, CHARACTERS // 4), list[int]()
+    begun, counts = threading.Event(), list[int]()
 
-    pairs = pairs_of(args, max(4, args.pairs // 4))
-    with tempfile.TemporaryDirectory() as made:
-        folder = _random_t5(Path(made), [f"{q} [SEP] {p.text}" for q, p in pairs])
-        graded = RetrievalEvaluator.from_pretrained(str(folder), dtype="float32")
-        loop, ours = _loop(graded, pairs, 512), graded.evaluate(pairs)
-        jobs: dict[str, Callable[[], object]] = {
-            "loop, padded to 512": lambda: _loop(graded, pairs, 512),
-            "ours": lambda: graded.evaluate(pairs),
-        }
-        rows = in_turns(jobs, max(1, args.repeats - 1), "loop, padded to 512")
-    apart = max(abs(a - b) for a, b in zip(loop, ours, strict=True))
-    return [*rows, {"what": "furthest apart", "times": apart}]
+    def counted(ids: Any, *_: Any) -> None:
+        rows.append(len(ids))
+        begun.set()
+
+    with watched(scorer, counted):
+        for _ in range(tries):
+            begun.clear()
+            caller = threading.Thread(target=scorer.score, args=(long,))
+            caller.start()
+            begun.wait()
+            before = len(rows)
+            scorer.score(long[:1])
+            after = rows[before:]  # its own has one row, unless it was joined to another
+            counts.append(1 + (after.index(1) if 1 in after else len(after) - 1))
+            caller.join()
+    return max(counts)
 
 
 def retriever(args: argparse.Namespace) -> list[Row]:
-    """Time the whole FIT-RAG retriever of LangChain against the cross-encoder alone."""
-    from fitrag_integrations.langchain import BiLabelReranker, FitRagRetriever
+    """Time the whole FIT-RAG retriever of LangChain, and an older one, against a cross-encoder."""
+    from fitrag_integrations.langchain import BiLabelReranker
 
-    pairs, cross = pairs_of(args, args.pairs), peer()
-    plain = [(question, passage.text) for question, passage in pairs]
+    whole, pairs = "FitRagRetriever", pairs_of(args.pairs)
     found = [Document(p.text, id=p.id, metadata={"title": ""}) for _, p in pairs]
-    whole = FitRagRetriever(base=RunnableLambda(lambda _: found))
-    jobs: dict[str, Callable[[], object]] = {
-        "CrossEncoder.predict float32": lambda: cross.predict(plain, show_progress_bar=False),
-        "FitRagRetriever, 100 passages": lambda: whole.invoke(QUESTION),
-    }
-    rows = in_turns(jobs, args.repeats, next(iter(jobs)))
+    with beside([BASE, whole], pairs, args) as (folder, others):
+        if args.before:
+            older = Apart(whole, pairs, folder=folder, pythons=[sys.executable], path=args.before)
+            others |= {f"{whole}, before": older}
+        rows = in_turns(others, args.repeats, BASE)
 
     class Free:
         def score(self, pairs: Any) -> Any:
@@ -259,33 +290,11 @@ def retriever(args: argparse.Namespace) -> list[Row]:
 
     label = BiLabelScorer.embedded(device="cpu").score(pairs[:1])[0]
     reranker, bare = BiLabelReranker(scorer=Free()), Free()
-    adapter: dict[str, Callable[[], object]] = {
+    adapter: dict[str, Job] = {
         "a free scorer": lambda: bare.score(pairs),
-        "BiLabelReranker over it, 100 documents": lambda: reranker.compress_documents(
-            found, QUESTION
-        ),
+        "BiLabelReranker over it": lambda: reranker.compress_documents(found, QUESTION),
     }
     return [*rows, *in_turns(adapter, 20, "a free scorer")]
-
-
-def scaling(args: argparse.Namespace) -> list[Row]:
-    """Time requests of many sizes with a free encoder, and the memory they take beside theirs."""
-    scorer, rows = free(BiLabelScorer.embedded(device="cpu")), []
-    for count in SIZES:
-        pairs = pairs_of(args, count)
-
-        def anew(some: list[Pair] = pairs) -> None:
-            forget(scorer)
-            scorer.score(some)
-
-        (row,) = in_turns({"": anew}, 2, "")
-        tracemalloc.start()
-        anew()
-        row["peak MB"] = tracemalloc.get_traced_memory()[1] / 1e6
-        tracemalloc.stop()
-        rows.append(row | {"what": f"{count} passages, all new", "times": row["ms"] / count})
-    scorer.unload()
-    return rows
 
 
 FIRST = """
@@ -309,86 +318,79 @@ assert FitRagRetriever(base=base).invoke("Where does the Danube end?")
 
 def start(args: argparse.Namespace) -> list[Row]:
     """Time imports, and a process up to its first score, less an empty interpreter."""
-    base = "from langchain_core.retrievers import BaseRetriever"
     scripts = {
         "nothing": "pass",
         "import torch": "import torch",
         "import fitrag_integrations": "import fitrag_integrations",
-        "langchain_core's BaseRetriever": base,
+        "langchain_core's BaseRetriever": "from langchain_core.retrievers import BaseRetriever",
         "FitRagRetriever": "from fitrag_integrations.langchain import FitRagRetriever",
         "up to the first score": FIRST,
         "up to FitRagRetriever's first passage": DROP_IN,
         "up to the first score in torch": IN_TORCH,
     }
-    rows = in_turns_apart(scripts, args.repeats)
-    empty, torchs = rows[0]["ms"], rows[1]["ms"] - rows[0]["ms"]
-    return [
-        row | {"ms": row["ms"] - empty, "times": (row["ms"] - empty) / torchs} for row in rows[1:]
-    ]
-
-
-def in_turns_apart(scripts: dict[str, str], repeats: int) -> list[Row]:
-    """Do what `in_turns` does, each in a process of its own, with bytecode as installed."""
-    times: dict[str, list[float]] = {name: [] for name in scripts}
-    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    with tempfile.TemporaryDirectory() as kept["PYTHONPYCACHEPREFIX"]:
-        for turn, (name, script) in product(range(repeats + 1), scripts.items()):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            command = [sys.executable, "-c", script]
-            subprocess.run(command, check=True, capture_output=True, env=kept)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            times[name] += [took] * (turn > 0)
-    return [{"what": name} | spread(each) for name, each in times.items()]
+    with tempfile.TemporaryDirectory() as kept:  # bytecode, as where it is installed
+        jobs: dict[str, Job] = {name: Started(script, kept) for name, script in scripts.items()}
+        rows = in_turns(jobs, args.repeats, "nothing")
+    times = ("ms", "least", "most")
+    empty = {each: rows[0]["ms"] for each in times}
+    less = [{"what": row["what"]} | {e: row[e] - empty[e] for e in times} for row in rows[1:]]
+    return [row | {"of import torch": row["ms"] / less[0]["ms"]} for row in less]
 
 
 def decisions(args: argparse.Namespace) -> list[Row]:
-    """Count the labels that fall on the same side of one half in bfloat16 as in float32."""
+    """Say how often each backend decides as torch does in float32, on passages really retrieved.
+
+    Decided are both labels at one half, the grade's side of its two cuts, and the answer's place.
+    """
     from fitrag_integrations.training.rows import passage_row, read_jsonl
 
-    rows = []
+    every = []
     for name in ("nq", "popqa", "triviaqa"):
-        path = args.data / "odqa_retrieved" / f"{name}_top5.jsonl.gz"
-        every = [(r["question"], passage_row(p)) for r in read_jsonl(path) for p in r["passages"]]
-        pairs = random.Random(args.seed).sample(every, args.pairs // 3)
-        labels = []
-        for dtype in ("float32", "bfloat16"):
-            scorer = BiLabelScorer.embedded(device="cpu", dtype=dtype)
-            labels.append([(s.has_answer, s.llm_prefer or 0.0) for s in scorer.score(pairs)])
-            scorer.unload()
-        both = [
-            (a, b) for one, two in zip(*labels, strict=True) for a, b in zip(one, two, strict=True)
-        ]
-        same = sum((a >= 0.5) == (b >= 0.5) for a, b in both) / len(both)
-        apart = max(abs(a - b) for a, b in both)
-        rows.append({"what": f"{name}, {len(pairs)} pairs", "times": same, "furthest": apart})
+        rows = list(read_jsonl(args.data / "odqa_retrieved" / f"{name}_top5.jsonl.gz"))
+        given = [(row["question"], passage_row(p)) for row in rows for p in row["passages"]]
+        every += random.Random(args.seed).sample(given, args.pairs // 3)
+    wanted, rows = decided({"dtype": "float32"}, every), []
+    for way in [*WAYS[2:], {"backend": "light"}]:
+        both = list(zip(decided(way, every), wanted, strict=True))
+        shares = [sum(one[i] == two[i] for one, two in both) / len(both) for i in range(3)]
+        row = {"what": " ".join(way.values()), "pairs": len(every)}
+        row |= dict(zip(("labels", "grade", "answer"), shares, strict=True))
+        rows.append(row | {"furthest": max(abs(one[3] - two[3]) for one, two in both)})
     return rows
+
+
+def decided(way: dict[str, str], pairs: list[Pair]) -> list[tuple[Any, Any, Any, float]]:
+    """Give the labels, the grade's side, the answer's place and the score of each pair."""
+    light = way.get("backend") == "light"
+    kinds: list[Any] = [BiLabelScorer, RetrievalEvaluator, ExtractiveReader]
+    kinds = [LightScorer, LightEvaluator, LightReader] if light else kinds
+    how = {} if light else {"device": "cpu", **way}
+    scorer, evaluator, reader = (kind.embedded(**how) for kind in kinds)
+    cuts = evaluator.thresholds
+    found = zip(scorer.score(pairs), evaluator.evaluate(pairs), reader.read(pairs), strict=True)
+    return [
+        (
+            (score.has_answer >= 0.5, score.llm_prefer >= 0.5),
+            (grade > cuts.upper, grade < cuts.lower),
+            (answer.start, answer.end),
+            score.has_answer,
+        )
+        for score, grade, answer in found
+    ]
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
     "rerank": rerank,
     "outside": outside,
     "callers": callers,
-    "evaluator": evaluator,
     "retriever": retriever,
-    "scaling": scaling,
+    "evaluator": shapes.evaluator,
+    "gate": shapes.gate,
+    "passages": scaling.passages,
+    "index": scaling.index,
     "start": start,
+    "decisions": decisions,
 }
-
-
-def markdown(found: Row) -> str:
-    """Write all parts as tables."""
-    lines = []
-    for name, part in found.items():
-        columns = list(dict.fromkeys(column for row in part["rows"] for column in row))
-        lines += [f"## {name}, {part['at']}", "", f"| {' | '.join(columns)} |"]
-        lines.append(f"| {' | '.join(['---'] * len(columns))} |")
-        for row in part["rows"]:
-            cells = (row.get(column, "") for column in columns)
-            told = (f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in cells)
-            lines.append(f"| {' | '.join(told)} |")
-        lines.append("")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

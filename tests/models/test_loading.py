@@ -337,7 +337,7 @@ def test_only_one_place_loads_and_it_says_what_it_trusts(path):
         if isinstance(node, ast.Attribute)
         and ast.unparse(node) in {"Tokenizer.from_file", "Tokenizer.from_buffer"}
     }
-    if path == ROOT.parent / "benchmarks" / "gpu.py":  # makes models of random weights
+    if path.name in ("gpu.py", "shapes.py"):  # they make models of random weights
         fine |= {id(given) for call in calls for given in call.args}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in names:

@@ -1,0 +1,74 @@
+"""Tell what speed.py measured: as tables, as plots, and in docs/speed.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+DOCS = Path(__file__).parents[1] / "docs"
+TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+
+
+def markdown(found: Row) -> str:
+    """Write all parts as tables."""
+    parts = (f"## {name}, {part['at']}\n\n{table(part['rows'])}\n" for name, part in found.items())
+    return "\n".join(parts)
+
+
+def table(rows: list[Row]) -> str:
+    """Write rows as a table of all their columns."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[cell(row.get(column, "")) for column in columns] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cell(value: Any) -> str:
+    """Write a value, a number in three digits or all before the point."""
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def filled(text: str, found: Row) -> str:
+    """Put the tables of the parts between their marks in a page."""
+    return TABLE.sub(lambda m: f"{m[1]}\n{table(found[m[2]]['rows'])}\n{m[3]}", text)
+
+
+def write_page(found: Row) -> None:
+    """Write tables and plots into the documentation."""
+    page = DOCS / "speed.md"
+    page.write_text(filled(page.read_text(), found))
+    draw(found, DOCS / "images" / "scaling.svg")
+
+
+def draw(found: Row, path: Path) -> None:
+    """Draw time and memory over passages, and time over vectors by kind, all logarithmic."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams["svg.hashsalt"] = "scaling"  # the same bytes for the same figures
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    times, room, search = figure.subplots(1, 3)
+    sizes = found["passages"]["rows"]
+    for axes, column in ((times, "ms"), (room, "peak MB")):
+        line(axes, sizes, "passages", column)
+    room.set_ylim(1, 3000)
+    linear = sizes[0]["ms"] / sizes[0]["passages"]
+    ends = [sizes[0]["passages"], sizes[-1]["passages"]]
+    times.plot(ends, [linear * end for end in ends], linestyle=":", color="grey", label="linear")
+    for kind in dict.fromkeys(row["kind"] for row in found["index"]["rows"]):
+        of_kind = [row for row in found["index"]["rows"] if row["kind"] == kind]
+        line(search, of_kind, "vectors", "ms", label=kind)
+    for axes in (times, search):
+        axes.legend(frameon=False)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def line(axes: Any, rows: list[Row], across: str, up: str, label: str = "measured") -> None:
+    """Draw one column over another, both logarithmic."""
+    axes.loglog([row[across] for row in rows], [row[up] for row in rows], marker="o", label=label)
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
