@@ -8,7 +8,7 @@ from typing import Any
 
 Row = dict[str, Any]
 DOCS = Path(__file__).parents[1] / "docs"
-TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- table: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
 
 
 def markdown(found: Row) -> str:
@@ -33,8 +33,13 @@ def cell(value: Any) -> str:
 
 
 def filled(text: str, found: Row) -> str:
-    """Put the tables of the parts between their marks in a page."""
-    return TABLE.sub(lambda m: f"{m[1]}\n{table(found[m[2]]['rows'])}\n{m[3]}", text)
+    """Put the tables of the parts between their marks in a page; a part not measured stays."""
+
+    def told(mark: re.Match[str]) -> str:
+        part = found.get(mark[2])
+        return mark[0] if part is None else f"{mark[1]}\n\n{table(part['rows'])}\n\n{mark[3]}"
+
+    return TABLE.sub(told, text)
 
 
 def write_page(found: Row) -> None:

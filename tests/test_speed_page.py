@@ -11,9 +11,9 @@ TOLD = runpy.run_path(str(ROOT / "benchmarks" / "speed_page.py"))
 
 def test_the_page_has_the_tables_of_the_results():
     page, found = (ROOT / "docs" / "speed.md").read_text(), json.loads(RESULTS.read_text())
-    assert page.count("<!-- table: ") == len(found)
+    assert all(f"<!-- table: {part} -->" in page for part in found)
     assert TOLD["filled"](page, found) == page
-    assert TOLD["markdown"](found) in RESULTS.with_suffix(".md").read_text()
+    assert RESULTS.with_suffix(".md").read_text().endswith(TOLD["markdown"](found))
 
 
 def test_tables_have_the_columns_of_all_rows():
