@@ -194,7 +194,10 @@ class TryPlan:
         result = Result(
             "compress",
             [figure.to_dict() for figure in compress_figures(judged, DRAWS)],
-            tuple(dict(each) for each in judged),
+            tuple(
+                {**each, "excerpts": [one.to_dict() for one in row.excerpts]}
+                for each, row in zip(judged, rows, strict=True)
+            ),
             settings,
             (compress_plot(kept_curves(rows)),),
             tuple(notes),

@@ -19,6 +19,7 @@ from fitrag_integrations.core.extras import installed
 from fitrag_integrations.evaluation.ranking import Area
 from fitrag_integrations.evaluation.thresholds.actions import fit_actions
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
+from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.training.collecting import Question, Told, passage_labels
 from fitrag_integrations.training.fitted.oracle import Oracle
 from fitrag_integrations.training.fitted.questions import Asked
@@ -80,7 +81,8 @@ def fit_scorer(rows: Sequence[Labelled], out: Path, *, seed: int, train: bool) -
     made = out.with_name(f"{out.name}.partial")
     for folder in (made, out):
         shutil.rmtree(folder, ignore_errors=True)
-    fit_bilabel(part, made, BilabelPlan(tune=tune, seed=seed))
+    base = str(embedded_folder("reader"))  # whose encoder was tuned for pairs already
+    fit_bilabel(part, made, BilabelPlan(base=base, tune=tune, seed=seed))
     own = _weighed(held, BiLabelScorer.from_pretrained(made))
     if own.area is None or plain.area is None or own.area <= plain.area + MARGIN:
         shutil.rmtree(made)

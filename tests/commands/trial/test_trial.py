@@ -175,6 +175,7 @@ def test_a_language_model_says_what_is_kept(tmp_path, monkeypatch):
     done = CliRunner().invoke(app, [*map(str, given), "--json"])
     told = json.loads(done.stdout)
     assert (told["kept"], told["plain"], told["there"], told["skipped"]) == (1.0, 0.0, 20, 1.0)
-    assert told["worth it"] and page.exists()
+    assert told["worth it"] and '<b class="gold">Ann</b>' in page.read_text()
+    assert '<p class="lead">Worth it: ' in page.read_text()
     done = CliRunner().invoke(app, list(map(str, given)))
     assert done.stdout.startswith("Worth it: ") and "where seeing gives it" in done.stdout
