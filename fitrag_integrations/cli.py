@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import typer
 
 from fitrag_integrations import __version__
-from fitrag_integrations.commands.engine.stopping import EXIT_TERMINATED, Terminated
 from fitrag_integrations.commands.engine.verbs import Home, Verbs, register
+from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping, Terminated
 from fitrag_integrations.errors import FitRagError
 
 EXIT_UNUSABLE = 2
@@ -125,12 +125,14 @@ def fitrag(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; always ends in `SystemExit`."""
     try:
-        app(None if arguments is None else list(arguments), prog_name="fitrag")
+        with Stopping().heard():
+            app(None if arguments is None else list(arguments), prog_name="fitrag")
     except FitRagError as error:
         typer.echo(f"fitrag: {error}", err=True)
         sys.exit(EXIT_UNUSABLE)
-    except Terminated:  # before the first row, or between the steps of a verb without rows
-        typer.echo("fitrag: asked to stop; the same command goes on", err=True)
+    except Terminated as stop:  # before the first row, or in a verb without rows
+        where = f" {stop}" if str(stop) else ""
+        typer.echo(f"fitrag: asked to stop{where}; the same command goes on", err=True)
         sys.exit(EXIT_TERMINATED)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,10 +1,16 @@
-"""A bar for what takes more than two seconds, drawn by tqdm in notebooks and terminals alike."""
+"""What takes long: a bar over it, and its end in good order where the system asks for one.
+
+The bar appears after two seconds, drawn by tqdm in notebooks and terminals alike.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -12,6 +18,7 @@ R = TypeVar("R")
 
 DELAY = 2.0
 """Seconds before a bar that nobody asked for appears."""
+EXIT_TERMINATED = 128 + signal.SIGTERM
 BLOCK = 128
 """Items of one step of a bar over a model's calls."""
 
@@ -64,3 +71,43 @@ def bar(label: str, *, show: bool | None) -> Iterator[Callable[[int, int], None]
 
 def _watched() -> bool:
     return "ipykernel" in sys.modules or sys.stderr.isatty()
+
+
+class Terminated(Exception):
+    """Tell that the run was asked to end, and where it is."""
+
+
+class Stopping:
+    """Hear SIGTERM: at once between batches, at the end of one within it; a second one kills."""
+
+    def __init__(self) -> None:
+        self._busy, self._asked = False, False
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Listen meanwhile; only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGTERM, self._hear)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Do what is not to be torn. Raises `Terminated` at its end where that was asked for."""
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+        if self._asked:
+            raise Terminated
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._asked = True
+        if not self._busy:
+            raise Terminated

@@ -19,8 +19,8 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from fitrag_integrations.commands.engine.resume import Resumed, holds_rows, resume
 from fitrag_integrations.commands.engine.rows import Line, error_row, is_finite, reason_of
-from fitrag_integrations.commands.engine.stopping import Stopping, Terminated
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, run_many

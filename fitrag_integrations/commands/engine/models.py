@@ -25,6 +25,7 @@ from fitrag_integrations.text.tokens import TokenCounter, counter_for
 from fitrag_integrations.types import Passage
 
 Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
+MANIFEST = "manifest.json"  # of an index
 GATES = {"ik": "IKClassifier", "necessity": "NecessityJudge"}  # by the kind of a `model.json`
 CALLS = {
     "BiLabelScorer": "score ascore",
@@ -161,14 +162,19 @@ def new_index(options: ModelOptions, kind: str = "flat") -> Any:
 
 def load_index(folder: Path, options: ModelOptions) -> Any:
     """Open an index, with the encoder it was built with unless another is given."""
-    return _retrieval("FaissIndex").load(
-        folder, encoder=None if options == ModelOptions() else _encoder(options)
-    )
+    return _opened("FaissIndex", folder, options)
+
+
+def _opened(kind: str, folder: Path, options: ModelOptions) -> Any:
+    encoder = None if options == ModelOptions() else _encoder(options)
+    return _retrieval(kind).load(folder, encoder=encoder)
 
 
 def load_retriever(folder: Path, options: ModelOptions, *, k: int) -> Retriever:
-    """Open an index as a retriever of `k` passages a question."""
-    return cast(Retriever, load_index(folder, options).as_retriever(k))
+    """Open an index, or the parts of one in a folder, as a retriever of `k` passages a question."""
+    in_parts = not (folder / MANIFEST).exists() and any(folder.glob(f"*/{MANIFEST}"))
+    index = _opened("IndexShards", folder, options) if in_parts else load_index(folder, options)
+    return cast(Retriever, index.as_retriever(k))
 
 
 def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:

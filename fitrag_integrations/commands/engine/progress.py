@@ -27,8 +27,8 @@ from fitrag_integrations.commands.engine.options import RAY, Files, RunOptions
 from fitrag_integrations.commands.engine.resume import Source, holds_rows
 from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.commands.engine.settings import settled
-from fitrag_integrations.commands.engine.stopping import EXIT_TERMINATED, Stopping
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping
 
 REASONS = 5  # shown, the most frequent first
 

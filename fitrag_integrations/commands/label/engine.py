@@ -28,11 +28,11 @@ from fitrag_integrations.commands.engine.rows import (
     question_of,
     read_rows,
 )
-from fitrag_integrations.commands.engine.stopping import Terminated
 from fitrag_integrations.commands.label.asked import RowsOut
 from fitrag_integrations.commands.label.options import Asking, Budget, Candidates, load_asker
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.progress import Terminated
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import check_answers
 from fitrag_integrations.flow import Flow, Port

@@ -8,6 +8,7 @@ step k of p processes that accumulate n batches takes batches k * n * p and on, 
 import json
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
@@ -15,6 +16,7 @@ from typing import Generic, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
+from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.loop.batches import epochs
 from fitrag_integrations.training.loop.checkpoints import load_checkpoint, save_checkpoint
@@ -65,7 +67,10 @@ class Loop(Generic[Batch]):
     team: Processes = ALONE
 
     def run(self) -> None:
-        """Train from the last checkpoint in the folder, or from the start, to the last step."""
+        """Train from the last checkpoint in the folder, or from the start, to the last step.
+
+        SIGTERM has the step under way end and be saved; then `Terminated` is raised.
+        """
         torch.manual_seed(self.settings.seed)
         self.folder.mkdir(parents=True, exist_ok=True)
         optimizer = make_optimizer(
@@ -75,18 +80,30 @@ class Loop(Generic[Batch]):
             weight_decay=self.settings.weight_decay,
             momentum=self.settings.momentum,
         )
-        at = self._resume(optimizer)
+        at, stopping = self._resume(optimizer), Stopping()
         saved, seen, steps = time.monotonic(), _Mean(), self.settings.steps
-        while at < steps:
-            seen.add(self._step(optimizer, at))
-            at += 1
-            if at % self.settings.log_every == 0 or at == steps:
-                self._log({"step": at, **self.team.mean(_numbers(seen.take()))})
-            if self.evaluate and (at % self.settings.evaluate_every == 0 or at == steps):
-                self._log({"step": at, **self._evaluated()})
-            if time.monotonic() - saved > self.settings.save_seconds or at == steps:
+        # of several processes none may stop alone: the others would wait for it
+        with stopping.heard() if self.team.count == 1 else nullcontext():
+            try:
+                while at < steps:
+                    with stopping.batch():
+                        seen.add(self._step(optimizer, at))
+                        at += 1
+                        self._tell(at, seen)
+                        if time.monotonic() - saved > self.settings.save_seconds or at == steps:
+                            self._save(optimizer, at)
+                            saved = time.monotonic()
+            except Terminated:
                 self._save(optimizer, at)
-                saved = time.monotonic()
+                raise Terminated(f"after step {at} of {steps}") from None
+
+    def _tell(self, at: int, seen: "_Mean") -> None:
+        """Log losses and figures after a step where it is time for them."""
+        last = at == self.settings.steps
+        if at % self.settings.log_every == 0 or last:
+            self._log({"step": at, **self.team.mean(_numbers(seen.take()))})
+        if self.evaluate and (at % self.settings.evaluate_every == 0 or last):
+            self._log({"step": at, **self._evaluated()})
 
     def _step(self, optimizer: torch.optim.Optimizer, at: int) -> Seen:
         for group in optimizer.param_groups:

@@ -1,6 +1,8 @@
 """The loop: what it resumes is what it would have been; batches are a function of the seed."""
 
 import json
+import os
+import signal
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import nn
 
+from fitrag_integrations.core.progress import Terminated
 from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
 
 
@@ -77,6 +80,24 @@ def test_a_resumed_run_is_the_run_itself(tmp_path, stops):
     whole = run_through(Line, tmp_path / "whole")
     assert torch.equal(run_interrupted(Line, tmp_path / "parts", *stops), whole)
     assert not torch.equal(whole, weights(Line()))
+
+
+def test_a_run_asked_to_stop_saves_the_step_it_was_in(tmp_path):
+    def asked(step):
+        if step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return batch(step)
+
+    whole = run_through(Line, tmp_path / "whole")
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated, match="after step 5 of 12"):
+        Loop(Line(), asked, settings(save_seconds=1e9), tmp_path / "parts").run()
+    assert signal.getsignal(signal.SIGTERM) == before
+    seen, module = [], Line()
+    Loop(
+        module, lambda step: seen.append(step) or batch(step), settings(), tmp_path / "parts"
+    ).run()
+    assert seen == list(range(5, 12)) and torch.equal(weights(module), whole)
 
 
 def test_a_resumed_run_knows_its_step_where_a_weight_sat_out_some(tmp_path):

@@ -1,0 +1,180 @@
+"""Score rows in two plain processes, a shard each, and by two workers of Ray: how fast is each?
+
+    pip install "fitrag-integrations[ray,offline]"
+    python benchmarks/scale_out.py [--rows 480] [--times 3] [--kill]
+
+Rows are questions of the demo with 20 of its passages each, drawn by a seed; the scorer is the
+embedded one, with one thread a process. A rate is that of the rows between the first tenth and the
+last of an output, so that neither starting nor ending counts; the two ways take turns. All outputs
+are compared with that of one process. `--kill` has a worker die by SIGKILL in mid-job, then the
+process itself, half-way, and then begins it again; it compares, and measures nothing. The figures
+go to `results/scale-out.json`, with the load of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from speed import machine
+
+from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
+
+DEMO = Path(__file__).parents[1] / "fitrag_integrations" / "embedded" / "demo"
+RESULTS = Path(__file__).parent / "results" / "scale-out.json"
+PASSAGES, SEED = 20, 13
+RAY = ("--engine", "ray", "--workers", "2")
+
+
+def draw(path: Path, count: int) -> None:
+    """Write the rows."""
+    chance, passages = random.Random(SEED), list(read_jsonl(DEMO / "passages.jsonl"))
+    questions = [row["question"] for row in read_jsonl(DEMO / "questions.jsonl")]
+    rows = [
+        {
+            "id": number,
+            "question": questions[number % len(questions)],
+            "passages": [
+                {"title": one["title"], "text": one["text"]}
+                for one in chance.sample(passages, PASSAGES)
+            ],
+        }
+        for number in range(count)
+    ]
+    write_jsonl(path, rows)
+
+
+def begin(given: Path, made: Path, *how: str) -> subprocess.Popen[bytes]:
+    """Start `fitrag score` on one thread."""
+    words = [sys.executable, "-m", "fitrag_integrations.cli", "score", given, made, "--quiet", *how]
+    alone = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return subprocess.Popen(words, env=alone)
+
+
+def lines(paths: list[Path]) -> list[bytes]:
+    """Give all lines of some outputs, sorted."""
+    return sorted(one for path in paths if path.exists() for one in path.read_bytes().splitlines())
+
+
+def rate(given: Path, made: list[Path], how: list[tuple[str, ...]], count: int) -> dict[str, float]:
+    """Run side by side, and give rows a second in the midst and all seconds."""
+    began, seen = time.monotonic(), []
+    runs = [begin(given, path, *each) for path, each in zip(made, how, strict=True)]
+    while any(run.poll() is None for run in runs):
+        seen.append((time.monotonic(), len(lines(made))))
+        time.sleep(0.1)
+    assert all(run.returncode == 0 for run in runs)
+    first = next(at for at in seen if at[1] >= count / 10)
+    last = next((at for at in seen if at[1] >= 0.9 * count), seen[-1])
+    steady = (last[1] - first[1]) / (last[0] - first[0])
+    return {"rows_a_second": steady, "seconds": time.monotonic() - began}
+
+
+def same(given: list[bytes], made: list[bytes]) -> str:
+    """Say how equal two outputs are, in whatever order."""
+    if sorted(given) == sorted(made):
+        return "to the byte"
+    told = [{row["id"]: row["scores"] for row in map(json.loads, rows)} for rows in (given, made)]
+    assert told[0].keys() == told[1].keys() and len(given) == len(made), "other rows"
+    most = max(
+        abs(one[label] - other[label])
+        for key in told[0]
+        for one, other in zip(told[0][key], told[1][key], strict=True)
+        for label in one
+    )
+    return f"to {most:.1g}"
+
+
+def compare(folder: Path, count: int, times: int) -> dict[str, object]:
+    """Take turns between the two ways."""
+    given, whole = folder / "in.jsonl", folder / "whole.jsonl"
+    draw(given, count)
+    one = rate(given, [whole], [()], count)
+    found: dict[str, list[dict[str, float]]] = {"two processes": [], "ray": []}
+    equal = dict[str, str]()
+    for turn in range(times):
+        parts = [folder / f"{turn}.{part}.jsonl" for part in (0, 1)]
+        found["two processes"].append(
+            rate(given, parts, [("--shard", "0/2"), ("--shard", "1/2")], count)
+        )
+        equal["two processes"] = same(lines([whole]), lines(parts))
+        over = folder / f"{turn}.ray.jsonl"
+        found["ray"].append(rate(given, [over], [RAY], count))
+        equal["ray"] = "in order, to the byte"
+        assert over.read_bytes() == whole.read_bytes(), "Ray gave another output"
+    rates = {
+        way: statistics.median(run["rows_a_second"] for run in runs) for way, runs in found.items()
+    }
+    return {
+        "rows": count,
+        "one process": one,
+        **found,
+        "equal to one process": equal,
+        "median rows a second": rates,
+        "ray against two processes": rates["ray"] / rates["two processes"],
+    }
+
+
+def killed(folder: Path, count: int) -> str:
+    """Kill a worker, then the run, begin it again, and compare with a run in one go."""
+    given, whole, made = (folder / f"{name}.jsonl" for name in ("in", "whole", "made"))
+    draw(given, count)
+    assert begin(given, whole).wait() == 0
+    run = begin(given, made, *RAY)
+    wait(made, count // 6, run)
+    before = workers(run.pid)
+    os.kill(before[0], signal.SIGKILL)
+    wait(made, count // 2, run)
+    at = len(lines([made]))
+    run.kill()
+    run.wait()
+    with made.open("r+b") as file:  # as a kill in the midst of writing leaves it
+        file.truncate(made.stat().st_size - 100)
+    assert begin(given, made, *RAY).wait() == 0
+    assert made.read_bytes() == whole.read_bytes(), "another output"
+    return (
+        f"a worker of {len(before)} killed, the run killed at {at} of {count} rows: the same bytes"
+    )
+
+
+def wait(made: Path, count: int, run: subprocess.Popen[bytes]) -> None:
+    """Wait until an output has so many rows."""
+    while len(lines([made])) < count and run.poll() is None:
+        time.sleep(0.05)
+
+
+def workers(driver: int) -> list[int]:
+    """Find the processes that answer lots, among those younger than the run."""
+    found = subprocess.run(["pgrep", "-f", "ray::MapWorker"], capture_output=True, text=True)
+    return [int(pid) for pid in found.stdout.split() if int(pid) > driver]
+
+
+def main() -> None:
+    """Measure, or kill."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rows", type=int, default=480)
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--kill", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if args.kill:
+            print(killed(Path(folder), args.rows))
+            return
+        load = os.getloadavg()[0]
+        told = compare(Path(folder), args.rows, args.times)
+    told = {"machine": machine(), "load before": load, **told}
+    RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+    print(json.dumps(told, indent=1))
+
+
+if __name__ == "__main__":
+    main()
