@@ -12,6 +12,7 @@ from fitrag_integrations.core.extras import lazy_names
 if TYPE_CHECKING:
     from fitrag_integrations.retrieval._vectors import TextEncoder, passage_text
     from fitrag_integrations.retrieval.disk.growing import GrowingIndex
+    from fitrag_integrations.retrieval.disk.shards import IndexShards
     from fitrag_integrations.retrieval.documents import read_corpus
     from fitrag_integrations.retrieval.encoder import Encoder
     from fitrag_integrations.retrieval.index import FaissIndex, IndexRetriever
@@ -22,6 +23,7 @@ _MODULE_OF = {
     "FaissIndex": "index",
     "GrowingIndex": "disk.growing",
     "IndexRetriever": "index",
+    "IndexShards": "disk.shards",
     "QuestionBank": "question_bank",
     "TextEncoder": "_vectors",
     "passage_text": "_vectors",
@@ -33,6 +35,7 @@ __all__ = [
     "FaissIndex",
     "GrowingIndex",
     "IndexRetriever",
+    "IndexShards",
     "QuestionBank",
     "TextEncoder",
     "passage_text",

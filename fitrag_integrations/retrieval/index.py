@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -26,11 +27,21 @@ from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
 
 
+class Searchable(Protocol):
+    """Say what an index offers to a retriever."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Give the best k passages for each query."""
+
+    async def asearch(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Do what `search` does; the event loop stays free."""
+
+
 @dataclass(frozen=True)
 class IndexRetriever:
     """Find the best k passages of one index for each query; equal for equal index and k."""
 
-    index: FaissIndex
+    index: Searchable
     k: int = 10
 
     def __post_init__(self) -> None:
@@ -152,15 +163,24 @@ class FaissIndex:
 
         Each is a copy with `retrieval_score`, the inner product, in its metadata.
         """
-        texts, k = _checked(queries, k)
+        texts, k = checked(queries, k)
         if not texts or not len(self):
             return [[] for _ in texts]
+        return self._store.nearest(self.vectors(texts), k)
+
+    def vectors(self, queries: Sequence[str]) -> Vectors:
+        """Encode queries, by the encoder of the passages. Shape: (queries, width)."""
         self._origin.prove(self._store)
-        return self._store.nearest(self._vectors(self.encoder.encode(texts), len(texts)), k)
+        return self._vectors(self.encoder.encode(queries), len(queries))
+
+    def nearest(self, vectors: Vectors, k: int) -> list[list[Passage]]:
+        """Search as `search` does, for what `vectors` gave."""
+        self._origin.prove(self._store)
+        return self._store.nearest(self._vectors(vectors, len(vectors)), k)
 
     async def asearch(self, queries: Sequence[str], k: int = 10) -> list[list[Passage]]:
         """Search as `search` does; the event loop stays free."""
-        texts, k = _checked(queries, k)
+        texts, k = checked(queries, k)
         aencode = getattr(self.encoder, "aencode", None)
         if aencode is None or not texts or not self._origin.proven:
             return await asyncio.to_thread(self.search, texts, k)
@@ -217,7 +237,8 @@ def _restored(store: Store, origin: Origin, skipped: int) -> FaissIndex:
     return index
 
 
-def _checked(queries: object, k: object) -> tuple[tuple[str, ...], int]:
+def checked(queries: object, k: object) -> tuple[tuple[str, ...], int]:
+    """Give queries and k as they should be; raises `InputError` for any that is not."""
     texts = check_many("queries", queries, str)
     for i, text in enumerate(texts):
         check_text(f"queries[{i}]", text, blank=False)

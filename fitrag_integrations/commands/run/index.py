@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.options import EncoderHardware
+from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.core.lock import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.types import Passage
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,9 @@ class IndexPlan:
 
     Rows of JSON Lines have text and may have id, title and source; other fields are kept as
     metadata. Text files are split into passages. What cannot be read is left out and counted.
+
+    With --shard, parts of one corpus go into folders of one folder, such as out/0 for 0/4; wherever
+    an index is asked for, that folder is searched as one, its vectors left on disk.
     """
 
     corpus: Annotated[
@@ -35,6 +41,7 @@ class IndexPlan:
         str | None, Option("Encoder's name or folder.", default="all-MiniLM-L6-v2")
     ] = None
     kind: Annotated[str, Option("flat, fp16, ivf or hnsw; with --add, what is there.")] = "flat"
+    shard: options.ShardOf = None
     add: Annotated[bool, Option("Add to the index that is there.")] = False
     overwrite: Annotated[bool, Option("Put the new index in the place of an older one.")] = False
     strict: options.Strict = False
@@ -58,7 +65,7 @@ class IndexPlan:
             else models.new_index(chosen, self.kind)
         )
         shown = sys.stderr.isatty() and not self.quiet
-        passages = _passages(self.corpus, self.quiet)
+        passages = self._passages()
         added = made.add(passages, on_bad="skip", show_progress=shown)
         made.save(self.folder)
         counts = {"passages": len(made), "added": added, "skipped": made.skipped}
@@ -70,6 +77,19 @@ class IndexPlan:
         if made.skipped and (self.strict or not len(made)):
             raise typer.Exit(1)
 
+    def _passages(self) -> Iterator[Passage | InputError]:
+        """Yield what the corpus holds, or its part, telling of what cannot be read."""
+        from fitrag_integrations.retrieval import read_corpus
+
+        shard = Shard.read(self.shard)
+        for number, item in enumerate(read_corpus(self.corpus, on_bad="yield"), start=1):
+            name = item.id if isinstance(item, Passage) else None
+            if shard is not None and not shard.has(name, number):
+                continue
+            if isinstance(item, InputError) and not self.quiet:
+                typer.echo(f"fitrag index: left out: {item}", err=True)
+            yield item
+
     def check(self) -> None:
         """Raise `InputError` for a corpus that is missing and an index that would be lost."""
         if not self.corpus.exists():
@@ -79,16 +99,7 @@ class IndexPlan:
         if there and not (self.add or self.overwrite):
             allowed = "a new folder, or --add or --overwrite"
             raise InputError.of("OUT_DIR", given=str(self.folder), allowed=allowed)
-
-
-def _passages(corpus: Path, quiet: bool) -> Any:
-    """Yield what the corpus holds, telling of what cannot be read."""
-    from fitrag_integrations.retrieval import read_corpus
-
-    for item in read_corpus(corpus, on_bad="yield"):
-        if isinstance(item, InputError) and not quiet:
-            typer.echo(f"fitrag index: left out: {item}", err=True)
-        yield item
+        Shard.read(self.shard)
 
 
 def _sentence(summary: Row) -> str:

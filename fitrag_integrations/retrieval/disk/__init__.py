@@ -1,1 +1,1 @@
-"""An index that grows on disk."""
+"""Indexes on disk: one that grows, and several searched as one."""
