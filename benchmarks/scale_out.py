@@ -1,9 +1,9 @@
 """Score rows in two plain processes, a shard each, and by two workers of Ray: how fast is each?
 
     pip install "fitrag-integrations[ray,offline]"
-    python benchmarks/scale_out.py [--rows 480] [--times 3] [--kill]
+    python benchmarks/scale_out.py [--rows 320] [--passages 10] [--times 3] [--kill]
 
-Rows are questions of the demo with 20 of its passages each, drawn by a seed; the scorer is the
+Rows are questions of the demo with some of its passages each, drawn by a seed; the scorer is the
 embedded one, with one thread a process. A rate is that of the rows between the first tenth and the
 last of an output, so that neither starting nor ending counts; the two ways take turns. All outputs
 are compared with that of one process. `--kill` has a worker die by SIGKILL in mid-job, then the
@@ -31,11 +31,11 @@ from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 
 DEMO = Path(__file__).parents[1] / "fitrag_integrations" / "embedded" / "demo"
 RESULTS = Path(__file__).parent / "results" / "scale-out.json"
-PASSAGES, SEED = 20, 13
+SEED = 13
 RAY = ("--engine", "ray", "--workers", "2")
 
 
-def draw(path: Path, count: int) -> None:
+def draw(path: Path, count: int, passages_each: int) -> None:
     """Write the rows."""
     chance, passages = random.Random(SEED), list(read_jsonl(DEMO / "passages.jsonl"))
     questions = [row["question"] for row in read_jsonl(DEMO / "questions.jsonl")]
@@ -45,7 +45,7 @@ def draw(path: Path, count: int) -> None:
             "question": questions[number % len(questions)],
             "passages": [
                 {"title": one["title"], "text": one["text"]}
-                for one in chance.sample(passages, PASSAGES)
+                for one in chance.sample(passages, passages_each)
             ],
         }
         for number in range(count)
@@ -94,10 +94,10 @@ def same(given: list[bytes], made: list[bytes]) -> str:
     return f"to {most:.1g}"
 
 
-def compare(folder: Path, count: int, times: int) -> dict[str, object]:
+def compare(folder: Path, count: int, each: int, times: int) -> dict[str, object]:
     """Take turns between the two ways."""
     given, whole = folder / "in.jsonl", folder / "whole.jsonl"
-    draw(given, count)
+    draw(given, count, each)
     one = rate(given, [whole], [()], count)
     found: dict[str, list[dict[str, float]]] = {"two processes": [], "ray": []}
     equal = dict[str, str]()
@@ -116,6 +116,7 @@ def compare(folder: Path, count: int, times: int) -> dict[str, object]:
     }
     return {
         "rows": count,
+        "passages a row": each,
         "one process": one,
         **found,
         "equal to one process": equal,
@@ -124,10 +125,10 @@ def compare(folder: Path, count: int, times: int) -> dict[str, object]:
     }
 
 
-def killed(folder: Path, count: int) -> str:
+def killed(folder: Path, count: int, each: int) -> str:
     """Kill a worker, then the run, begin it again, and compare with a run in one go."""
     given, whole, made = (folder / f"{name}.jsonl" for name in ("in", "whole", "made"))
-    draw(given, count)
+    draw(given, count, each)
     assert begin(given, whole).wait() == 0
     run = begin(given, made, *RAY)
     wait(made, count // 6, run)
@@ -161,16 +162,17 @@ def workers(driver: int) -> list[int]:
 def main() -> None:
     """Measure, or kill."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--rows", type=int, default=480)
+    parser.add_argument("--rows", type=int, default=320)
+    parser.add_argument("--passages", type=int, default=10)
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--kill", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if args.kill:
-            print(killed(Path(folder), args.rows))
+            print(killed(Path(folder), args.rows, args.passages))
             return
         load = os.getloadavg()[0]
-        told = compare(Path(folder), args.rows, args.times)
+        told = compare(Path(folder), args.rows, args.passages, args.times)
     told = {"machine": machine(), "load before": load, **told}
     RESULTS.write_text(json.dumps(told, indent=1) + "\n")
     print(json.dumps(told, indent=1))

@@ -4,12 +4,18 @@
     python benchmarks/stores.py
 
 Prints a line a store: how many of the documents came back with every piece of metadata they had. A
-store whose package is missing is said to be. Ends with 1 where metadata was lost or refused.
+store whose package is missing is said to be; `chroma_server` is one behind a server. Ends with 1
+where metadata was lost or refused.
 """
 
 import math
+import socket
+import subprocess
 import sys
 import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
@@ -23,6 +29,7 @@ from fitrag_integrations.langchain import (
 )
 from fitrag_integrations.types import Passage
 
+RUNNING = ExitStack()  # what ends with its store's turn
 QUESTION = "Where does the Danube rise?"
 SHELF = [
     Document("The Danube rises in the Black Forest. It is long.", id="a", metadata={"page": 3}),
@@ -50,6 +57,25 @@ def chroma(embeddings, documents, folder):
     from langchain_chroma import Chroma
 
     return Chroma.from_documents(documents, embeddings, persist_directory=folder)
+
+
+def chroma_server(embeddings, documents, folder):
+    """Ask a server in a process of its own."""
+    import chromadb
+    from langchain_chroma import Chroma
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    program = Path(sys.executable).with_name("chroma")
+    how = [program, "run", "--path", folder, "--host", "127.0.0.1", "--port", str(port)]
+    RUNNING.callback(subprocess.Popen(how, stdout=subprocess.DEVNULL).terminate)
+    for _ in range(100):
+        try:
+            client = chromadb.HttpClient(host="127.0.0.1", port=port)
+            break
+        except ValueError:  # it is not up yet
+            time.sleep(0.3)
+    return Chroma.from_documents(documents, embeddings, client=client)
 
 
 def qdrant(embeddings, documents, folder):
@@ -114,8 +140,8 @@ def equal(given, found):
 
 def main():
     embeddings, documents, lost = EncoderEmbeddings(), kept(), 0
-    for store in (in_memory, chroma, qdrant, lance, faiss):
-        with tempfile.TemporaryDirectory() as folder:
+    for store in (in_memory, chroma, chroma_server, qdrant, lance, faiss):
+        with tempfile.TemporaryDirectory() as folder, RUNNING:
             try:
                 made = store(embeddings, documents, folder)
             except ImportError as error:
