@@ -4,11 +4,12 @@
     python benchmarks/scale_out.py [--rows 320] [--passages 10] [--times 3] [--kill]
 
 Rows are questions of the demo with some of its passages each, drawn by a seed; the scorer is the
-embedded one, with one thread a process. A rate is that of the rows between the first tenth and the
-last of an output, so that neither starting nor ending counts; the two ways take turns. All outputs
-are compared with that of one process. `--kill` has a worker die by SIGKILL in mid-job, then the
-process itself, half-way, and then begins it again; it compares, and measures nothing. The figures
-go to `results/scale-out.json`, with the load of the machine.
+embedded one, with one thread a process, and Ray's workers, which are niced otherwise, have the
+priority of the plain ones. A rate is that of the rows between the first tenth of an output and the
+last, so that neither starting nor ending counts; the two ways take turns. All outputs are compared
+with that of one process. `--kill` has a worker die by SIGKILL in mid-job, then the process itself,
+half-way, and then begins it again; it compares, and measures nothing. The figures go to
+`results/scale-out.json`, with the load of the machine.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def draw(path: Path, count: int, passages_each: int) -> None:
 def begin(given: Path, made: Path, *how: str) -> subprocess.Popen[bytes]:
     """Start `fitrag score` on one thread."""
     words = [sys.executable, "-m", "fitrag_integrations.cli", "score", given, made, "--quiet", *how]
-    alone = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    return subprocess.Popen(words, env=alone)
+    alone = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "RAY_worker_niceness": "0"}
+    return subprocess.Popen(words, env={**os.environ, **alone})
 
 
 def lines(paths: list[Path]) -> list[bytes]:

@@ -76,7 +76,7 @@ if __name__ == "__main__":
 
     folder = Path(sys.argv[1])
     (folder / "scorer.py").write_text(SCORER)
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     ray.init(
         address="local",
         num_cpus=2,

@@ -93,7 +93,8 @@ def test_a_killed_run_is_continued_without_ray(given, fitrag, tmp_path):
     made, model = tmp_path / "out.jsonl", ["--model", tmp_path / "scorer.py"]
     words = ["score", given, made, *model, "--engine", "ray", "--workers", "2"]
     script = "from fitrag_integrations.cli import main; main()"
-    run = subprocess.Popen([sys.executable, "-c", script, *map(str, words)])
+    env = {**os.environ, "RAY_worker_niceness": "0"}
+    run = subprocess.Popen([sys.executable, "-c", script, *map(str, words)], env=env)
     while run.poll() is None and not (made.exists() and made.stat().st_size):
         time.sleep(0.05)
     os.kill(run.pid, signal.SIGKILL)
