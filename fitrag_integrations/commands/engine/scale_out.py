@@ -133,7 +133,8 @@ class OnRay:
         ray = _started()
         data = importlib.import_module("ray.data")
         size, use = self._use(ray)
-        rows_read = data.read_datasource(_stream(partial(_read, source, done)), num_cpus=0)
+        stream = _stream(partial(_read, source, done))
+        rows_read = data.read_datasource(stream, override_num_blocks=1, num_cpus=0)
         with warnings.catch_warnings():  # the name for how often to try is gone by Ray 2.64
             warnings.simplefilter("ignore")
             answered = rows_read.map_batches(
@@ -205,18 +206,13 @@ def _owned(sent: Sent) -> tuple[Collection[str], str | None]:
 
 
 def _started() -> Any:
-    """Give Ray, connected to a cluster or with one of its own that no other machine can reach."""
+    """Give Ray, connected to the cluster that was started for all, or with one of our own."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     ray = importlib.import_module("ray")
     if not ray.is_initialized():
         heard = signal.getsignal(signal.SIGTERM)
-        usual = {"log_to_driver": False, "logging_level": "ERROR"}
-        try:
-            ray.init(address="auto", **usual)
-        except ConnectionError:
-            own = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-            ray.init(address="local", **own, **usual)
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         if threading.current_thread() is threading.main_thread():  # Ray would end us at once
             signal.signal(signal.SIGTERM, heard)
     context = importlib.import_module("ray.data").DataContext.get_current()

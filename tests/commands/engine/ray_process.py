@@ -1,4 +1,4 @@
-"""Run verbs over a Ray of two CPUs that no other machine sees; what came of it is told as JSON.
+"""Run verbs over a Ray of two CPUs of its own; what came of it is told as JSON.
 
 python ray_process.py FOLDER
 """
@@ -83,6 +83,5 @@ if __name__ == "__main__":
         include_dashboard=False,
         log_to_driver=False,
         object_store_memory=100 << 20,
-        _node_ip_address="127.0.0.1",
     )
     (folder / "told.json").write_text(json.dumps(dict(run(folder, ray))))
