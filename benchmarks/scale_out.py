@@ -6,10 +6,11 @@
 Rows are questions of the demo with some of its passages each, drawn by a seed; the scorer is the
 embedded one, with one thread a process, and Ray's workers, which are niced otherwise, have the
 priority of the plain ones. A rate is that of the rows between the first tenth of an output and the
-last, so that neither starting nor ending counts; the two ways take turns. All outputs are compared
-with that of one process. `--kill` has a worker die by SIGKILL in mid-job, then the process itself,
-half-way, and then begins it again; it compares, and measures nothing. The figures go to
-`results/scale-out.json`, with the load of the machine.
+last, so that neither starting nor ending counts, told by the clock and, since a machine may have
+more to do, by the processor time of all the processes of a way; the two ways take turns. All
+outputs are compared with that of one process. `--kill` has a worker die by SIGKILL in mid-job, then
+the process itself, half-way, and then begins it again; it compares, and measures nothing. The
+figures go to `results/scale-out.json`, with the load of the machine.
 """
 
 from __future__ import annotations
@@ -71,13 +72,35 @@ def rate(given: Path, made: list[Path], how: list[tuple[str, ...]], count: int) 
     began, seen = time.monotonic(), []
     runs = [begin(given, path, *each) for path, each in zip(made, how, strict=True)]
     while any(run.poll() is None for run in runs):
-        seen.append((time.monotonic(), len(lines(made))))
-        time.sleep(0.1)
+        used = sum(cpu_seconds(run.pid) for run in runs)
+        seen.append((time.monotonic(), used, len(lines(made))))
+        time.sleep(0.2)
     assert all(run.returncode == 0 for run in runs)
-    first = next(at for at in seen if at[1] >= count / 10)
-    last = next((at for at in seen if at[1] >= 0.9 * count), seen[-1])
-    steady = (last[1] - first[1]) / (last[0] - first[0])
-    return {"rows_a_second": steady, "seconds": time.monotonic() - began}
+    first = next(at for at in seen if at[2] >= count / 10)
+    last = next((at for at in seen if at[2] >= 0.9 * count), seen[-1])
+    seconds, used, rows = (late - early for late, early in zip(last, first, strict=True))
+    return {
+        "rows_a_second": rows / seconds,
+        "rows_a_second_of_a_core": rows / used,
+        "seconds": time.monotonic() - began,
+    }
+
+
+def cpu_seconds(top: int) -> float:
+    """Add up what a process and those below it that live have used of the processors."""
+    told = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        told[int(path.parent.name)] = (int(fields[1]), int(fields[11]) + int(fields[12]))
+    below, used = {top}, 0.0
+    for pid in sorted(told):  # a child is younger than its parent
+        if pid in below or told[pid][0] in below:
+            below.add(pid)
+            used += told[pid][1]
+    return used / os.sysconf("SC_CLK_TCK")
 
 
 def same(given: list[bytes], made: list[bytes]) -> str:
@@ -112,8 +135,9 @@ def compare(folder: Path, count: int, each: int, times: int) -> dict[str, object
         found["ray"].append(rate(given, [over], [RAY], count))
         equal["ray"] = "in order, to the byte"
         assert over.read_bytes() == whole.read_bytes(), "Ray gave another output"
-    rates = {
-        way: statistics.median(run["rows_a_second"] for run in runs) for way, runs in found.items()
+    medians = {
+        what: {way: statistics.median(run[what] for run in runs) for way, runs in found.items()}
+        for what in ("rows_a_second", "rows_a_second_of_a_core")
     }
     return {
         "rows": count,
@@ -121,8 +145,10 @@ def compare(folder: Path, count: int, each: int, times: int) -> dict[str, object
         "one process": one,
         **found,
         "equal to one process": equal,
-        "median rows a second": rates,
-        "ray against two processes": rates["ray"] / rates["two processes"],
+        "medians": medians,
+        "ray against two processes": {
+            what: told["ray"] / told["two processes"] for what, told in medians.items()
+        },
     }
 
 
