@@ -107,7 +107,7 @@ class Here:
 
     def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Answers:
         """Read a lot before each call, and answer it in the call."""
-        for lot in lots(rows, self.verb):
+        for lot in lots(rows, self.verb, done):
             yield partial(answer, self.verb, lot)
 
 
@@ -166,9 +166,12 @@ def check_names(source: str, target: str) -> None:
         raise InputError.of("output", given=target, allowed="another file than the input")
 
 
-def lots(rows: Iterable[Line], verb: Verb[Any]) -> Iterator[list[Line]]:
-    """Cut rows into lots that share the models' batches."""
-    lot, weighs = list[Line](), 0
+def lots(rows: Iterable[Line], verb: Verb[Any], done: int = 0) -> Iterator[list[Line]]:
+    """Cut rows into lots that share the models' batches, and so the last digits of their numbers.
+
+    Behind `done` rows the first is shorter, for the others to be those of a run in one go.
+    """
+    lot, weighs = list[Line](), done % verb.lot
     for row in rows:
         lot.append(row)
         weighs += verb.weight(row)

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -239,9 +239,10 @@ def _stream(read: Callable[[], Iterator[Any]]) -> Any:
 
 def _read(source: Iterable[Line], done: int) -> Iterator[Any]:
     """Read lots of rows behind those that are done, in a worker."""
-    number = 0
+    number, rows = 0, islice(source, done, None)
     try:
-        for number, lot in enumerate(chunks(islice(source, done, None), CHUNK)):
+        first = islice(rows, CHUNK - done % CHUNK)  # the others are lots of a run in one go
+        for number, lot in enumerate(chain(chunks(first, CHUNK), chunks(rows, CHUNK))):
             yield _packed(number, lot)
     except FitRagError as error:
         yield _packed(number + 1, [], str(error))

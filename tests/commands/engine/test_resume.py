@@ -141,3 +141,17 @@ def test_more_rows_than_the_input_has_are_refused(tmp_path):
     path = write(tmp_path / "out.jsonl", [{"id": 0}, {"id": 1}])
     with pytest.raises(InputError, match="row 2"):
         resume(path, iter([Line({"id": 0})]), ("scores",))
+
+
+@pytest.mark.parametrize("done", [1, 15, 16, 17, 39])
+def test_the_lots_behind_a_cut_are_those_of_a_run_in_one_go(tmp_path, scorer, fitrag, rows, done):
+    given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    fitrag("score", given, out)
+    data, calls = out.read_bytes(), scorer.calls.copy()
+    assert calls == [48, 48, 24]
+    out.write_bytes(b"".join(data.splitlines(keepends=True)[:done]))
+    scorer.calls.clear()
+    fitrag("score", given, out)
+    assert out.read_bytes() == data
+    assert sum(scorer.calls) == 3 * (40 - done)
+    assert scorer.calls[1:] == calls[1 + done // 16 :]
