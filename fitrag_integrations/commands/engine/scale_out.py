@@ -212,7 +212,10 @@ def _started() -> Any:
     ray = importlib.import_module("ray")
     if not ray.is_initialized():
         heard = signal.getsignal(signal.SIGTERM)
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        try:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        except Exception as error:  # Ray has no kind of its own for a cluster that does not start
+            raise EngineError(f"--engine ray: {error}") from error
         if threading.current_thread() is threading.main_thread():  # Ray would end us at once
             signal.signal(signal.SIGTERM, heard)
     context = importlib.import_module("ray.data").DataContext.get_current()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command_fakes import passages, read, write
@@ -121,6 +122,17 @@ def test_without_the_extra_it_is_named(given, fitrag, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     code, _, err = fitrag("score", given, tmp_path / "out.jsonl", "--engine", "ray")
     assert code == 2 and "fitrag-integrations[ray]" in err
+
+
+def test_a_cluster_that_does_not_start_is_told_plainly(given, fitrag, tmp_path, monkeypatch):
+    def init(**how):
+        raise Exception("The current node timed out during startup.")
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=init)
+    for name, module in {"ray": ray, "pyarrow": None, "pandas": None}.items():
+        monkeypatch.setitem(sys.modules, name, module or SimpleNamespace())
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl", "--engine", "ray")
+    assert code == 2 and "fitrag: --engine ray: The current node timed out" in err
 
 
 def test_rows_that_fail_are_told_in_their_place(scorer):
