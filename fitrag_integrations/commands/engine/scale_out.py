@@ -280,10 +280,9 @@ def _next(found: Iterator[Mapping[str, Any]], number: int) -> Answered | None:
     try:
         told = next((one for one in found if one["lot"] >= number), None)
     except errors.RayError as error:
-        said = str(error).strip().splitlines()
-        raise EngineError(
-            f"--engine ray: {type(error).__name__}: {said[-1] if said else ''}"
-        ) from error
+        *_, said = ["", *str(error).strip().splitlines()]
+        what = f"--engine ray: {type(error).__name__}: {said}"
+        raise EngineError(f"{what}; what is written stays, the same command goes on") from error
     if told is None:
         return None
     if told["failed"] is not None or told["lot"] != number:
