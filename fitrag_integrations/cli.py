@@ -69,6 +69,9 @@ VERBS = {
         "train.reader:CalibrateReader", "Fit when the reader gives no answer."
     ),
     "calibrate gate": Home("calibrate.gate:CalibrateGate", "Fit a gate's threshold."),
+    "calibrate verdict": Home(
+        "calibrate.verdict:CalibrateVerdict", "Fit how a whole list decides on the action."
+    ),
     "calibrate evaluator": Home(
         "calibrate.evaluator:CalibrateEvaluator", "Fit the thresholds of the actions."
     ),

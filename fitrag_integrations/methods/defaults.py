@@ -143,6 +143,13 @@ class EmbeddedEvaluator:
     thresholds = _tells("evaluator", "thresholds")
 
 
+class EmbeddedReader:
+    """Stand for the embedded reader."""
+
+    read, aread = _asks("reader", "read")
+    name = _tells("reader", "name", "")
+
+
 class EmbeddedGenerator:
     """Stand for the embedded language model, which answers and continues prompts."""
 
@@ -165,6 +172,7 @@ EMBEDDED_SCORER = EmbeddedScorer()
 EMBEDDED_DETECTOR = EmbeddedDetector()
 EMBEDDED_GATE = EmbeddedGate()
 EMBEDDED_EVALUATOR = EmbeddedEvaluator()
+EMBEDDED_READER = EmbeddedReader()
 EMBEDDED_GENERATOR = EmbeddedGenerator()
 EMBEDDED_MODEL = EmbeddedModel()
 

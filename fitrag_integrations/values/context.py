@@ -115,8 +115,12 @@ def _graded(context: Context) -> str:
     grades, thresholds = context.details.get("grades"), context.details.get("thresholds")
     if not grades or not isinstance(thresholds, Mapping):
         return ""
+    by, value = "best grade", max(grades)
+    judged = context.details.get("list")
+    if isinstance(judged, Mapping):
+        by, value, thresholds = "chance of the list", judged.get("chance", 0.0), judged
     upper, lower = thresholds.get("upper", 0.0), thresholds.get("lower", 0.0)
-    return f", best grade {max(grades):.2f}, thresholds {upper:.2f} and {lower:.2f}"
+    return f", {by} {value:.2f}, thresholds {upper:.2f} and {lower:.2f}"
 
 
 def _kept(context: Context) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -18,12 +18,14 @@ from fitrag_integrations.evaluation.thresholds.actions import GradedStrip, fit_a
 from fitrag_integrations.methods.crag.actions import SENTENCES, ActionThresholds
 from fitrag_integrations.methods.crag.refiner import TOP_N
 from fitrag_integrations.methods.crag.strips import strips
+from fitrag_integrations.methods.crag.verdict import ListVerdict
 from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator, store_fields
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.evaluator.rows import Judged, judged_row
-from fitrag_integrations.types import Passage
+from fitrag_integrations.types import Action, Passage
 
 AT_ONCE = 512
+Cuts: TypeAlias = ActionThresholds | ListVerdict
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,10 @@ class CalibrateEvaluator:
         strip, survived, kept = fit_strip(cut, survival=self.survival, top_n=TOP_N)
         thresholds = ActionThresholds(upper, lower, strip, evaluator.name, self.sentences)
         store_fields(self.model, name=evaluator.name, thresholds=thresholds)
-        typer.echo(_told(thresholds, best, holds), err=True)
-        told = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
-        typer.echo(told, err=True)
+        actions = [thresholds.action([one]) for one in best]
+        typer.echo(told(thresholds, actions, holds), err=True)
+        cost = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
+        typer.echo(cost, err=True)
 
 
 def best_grades(evaluator: RetrievalEvaluator, rows: Sequence[Judged]) -> list[float]:
@@ -101,10 +104,10 @@ def _evaluated(evaluator: RetrievalEvaluator, pairs: Sequence[tuple[str, Passage
     return [grade for part in parts for grade in part]
 
 
-def _told(thresholds: ActionThresholds, best: Sequence[float], holds: Sequence[bool]) -> str:
-    actions = [thresholds.action([grade]).value for grade in best]
+def told(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> str:
+    """Tell how often each action comes, and how often rightly."""
     parts = []
-    for name in ("correct", "ambiguous", "incorrect"):
-        truths = [truth for action, truth in zip(actions, holds, strict=True) if action == name]
+    for name in (Action.CORRECT, Action.AMBIGUOUS, Action.INCORRECT):
+        truths = [truth for action, truth in zip(actions, holds, strict=True) if action is name]
         parts.append(f"{name} {len(truths)}, {sum(truths)} of them with the answer")
-    return f"upper {thresholds.upper:.3f}, lower {thresholds.lower:.3f}: {'; '.join(parts)}"
+    return f"upper {cuts.upper:.3f}, lower {cuts.lower:.3f}: {'; '.join(parts)}"

@@ -84,7 +84,9 @@ class EvaluateRoute:
         verb = route_verb(evaluator, thresholds)
 
         def answer(some: list[Row]) -> list[list[float]]:
-            return [traced.value for traced in run_many([verb.flow(row) for row in some])]
+            return [
+                list(traced.value.grades) for traced in run_many([verb.flow(row) for row in some])
+            ]
 
         named = model_entry("evaluator", self.model.model)
         setup = {"verb": "route", "model": named, "dtype": self.model.dtype}

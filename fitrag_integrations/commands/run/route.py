@@ -15,11 +15,9 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods.crag.actions import ActionThresholds
-from fitrag_integrations.methods.crag.evaluator import evaluate_port, grade, thresholds_of
+from fitrag_integrations.methods.crag.evaluator import ActionJudge, Judged, thresholds_of
+from fitrag_integrations.methods.crag.verdict import ListJudge, judge_of
 from fitrag_integrations.ports import Evaluator
-from fitrag_integrations.types import Excerpt
-
-Grades = list[float]
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class RoutePlan:
 
     Reads question and, without --index, passages[{title, text}]; adds action (correct, ambiguous
     or incorrect) and grades[] in [-1, 1], in the order of the passages. A row without passages is
-    incorrect.
+    incorrect. With --verdict the whole list decides, and its chance to hold the answer is added.
     """
 
     files: Files
@@ -37,6 +35,13 @@ class RoutePlan:
     ] = None
     lower: Annotated[
         float | None, Option("Incorrect below.", min=-1, max=1, default="the model's")
+    ] = None
+    verdict: Annotated[
+        str | None,
+        Option(
+            "Folder of `fitrag calibrate verdict`, or embedded: judge the whole list.",
+            default="the best grade decides",
+        ),
     ] = None
     search: Searching = Searching()
     model: ModelOptions = ModelOptions()
@@ -48,9 +53,10 @@ class RoutePlan:
 
     def verb(self) -> Verb[Any]:
         """Load the evaluator."""
+        judge = None if self.verdict is None else judge_of(self.verdict)
         evaluator = models.load_evaluator(self.model)
         thresholds = chosen_thresholds(evaluator, self.upper, self.lower)
-        return searched(route_verb(evaluator, thresholds), self.search)
+        return searched(route_verb(evaluator, thresholds, judge), self.search)
 
 
 def chosen_thresholds(
@@ -65,17 +71,22 @@ def chosen_thresholds(
     )
 
 
-def route_verb(evaluator: Evaluator, thresholds: ActionThresholds) -> Verb[Grades]:
-    """Grade the passages of a row in one ask."""
-    port = evaluate_port(evaluator)
+def route_verb(
+    evaluator: Evaluator, thresholds: ActionThresholds, verdict: ListJudge | None = None
+) -> Verb[Judged]:
+    """Grade the passages of a row in one ask; a `verdict` asks its own models as well."""
+    judge = ActionJudge(evaluator, thresholds=thresholds, verdict=verdict)
+    chance = () if verdict is None else ("chance",)
 
-    def flow(row: Row) -> Flow[Grades]:
+    def flow(row: Row) -> Flow[Judged]:
         question = question_of(row)
         passages = [] if row.get("passages") == [] else passages_of(row)
-        graded = yield from grade(question, [Excerpt.whole(p) for p in passages], port)
-        return [excerpt.score for excerpt in graded]
+        return (yield from judge(question, passages))
 
-    def fields(traced: Traced[Grades]) -> Row:
-        return {"action": thresholds.action(traced.value).value, "grades": traced.value}
+    def fields(traced: Traced[Judged]) -> Row:
+        judged = traced.value
+        told = {name: judged.told[name] for name in chance}
+        return {"action": judged.action.value, "grades": list(judged.grades), **told}
 
-    return Verb(flow, fields, ("action", "grades"), {"action": None, "grades": []})
+    empty: Row = {"action": None, "grades": [], **dict.fromkeys(chance)}
+    return Verb(flow, fields, ("action", "grades", *chance), empty)

@@ -113,6 +113,7 @@ def _context(question: str, found: Sequence[Passage], judged: Judged) -> Context
     ]
     told = judged.to_dict()
     details = {"grades": told["grades"], "thresholds": told["thresholds"]}
+    details |= {"list": told["told"]} if told["told"] else {}
     notes = () if graded else ("nothing with text was retrieved",)
     return Context(
         question, tuple(graded), action=judged.action, notes=notes, method="crag", details=details

@@ -7,8 +7,9 @@ An evaluator is an object with ``evaluate(pairs)``, or a callable that does the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from fitrag_integrations.core.checks import (
@@ -29,6 +30,7 @@ from fitrag_integrations.methods.crag.actions import (
     check_grade,
     thresholds_named,
 )
+from fitrag_integrations.methods.crag.verdict import ListJudge, judge_of
 from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR
 from fitrag_integrations.ports import Pair, model_name, port_of, scorer_as_evaluator, scorer_of
 from fitrag_integrations.types import Action, Excerpt, Passage
@@ -115,7 +117,8 @@ BLANK = -1.0
 class Judged(Record):
     """Hold an action, the grades it follows from, in the order of the passages, and the thresholds.
 
-    There is one grade in [-1, 1] per passage; a blank one has -1 and no say in the action.
+    There is one grade in [-1, 1] per passage; a blank one has -1 and no say in the action. Where
+    the whole list was judged, `told` has the chance, its thresholds, and the numbers it is made of.
     """
 
     _nested: ClassVar = {"thresholds": ActionThresholds}
@@ -123,24 +126,27 @@ class Judged(Record):
     action: Action
     grades: tuple[float, ...]
     thresholds: ActionThresholds
+    told: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ActionJudge(Checked):
     """Grade passages against a question and decide on the action.
 
-    `evaluator`, `thresholds` and `allow_other_model` are those of `Crag`. Without passages, or
-    where all are blank, the action is incorrect.
+    `evaluator`, `thresholds`, `allow_other_model` and `verdict` are those of `Crag`. Without
+    passages, or where all are blank, the action is incorrect.
     """
 
     evaluator: object = None
     _: KW_ONLY
     thresholds: ActionThresholds | str | None = None
     allow_other_model: bool = False
+    verdict: object = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         evaluate_port(self.evaluator)
+        _ = self._list_judge
         if self.evaluator is not None:  # the embedded one is not loaded for this
             self._thresholds()
         elif self.thresholds is not None:
@@ -158,7 +164,18 @@ class ActionJudge(Checked):
         for at, excerpt in zip(asked, graded, strict=True):
             grades[at] = excerpt.score
         action = thresholds.action(excerpt.score for excerpt in graded)
-        return Judged(action, tuple(grades), thresholds)
+        told: dict[str, object] = {}
+        if self._list_judge is not None:
+            pairs = [(question, given[at]) for at in asked]
+            own = EMBEDDED_EVALUATOR if self.evaluator is None else self.evaluator
+            action, told = yield from self._list_judge(pairs, [e.score for e in graded], own)
+        return Judged(action, tuple(grades), thresholds, told)
+
+    @cached_property
+    def _list_judge(self) -> ListJudge | None:
+        if self.verdict is None:
+            return None
+        return judge_of(self.verdict, allow_other_model=self.allow_other_model)
 
     def _thresholds(self) -> ActionThresholds:
         return thresholds_of(

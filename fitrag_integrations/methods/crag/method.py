@@ -48,6 +48,9 @@ class Crag(Checked):
     ``min_score`` and the budget ``max_tokens`` are those of ``Refiner``; ``top_n`` holds for what
     was retrieved and for what the web gave, each by itself. They make its ``refiner``.
 
+    With a ``verdict``, "embedded" or what `fitrag calibrate evaluator --verdict` wrote, the action
+    is not the paper's: all grades, both labels and the reader's answers decide, see `ListVerdict`.
+
     The ablations of the paper's Tables 2, 3 and 11: an action in ``without`` gives way to
     ambiguous; without ambiguous, ``upper`` alone parts correct from incorrect. ``refine=False``
     keeps retrieved passages whole, ``rewrite=False`` searches for the question itself, and
@@ -70,6 +73,7 @@ class Crag(Checked):
     rewrite: bool = True
     select: bool = True
     min_score: Grade | None = None
+    verdict: object = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,7 +96,10 @@ class Crag(Checked):
     @cached_property
     def _judge(self) -> ActionJudge:
         return ActionJudge(
-            self.evaluator, thresholds=self.thresholds, allow_other_model=self.allow_other_model
+            self.evaluator,
+            thresholds=self.thresholds,
+            allow_other_model=self.allow_other_model,
+            verdict=self.verdict,
         )
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
@@ -155,6 +162,7 @@ class Crag(Checked):
         return {
             "grades": list(judged.grades),
             "thresholds": judged.thresholds.to_dict(),
+            **({"list": dict(judged.told)} if judged.told else {}),
             **({"verdict": str(judged.action), "without": off} if off else {}),
             **web.details,
             "strips": {"retrieved": len(known.graded) - strips, "web": strips},

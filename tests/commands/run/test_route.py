@@ -101,3 +101,29 @@ def test_an_evaluator_without_thresholds_needs_both(routed, evaluator):
     code, told = routed([row("Rain.")])
     assert code == 2 and "calibrate evaluator" in told
     assert routed([row("Rain.")], "--upper", 0.5, "--lower", 0.1)[1][0]["action"] == "incorrect"
+
+
+def test_a_verdict_is_fitted_to_lists_and_decides_on_others(routed, evaluator, fitrag, tmp_path):
+    lists = [
+        {"question": f"ann wrote it {n}", "passages": passages(text), "answers": ["it"]}
+        for n in range(25)
+        for text in ("Ann wrote it all.", "Rain and hail.")
+    ]
+    for at, given in enumerate(lists):
+        given["passages"][0]["has_answer"] = 1 - at % 2
+    rows, out = write(tmp_path / "lists.jsonl", lists), tmp_path / "verdict"
+    alone = ("--scorer", "none", "--reader", "none")
+    done = fitrag("calibrate", "verdict", rows, "--out", out, *alone)
+    assert done[0] == 0 and "correct 25, 25 of them with the answer" in done[2]
+    told = json.loads((out / "model.json").read_text())
+    assert told["models"] == {"evaluator": "share"} and not any(
+        "trust" in n for n in told["weights"]
+    )
+    code, (sure, none) = routed([row("Ann wrote it all"), row("Rain.")], "--verdict", out)
+    assert code == 0 and (sure["action"], none["action"]) == ("correct", "incorrect")
+    assert sure["chance"] > 0.7 > 0.3 > none["chance"]
+
+
+def test_a_verdict_that_is_not_there_is_named(routed):
+    code, told = routed([row("Rain.")], "--verdict", "nowhere")
+    assert code == 2 and "nowhere" in told

@@ -1,0 +1,219 @@
+"""Decide on the action from the whole list instead of from its best grade.
+
+The paper looks at the best grade alone (CRAG, section 4.3). Here a logistic regression looks at the
+best three and the mean of the grades, of both labels of a scorer and of a reader's trust in its
+answers, and at how far these answers agree. Which of them it uses is in its weights; models that no
+weight needs are not asked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+from fitrag_integrations.core.checks import Checked, Number, Share, check_is, check_text
+from fitrag_integrations.core.record import Record, check_mapping
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.defaults import EMBEDDED_READER, EMBEDDED_SCORER
+from fitrag_integrations.ports import AnswerLike, Pair, model_name, port_of, scorer_of
+from fitrag_integrations.types import Action, BiLabelScore
+from fitrag_integrations.values.thresholds import refuse_other
+
+EMBEDDED = "embedded"
+FILE = "model.json"
+BEST = ("best", "second", "third", "mean")
+LABELS = ("has_answer", "llm_prefer")
+GRADE, TRUST = "grade", "trust"
+AGREEMENT = ("support", "support share", "same answer", "alike answer")
+LENGTH = "length"
+ROLES = {
+    "scorer": tuple(f"{label} {which}" for label in LABELS for which in BEST),
+    "evaluator": tuple(f"{GRADE} {which}" for which in BEST),
+    "reader": (*(f"{TRUST} {which}" for which in BEST), *AGREEMENT),
+}
+"""The numbers of a list by who is asked for them; `length`, its logarithm, needs nobody."""
+INPUTS = (*(name for names in ROLES.values() for name in names), LENGTH)
+_WORD = re.compile(r"[^\W_]+")
+_MOST = 1e-6  # how near to 0 and 1 a probability may be for its logit
+
+
+@dataclass(frozen=True)
+class ListVerdict(Record, Checked):
+    """Hold how to judge a list: one weight per number, and where the actions part.
+
+    The chance that some passage holds the answer is the logistic of `bias` and the weighted
+    numbers; `weights` are by names of `INPUTS`. Correct from `upper` on, incorrect below `lower`.
+    `models` names the scorer, evaluator and reader it was fitted on, of those that are asked.
+    """
+
+    weights: Mapping[str, float]
+    bias: Number
+    upper: Share
+    lower: Share
+    models: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        weights = check_mapping("weights", self.weights)
+        for name, weight in weights.items():
+            if name not in INPUTS:
+                raise InputError.of("weights", given=name, allowed=", ".join(INPUTS))
+            check_is(f"weights[{name!r}]", weight, float)
+        for role, model in check_mapping("models", self.models).items():
+            check_text(f"models[{role!r}]", model)
+        if self.lower > self.upper:
+            allowed = f"a number of at most upper={self.upper:g}"
+            raise InputError.of("lower", given=self.lower, allowed=allowed)
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Self:
+        """Read what `fitrag calibrate evaluator --verdict` wrote; "embedded" is what ships."""
+        home: Any = Path(folder)
+        if folder == EMBEDDED:
+            home = resources.files("fitrag_integrations") / "embedded" / "verdict"
+        try:
+            return cls.from_dict(json.loads((home / FILE).read_text("utf-8")))
+        except (OSError, ValueError) as error:
+            allowed = f"'{EMBEDDED}' or a folder with the {FILE} of a list's verdict: {error}"
+            raise InputError.of("verdict", given=str(folder), allowed=allowed) from error
+
+    def save(self, folder: str | Path) -> None:
+        """Write it into a folder, which is made."""
+        home = Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
+        told = {"format": 1, "kind": "verdict", **self.to_dict()}
+        (home / FILE).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+
+    def asks(self, role: str) -> bool:
+        """Say whether some weight is on a number of "scorer", "evaluator" or "reader"."""
+        return any(self.weights.get(name) for name in ROLES[role])
+
+    def chance(self, numbers: Mapping[str, float]) -> float:
+        """Give the probability that some passage holds the answer."""
+        total = self.bias + sum(w * numbers[name] for name, w in self.weights.items())
+        return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, total))))
+
+    def action(self, chance: float) -> Action:
+        """Decide from the chance."""
+        if chance < self.lower:
+            return Action.INCORRECT
+        return Action.CORRECT if chance >= self.upper else Action.AMBIGUOUS
+
+
+@dataclass(frozen=True)
+class ListJudge(Checked):
+    """Ask what a verdict needs beside the grades, and give it.
+
+    `scorer` and `reader` None are the embedded ones. Those of other names than it was fitted on
+    raise `ThresholdMismatchError`, unless `allow_other_model`.
+    """
+
+    verdict: ListVerdict
+    _: KW_ONLY
+    scorer: object = None
+    reader: object = None
+    allow_other_model: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_is("verdict", self.verdict, ListVerdict)
+
+    def __call__(
+        self, pairs: Sequence[Pair], grades: Sequence[float], evaluator: object
+    ) -> Flow[tuple[Action, dict[str, object]]]:
+        """Give the flow that ends in the action, and what it follows from."""
+        if not pairs:
+            return Action.INCORRECT, {"chance": 0.0, "inputs": {}}
+        asked = {
+            "scorer": EMBEDDED_SCORER if self.scorer is None else scorer_of(self.scorer),
+            "evaluator": evaluator,
+            "reader": EMBEDDED_READER if self.reader is None else self.reader,
+        }
+        scores: Sequence[BiLabelScore] = ()
+        answers: Sequence[AnswerLike] = ()
+        if self.verdict.asks("scorer"):
+            scorer = port_of("score", asked["scorer"], "score", argument="scorer")
+            scores = yield from scorer.ask(pairs)
+        if self.verdict.asks("reader"):
+            reader = port_of("read", asked["reader"], "read", argument="reader")
+            answers = yield from reader.ask(pairs)
+        self._check(asked)
+        numbers = list_numbers(scores, grades, answers)
+        chance = self.verdict.chance(numbers)
+        limits = {"upper": self.verdict.upper, "lower": self.verdict.lower}
+        used = {name: numbers[name] for name in self.verdict.weights}
+        return self.verdict.action(chance), {"chance": chance, **limits, "inputs": used}
+
+    def _check(self, asked: Mapping[str, object]) -> None:
+        for role, fitted in self.verdict.models.items():
+            if not self.allow_other_model and self.verdict.asks(role):
+                name = model_name(asked[role])
+                verb = "calibrate evaluator --verdict"
+                refuse_other("the list's verdict was", fitted, name, verb, f"the {role} ")
+
+
+def judge_of(given: object, *, allow_other_model: bool = False) -> ListJudge:
+    """Read a verdict as it is given: a folder or "embedded", a `ListVerdict`, a `ListJudge`."""
+    if isinstance(given, ListJudge):
+        return given
+    found = ListVerdict.read(given) if isinstance(given, str | Path) else given
+    allowed = f"'{EMBEDDED}', a folder, a ListVerdict or a ListJudge"
+    if not isinstance(found, ListVerdict):
+        raise InputError.of("verdict", given=given, allowed=allowed)
+    return ListJudge(found, allow_other_model=allow_other_model)
+
+
+def list_numbers(
+    scores: Sequence[BiLabelScore],
+    grades: Sequence[float],
+    answers: Sequence[AnswerLike],
+) -> dict[str, float]:
+    """Measure a list of at least one passage, by names of `INPUTS`; what is empty is left out.
+
+    Probabilities and grades count as logits, cut off at 13.8. A scorer of one label counts for
+    both.
+    """
+    columns: dict[str, list[float]] = {}
+    if scores:
+        columns["has_answer"] = [_logit(one.has_answer) for one in scores]
+        second = [one.has_answer if one.llm_prefer is None else one.llm_prefer for one in scores]
+        columns["llm_prefer"] = list(map(_logit, second))
+    if grades:
+        columns[GRADE] = [_logit((grade + 1) / 2) for grade in grades]
+    if answers:
+        columns[TRUST] = [_logit(answer.score) for answer in answers]
+    numbers = {LENGTH: math.log(max(map(len, columns.values())))}
+    for name, column in columns.items():
+        ranked = sorted(column, reverse=True)
+        three = (ranked + ranked[-1:] * 2)[:3]
+        values = (*three, sum(column) / len(column))
+        numbers |= {f"{name} {which}": v for which, v in zip(BEST, values, strict=True)}
+    return numbers | (_agreement(answers) if answers else {})
+
+
+def _agreement(answers: Sequence[AnswerLike]) -> dict[str, float]:
+    """Measure how far answers agree with the one that has most trust behind it."""
+    names = [" ".join(["", *_WORD.findall(answer.text.casefold()), ""]) for answer in answers]
+    support = dict.fromkeys(names, 0.0)
+    for name, answer in zip(names, answers, strict=True):
+        support[name] += answer.score
+    said, most = max(support.items(), key=lambda item: item[1])
+    values = (
+        most,
+        most / max(sum(support.values()), 1e-9),
+        names.count(said) / len(names),
+        sum(said in name or name in said for name in names) / len(names),
+    )
+    return dict(zip(AGREEMENT, values, strict=True))
+
+
+def _logit(chance: float) -> float:
+    kept = min(max(chance, _MOST), 1 - _MOST)
+    return math.log(kept / (1 - kept))
