@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans
 from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.evaluator.head import FURTHEST, rarity_of
+from fitrag_integrations.models.evidence.clues import COUNT, Clues
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     read_tensors,
@@ -40,8 +43,11 @@ class ExtractiveReader(PairModel):
 
     kind = "reader"
 
-    def __init__(self, engine: Engine, head: ReaderHead, *, manifest: Row) -> None:
+    def __init__(
+        self, engine: Engine, head: ReaderHead, *, manifest: Row, clues: Clues | None = None
+    ) -> None:
         super().__init__(engine, manifest=manifest)
+        self._clues = clues
         self._head = head.to(engine.device).float().eval()
         below = manifest.get("thresholds", {}).get("abstain_below")
         self.abstain_below = None if below is None else check_number("abstain_below", below)
@@ -61,7 +67,12 @@ class ExtractiveReader(PairModel):
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, threshold and encoder to a folder that `from_pretrained` reads."""
         folder = Path(folder)
-        entry = write_tensors(folder, "head.safetensors", self._head.state_dict())
+        tensors = self._head.state_dict()
+        if self._clues is not None:
+            rarity = torch.as_tensor(self._clues.rarity, dtype=torch.float16)
+            tensors = {**tensors, "rarity": rarity}
+        entry: dict[str, Any] = {**write_tensors(folder, "head.safetensors", tensors)}
+        entry["units"] = 0 if self._head.units is None else self._head.units.out_features
         fields = {**self.manifest, "encoder": "encoder", "head": entry}
         write_manifest(folder, "model.json", kind=self.kind, fields=fields)
         self._save_encoder(folder / "encoder")
@@ -70,8 +81,15 @@ class ExtractiveReader(PairModel):
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> ExtractiveReader:
         entry, width = manifest["head"], engine.trunk.width
         tensors = read_tensors(folder, entry)
-        head = load_head(lambda: ReaderHead(width), folder / entry["file"], tensors)
-        return cls(engine, head, manifest=manifest)
+        rarity = rarity_of(tensors, engine, folder / entry["file"])
+        clues = None if rarity is None else Clues.of(engine.tokenizer, rarity)
+        units = check_whole("units", entry.get("units", 0), low=0)
+        head = load_head(
+            lambda: ReaderHead(width, features=COUNT + 1, units=units),
+            folder / entry["file"],
+            tensors,
+        )
+        return cls(engine, head, manifest=manifest, clues=clues)
 
     def _read(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:
         found = yield from self._engine.run(pairs, self._spans)
@@ -81,6 +99,10 @@ class ExtractiveReader(PairModel):
         span, select = self._head(states, self._engine.trunk.pool(states, mask))
         allowed = torch.from_numpy(batch.placed)
         best, first, last = best_spans(span.float(), allowed.to(span.device))
+        if self._clues is not None:
+            clues = self._clues.features(batch.pairs).to(span.device)
+            found = best.clamp(-FURTHEST, FURTHEST).unsqueeze(-1)
+            select = select + self._head.told(torch.cat([clues, found], dim=1))
         told = torch.stack([select.float(), best, first.float(), last.float()], dim=1).tolist()
         return [
             found_in(chunk, select, span, int(first), int(last))

@@ -16,6 +16,7 @@ from fitrag_integrations.models import (
     OnePassScorer,
     RetrievalEvaluator,
 )
+from fitrag_integrations.models.light import engine as light_engine
 from fitrag_integrations.models.light.models import (
     LightEvaluator,
     LightOnePass,
@@ -140,3 +141,34 @@ def test_a_driver_alone_is_no_gpu(monkeypatch, tmp_path):
     cuda = types.SimpleNamespace(is_available=lambda: True)
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, __spec__=True))
     assert extras.torch_sees_gpu()
+
+
+def test_what_another_head_asks_of_the_same_pairs_is_not_read_again(monkeypatch):
+    model = LightOnePass()
+    engine, read = model._engine, []
+    engine.forget()
+    states = engine.states
+    monkeypatch.setattr(
+        engine, "states", lambda batch: read.append(len(batch.pairs)) or states(batch)
+    )
+    near(model.score(PAIRS[:2]), wanted := model.score(PAIRS[:2]))
+    once = sum(read)
+    items = [(*pair, [(0, 10)]) for pair in PAIRS[:2]]
+    near([whole for whole, _ in model.score_sentences(items)], wanted)
+    assert sum(read) == once
+    near(model.score(PAIRS)[:2], wanted)  # the others are read, these are not
+    assert sum(read) == once + len([c for g in engine.tokenizer.encode(PAIRS[2:]) for c in g])
+    engine.forget()
+    near(model.score(PAIRS[:2]), wanted)
+    assert sum(read) > once + 2
+    model.unload()
+
+
+def test_states_are_kept_within_bounds(monkeypatch):
+    monkeypatch.setattr(light_engine, "KEPT", 60)
+    model = LightScorer()
+    model._engine.forget()
+    wanted = model.score(PAIRS)
+    near(model.score([*PAIRS, PAIRS[0]]), [*wanted, wanted[0]])
+    assert model._engine._tokens == sum(map(len, model._engine._kept.values())) <= 60
+    model.unload()

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,8 @@ from tiny import MARKS, PAIRS, WORDS, make_reader
 
 from fitrag_integrations import Passage
 from fitrag_integrations.models import ExtractiveReader
+from fitrag_integrations.models.encoder.heads import ReaderHead
+from fitrag_integrations.models.evidence.clues import COUNT, Clues
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +92,21 @@ def test_tuned_layers_come_back_to_half_precision_and_then_exactly(base, tmp_pat
     again = reload(once, tmp_path / "twice")
     for found, expected in zip(again.read(PAIRS), once.read(PAIRS), strict=True):
         assert (found.text, found.score) == (expected.text, pytest.approx(expected.score, abs=1e-6))
+
+
+def test_a_reader_told_of_clues_reads_the_same_when_saved(base, tmp_path):
+    plain = make_reader(base)
+    width, tokenizer = plain._engine.trunk.width, plain._engine.tokenizer
+    head = ReaderHead(width, features=COUNT + 1, units=3)
+    head.span.load_state_dict(plain._head.span.state_dict())
+    head.select.load_state_dict(plain._head.select.state_dict())
+    rarity = np.array([0.5 + i % 7 / 4 for i in range(tokenizer.vocabulary)])
+    told = ExtractiveReader(
+        plain._engine, head, manifest=plain.manifest, clues=Clues.of(tokenizer, rarity)
+    )
+    pairs = [pair for pair in PAIRS if pair[1].text.strip()]
+    wanted, bare = told.read(pairs), plain.read(pairs)
+    assert [a.text for a in wanted] == [a.text for a in bare]
+    assert [a.score for a in wanted] != pytest.approx([a.score for a in bare], abs=1e-4)
+    again = reload(told, tmp_path).read(pairs)
+    assert [a.score for a in again] == pytest.approx([a.score for a in wanted], abs=1e-5)

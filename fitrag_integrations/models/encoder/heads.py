@@ -11,19 +11,31 @@ class ReaderHead(nn.Module):
     """Mark the answer's first and last token, and say whether the passage is the one to read.
 
     DPR's reader (Karpukhin et al., 2020, section 6.1): two token scores and one passage score.
+    With `units`, the passage score also has a layer of so many units and a line over `features`,
+    the last of which is the best answer's score.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, features: int = 0, units: int = 0) -> None:
         super().__init__()
         self.span = nn.Linear(width, 2)
         self.select = nn.Linear(width, 1)
+        self.units = nn.Linear(features, units) if units else None
+        self.mixed = nn.Linear(units, 1, bias=False) if units else None
+        self.line = nn.Linear(features, 1, bias=False) if units else None
 
     def forward(self, states: Tensor, pooled: Tensor) -> tuple[Tensor, Tensor]:
-        """Give span logits and select logits.
+        """Give span logits and select logits, of the passage's vector alone.
 
         Shapes: (batch, tokens, 2), columns are start and end; and (batch,).
         """
         return self.span(states), self.select(pooled).squeeze(-1)
+
+    def told(self, features: Tensor) -> Tensor:
+        """Give what the features add to the select logits. Shapes: (batch, features); (batch,)."""
+        if self.units is None or self.mixed is None or self.line is None:
+            return torch.zeros(len(features), device=features.device)
+        added: Tensor = self.line(features) + self.mixed(torch.tanh(self.units(features)))
+        return added.squeeze(-1)
 
 
 class BiLabelHead(nn.Module):

@@ -28,6 +28,7 @@ T = TypeVar("T")
 Floats = NDArray[np.float32]
 Forward = Callable[[Floats, Batch], Sequence[T]]
 BUDGET = 1024  # padded tokens of one forward pass
+KEPT = 32_768  # tokens whose states are kept for another head that asks next, 50 MB
 EMBEDDINGS = "embeddings.word_embeddings"
 
 
@@ -57,6 +58,8 @@ class LightEngine:
         self._held = values_of(weights)  # the session reads them where they are
         self._session = _session(read_checked(home, manifest["graph"]), self._held)
         self.worker = Worker("light encoder", small=BUDGET // 128)
+        self._kept: dict[bytes, Floats] = {}  # by a pair's tokens, the oldest first
+        self._tokens = 0
 
     def leave(self, user: object) -> None:
         """Stop the worker when the last user has left."""
@@ -72,9 +75,46 @@ class LightEngine:
         found: dict[int, T] = {}
         for chosen in token_batches([len(pair) for pair in pairs], budget=BUDGET):
             batch = Batch.of([pairs[i] for i in chosen], pad_id=self.tokenizer.pad_id)
-            found.update(zip(chosen, forward(self.states(batch), batch), strict=True))
+            found.update(zip(chosen, forward(self._known(batch), batch), strict=True))
             yield len(found), len(pairs)
         return [found[i] for i in range(len(pairs))]
+
+    def _known(self, batch: Batch) -> Floats:
+        """Give the states of a batch; what was read a moment ago is not read again."""
+        names = [pair.tokens.tobytes() for pair in batch.pairs]
+        known = {row: self._kept[name] for row, name in enumerate(names) if name in self._kept}
+        if not known:
+            states = self.states(batch)
+        else:
+            width = next(iter(known.values())).shape[1]
+            states = np.zeros((*batch.tokens.shape[1:], width), dtype=np.float32)
+            for row, held in known.items():
+                states[row, : len(held)] = held
+        fresh = [row for row in range(len(names)) if row not in known]
+        if known and fresh:
+            part = [batch.pairs[row] for row in fresh]
+            read = self.states(Batch.of(part, pad_id=self.tokenizer.pad_id))
+            states[fresh, : read.shape[1]] = read
+        for row in fresh:
+            self._keep(names[row], states[row, : batch.lengths[row]])
+        return states
+
+    def _keep(self, name: bytes, states: Floats) -> None:
+        if name in self._kept:  # it stands twice in a batch
+            return
+        self._kept[name] = states.copy()
+        self._tokens += len(states)
+        while self._tokens > KEPT:
+            self._tokens -= len(self._kept.pop(next(iter(self._kept))))
+
+    def forget(self) -> None:
+        """Have the next pass read everything, as whoever measures wants it."""
+        self.worker.call(self._forget, [None])
+
+    def _forget(self, _: object) -> list[None]:
+        self._kept.clear()
+        self._tokens = 0
+        return [None]
 
     def states(self, batch: Batch) -> Floats:
         """Run the graph. Shape: (batch, tokens, width); what is padding has any number."""

@@ -57,3 +57,11 @@ def grade(weights: Weights, pooled: Floats, clues: Floats, span: Floats) -> Floa
     mixed = linear(weights, "mixed", np.tanh(linear(weights, "hidden", both)))
     found: Floats = (linear(weights, "out", pooled) + mixed)[:, 0]
     return found
+
+
+def told(weights: Weights, clues: Floats, span: Floats) -> Floats:
+    """Give what the clues add to a reader's select logits, shape (batch,); see `ReaderHead`."""
+    features = np.concatenate([clues, span[:, None]], axis=1)
+    mixed = linear(weights, "mixed", np.tanh(linear(weights, "units", features)))
+    found: Floats = (linear(weights, "line", features) + mixed)[:, 0]
+    return found

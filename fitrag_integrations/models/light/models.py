@@ -220,6 +220,9 @@ class LightReader(LightModel):
     def _spans(self, states: Floats, batch: Batch) -> list[Found]:
         best, first, last = heads.best_spans(heads.linear(self._head, "span", states), batch)
         select = heads.linear(self._head, "select", states[:, 0])[:, 0]
+        if "units.weight" in self._head:
+            found = best.clip(-FURTHEST, FURTHEST)
+            select += heads.told(self._head, self._clues.numbers(batch.pairs), found)
         told = zip(batch.pairs, select.tolist(), best.tolist(), first, last, strict=True)
         return [found_in(chunk, how, span, int(a), int(b)) for chunk, how, span, a, b in told]
 

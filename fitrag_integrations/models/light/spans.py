@@ -30,7 +30,10 @@ def span_logits(
     """
     means, numbers = evidence(linear(weights, "answers", states), states, chunk, ranges, rarity)
     wholes = np.broadcast_to(whole, (len(ranges), 2))
-    alike = (np.concatenate([numbers, wholes], axis=1) - weights["shift"]) * weights["scale"]
+    told = np.concatenate([numbers, wholes], axis=1)
+    if "line.weight" in weights:
+        return linear(weights, "line", told)
+    alike = (told - weights["shift"]) * weights["scale"]
     mixed = linear(weights, "mixed", np.tanh(linear(weights, "units", alike)))
     pooled = linear(weights, "pooled", states[:1])
     return wholes + linear(weights, "means", means) + pooled + mixed
@@ -39,7 +42,7 @@ def span_logits(
 def evidence(
     answers: Floats, states: Floats, chunk: EncodedPair, ranges: Sequence[Range], rarity: Floats
 ) -> tuple[Floats, Floats]:
-    """Measure spans: the means of their states, (spans, width), and their numbers, (spans, 12)."""
+    """Measure spans: the means of their states, (spans, width), and numbers, (spans, 12 or 14)."""
     ids, segments, starts = chunk.tokens[0], chunk.tokens[2], chunk.tokens[3]
     text = starts >= 0
     bounds = np.array(ranges, dtype=np.int64).reshape(-1, 2)
@@ -62,6 +65,7 @@ def evidence(
         counts / max(1, text.sum()),
         bounds[:, 0] / len(chunk),
         bounds[:, 1] / len(chunk),
+        *(_kept(answers[:, 2], inside) if answers.shape[1] > 2 else ()),
     ]
     return means.astype(np.float32), np.stack(numbers, axis=1).astype(np.float32)
 
@@ -87,6 +91,12 @@ def _answered(
         behind = np.nan_to_num(np.maximum(best - most, NOTHING), nan=0.0)
         shares = [_share(side, inside) for side in (start, end)]
     return np.maximum(best, NOTHING), behind, *shares
+
+
+def _kept(keep: Floats, inside: Inside) -> tuple[Floats, Floats]:
+    mean = inside.astype(np.float32) @ keep / np.maximum(inside.sum(1), 1)
+    most = np.where(inside, keep, -np.inf).max(1)
+    return mean, np.where(inside.any(1), most, 0.0)
 
 
 def _share(side: Floats, inside: Inside) -> Floats:

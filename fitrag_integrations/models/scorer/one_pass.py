@@ -38,7 +38,7 @@ from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer, _sigmoid
 from fitrag_integrations.models.scorer.items import Item, Range, checked_items
-from fitrag_integrations.models.scorer.span_head import SpanHead
+from fitrag_integrations.models.scorer.span_head import LineHead, SpanHead
 from fitrag_integrations.models.scorer.span_reading import SpanReader
 from fitrag_integrations.types import BiLabelScore
 
@@ -57,7 +57,7 @@ class OnePassScorer(SavedModel):
     kind = "onepass"
 
     def __init__(
-        self, scorer: BiLabelScorer, head: SpanHead, *, manifest: Row | None = None
+        self, scorer: BiLabelScorer, head: SpanHead | LineHead, *, manifest: Row | None = None
     ) -> None:
         super().__init__(manifest)
         self._scorer = scorer
@@ -122,10 +122,12 @@ class OnePassScorer(SavedModel):
             undo.callback(scorer.unload)
             _check_made_for(scorer, folder, manifest["scorer_head"])
             entry, width = manifest["head"], scorer._engine.trunk.width
-            hidden = check_whole("hidden", entry["hidden"], low=1)
+            hidden = check_whole("hidden", entry["hidden"], low=0)
             tensors = read_tensors(folder, entry)
-            head = load_head(
-                lambda: SpanHead(width, hidden=hidden), folder / entry["file"], tensors
+            head: SpanHead | LineHead = load_head(
+                lambda: SpanHead(width, hidden=hidden) if hidden else LineHead(width),
+                folder / entry["file"],
+                tensors,
             )
             made = cls(scorer, head, manifest=manifest)
             undo.pop_all()
@@ -168,10 +170,10 @@ class OnePassScorer(SavedModel):
         return [repr(self._scorer)]
 
 
-def save_onepass(folder: Path, head: SpanHead, scorer: Path, fields: Row) -> None:
+def save_onepass(folder: Path, head: SpanHead | LineHead, scorer: Path, fields: Row) -> None:
     """Save a head, and the way from its folder to the scorer's, with that one's checksum."""
     entry: dict[str, Any] = {**write_tensors(folder, "head.safetensors", head.state_dict())}
-    entry["hidden"] = head.units.out_features
+    entry["hidden"] = head.units.out_features if isinstance(head, SpanHead) else 0
     made_for = read_manifest(scorer, "model.json", kind="bilabel", needs=("head",))
     own = {
         "scorer": os.path.relpath(scorer, folder),

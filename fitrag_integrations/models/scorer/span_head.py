@@ -44,3 +44,20 @@ class SpanHead(nn.Module):
         mixed = self.mixed(torch.tanh(self.units(alike)))
         logits: Tensor = wholes + self.means(evidence.means) + self.pooled(pooled) + mixed
         return logits
+
+
+class LineHead(nn.Module):
+    """Give both labels of a span by a line over its numbers and the labels of the whole passage.
+
+    `answers` are the two token scores of a reader, and how far a token is worth keeping.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.answers = nn.Linear(width, 3)
+        self.line = nn.Linear(NUMBERS + 2, 2)
+
+    def forward(self, evidence: SpanEvidence, pooled: Tensor, wholes: Tensor) -> Tensor:
+        """Give logits. Shapes as those of `SpanHead`; `pooled` is not looked at."""
+        logits: Tensor = self.line(torch.cat([evidence.numbers, wholes], dim=1))
+        return logits

@@ -43,7 +43,8 @@ def span_evidence(
     """Measure the spans of one chunk.
 
     Shapes: states (tokens, width); answers (tokens, 2), columns are where an answer begins and
-    ends; rarity (vocabulary,), None weighs all tokens alike.
+    ends; rarity (vocabulary,), None weighs all tokens alike. A third column of `answers`, how far
+    a token is worth keeping, adds two numbers: its mean and its most in the span.
     """
     device = states.device
     text = torch.from_numpy(chunk.tokens[3] >= 0).to(device)
@@ -59,6 +60,7 @@ def span_evidence(
         counts / text.sum().clamp(min=1),
         bounds[:, 0] / len(chunk),
         bounds[:, 1] / len(chunk),
+        *(_kept(answers[:, 2], inside) if answers.shape[1] > 2 else ()),
     ]
     return SpanEvidence(means, torch.stack([number.float() for number in numbers], dim=1))
 
@@ -110,6 +112,12 @@ def _best_answers(
     scores = start + until.gather(1, room.T).T
     best = scores.masked_fill(~inside, -torch.inf).amax(1)
     return best, (start + until[:, -1]).max()
+
+
+def _kept(keep: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+    mean = inside.to(keep.dtype) @ keep / inside.sum(1).clamp(min=1)
+    most = keep.unsqueeze(0).masked_fill(~inside, -torch.inf).amax(1)
+    return mean, torch.where(inside.any(1), most, torch.zeros_like(most))
 
 
 def _logsum(values: Tensor, inside: Tensor) -> Tensor:

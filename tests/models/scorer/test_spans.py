@@ -2,13 +2,16 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from tiny import tokenizer_of
 
 from fitrag_integrations import Passage
 from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.light.spans import span_logits
 from fitrag_integrations.models.scorer.items import token_ranges
+from fitrag_integrations.models.scorer.span_head import LineHead
 from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, span_evidence
 
 # question tokens 1 2; passage tokens 3 1 4, one character each
@@ -92,3 +95,21 @@ def test_ranges_touch_their_characters(base):
         places = [chunk.offsets[i] for i in range(first, last)]
         assert places[0][0] <= start < places[0][1] and places[-1][0] < end <= places[-1][1]
     assert token_ranges(chunk, [(23, 24)]) == [(0, 0)]  # a blank
+
+
+def test_what_is_worth_keeping_is_measured_where_it_is_marked():
+    keep = torch.tensor([[9.0], [9], [9], [9], [1.0], [4.0], [2.0], [9]])
+    ranges = token_ranges(CHUNK, [(0, 1), (1, 3)])
+    marked = torch.cat([ANSWERS, keep], dim=1)
+    evidence = span_evidence(STATES, marked, CHUNK, ranges, RARITY)
+    assert evidence.numbers[:, COUNT:].tolist() == [[1, 1], [3, 4]]
+
+
+def test_a_line_over_the_numbers_is_the_same_without_torch():
+    head, ranges = LineHead(2), token_ranges(CHUNK, [(0, 1), (1, 3)])
+    named = {name: tensor.numpy() for name, tensor in head.state_dict().items()}
+    whole = np.array([0.3, -1.2], dtype=np.float32)
+    evidence = span_evidence(STATES, head.answers(STATES).detach(), CHUNK, ranges, RARITY)
+    wanted = head(evidence, STATES[:2], torch.from_numpy(whole).expand(2, 2)).detach().numpy()
+    found = span_logits(named, STATES.numpy(), CHUNK, ranges, RARITY.numpy(), whole)
+    assert found == pytest.approx(wanted, abs=1e-5)
