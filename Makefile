@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .PHONY: help install demo docs dist sbom notebooks test test-browser test-notebooks browser gpu lint types \
 	check format embedded closed-book embedded-gate embedded-evaluator embedded-scorer \
-	embedded-eligibility embedded-onepass clean
+	embedded-eligibility embedded-onepass embedded-student embedded-fitted clean
 
 help:
 	@echo "make demo    answer the demo questions with the embedded models"
@@ -172,6 +172,19 @@ embedded-eligibility: $(STAMP)
 		--combinations prefixes --depth 10 --dtype bfloat16 --overwrite
 	$(BIN)/fitrag train eligibility runs/eligibility_windows.jsonl --out $(ELIGIBILITY) \
 		--combinations prefixes --label kept --sees-rest
+
+# Puts a trained student (scripts/student) into the package: one trunk under all four parts; then
+# fits anew what depends on its scores. make embedded-student RUN=... ROWS=...
+embedded-student: $(STAMP)
+	$(BIN)/python scripts/embed_student.py $(RUN) $(ROWS)
+	$(MAKE) embedded-fitted LISTS=$(RUN)/judged.jsonl
+
+# Thresholds of the actions and strips, the detector: nothing that was fitted to other scores ships
+LISTS ?= runs/evaluator-rows/held.jsonl
+embedded-fitted: $(STAMP)
+	$(BIN)/fitrag calibrate evaluator $(LISTS) --model fitrag_integrations/embedded/evaluator \
+		--sentences 1
+	$(MAKE) embedded-eligibility
 
 clean:
 	rm -rf $(VENV) $(TOOLS) build dist site .benchmarks .codspeed .hypothesis .mypy_cache .pytest_cache .ruff_cache

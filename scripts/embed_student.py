@@ -3,10 +3,10 @@
     python scripts/embed_student.py RUN ROWS [--into EMBEDDED]
 
 RUN holds `student.safetensors`, `fitted.json` and `graph/` of scripts/student, ROWS its
-`held.jsonl`. Torch and the models without it load the same layers and heads, so that all decisions
-on a pair come of one pass. What the package then says of held-out pairs is compared with the
-student's own graph; more than rounding apart, the script fails and nothing of it may ship.
-Thresholds follow by `make embedded-fitted`.
+`held.jsonl` and `lists.jsonl`. Torch and the models without it load the same layers and heads, so
+that all decisions on a pair come of one pass. What the package then says of held-out pairs is
+compared with the student's own graph; more than rounding apart, the script fails and nothing of it
+may ship. RUN/judged.jsonl gets the lists that `make embedded-fitted` fits thresholds on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ from fitrag_integrations.models.runtime.folder import (  # noqa: E402
 )
 from fitrag_integrations.models.runtime.sources import MINILM  # noqa: E402
 from fitrag_integrations.text.sentences import split_sentences  # noqa: E402
+from fitrag_integrations.training.rows import read_jsonl, write_jsonl  # noqa: E402
 from fitrag_integrations.types import Passage  # noqa: E402
 
 HOME = Path(__file__).resolve().parent.parent / "fitrag_integrations" / "embedded"
@@ -71,8 +73,20 @@ def main() -> None:
     write_trunk(student, args.into / "trunk")
     for name, (tensors, head, fields) in parts(student, fitted).items():
         write_part(args.into / name, name, tensors, head, {**fields, "trained": told})
+    write_jsonl(args.run / "judged.jsonl", judged(args.rows / "lists.jsonl"))
     if args.into == HOME:
         compare(args.run, args.rows)
+
+
+def judged(lists: Path) -> Iterator[dict[str, Any]]:
+    """Give the lists as `fitrag calibrate` reads them; those with a passage nobody knows go."""
+    for row in read_jsonl(lists):
+        if all(one["has"] in (0, 1) for one in row["passages"]):
+            passages = [
+                {"title": one["title"], "text": one["text"], "has_answer": int(one["has"])}
+                for one in row["passages"]
+            ]
+            yield {"question": row["question"], "answers": row["answers"], "passages": passages}
 
 
 def load_student(run: Path) -> Student:
