@@ -38,7 +38,7 @@ class ExtractiveReader(PairModel):
     Calls from any thread or event loop are queued to one worker, batched by tokens, and answered in
     order. `abstain_below` is the score under which the reader had better not be believed; it was
     fitted with the weights and None where it was not. Code that trains builds one from an `engine`,
-    its `head` and the `manifest` to be saved with it.
+    its `head`, the `manifest` to be saved with it, and the `clues` that a head with units reads.
     """
 
     kind = "reader"

@@ -13,9 +13,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from importlib import resources
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from fitrag_integrations.core.checks import Checked, Number, Share, check_is, check_text
 from fitrag_integrations.core.record import Record, check_mapping
@@ -26,7 +25,6 @@ from fitrag_integrations.ports import AnswerLike, Pair, model_name, port_of, sco
 from fitrag_integrations.types import Action, BiLabelScore
 from fitrag_integrations.values.thresholds import refuse_other
 
-EMBEDDED = "embedded"
 FILE = "model.json"
 BEST = ("best", "second", "third", "mean")
 LABELS = ("has_answer", "llm_prefer")
@@ -74,14 +72,11 @@ class ListVerdict(Record, Checked):
 
     @classmethod
     def read(cls, folder: str | Path) -> Self:
-        """Read what `fitrag calibrate evaluator --verdict` wrote; "embedded" is what ships."""
-        home: Any = Path(folder)
-        if folder == EMBEDDED:
-            home = resources.files("fitrag_integrations") / "embedded" / "verdict"
+        """Read what `fitrag calibrate verdict` wrote into a `folder`."""
         try:
-            return cls.from_dict(json.loads((home / FILE).read_text("utf-8")))
+            return cls.from_dict(json.loads((Path(folder) / FILE).read_text("utf-8")))
         except (OSError, ValueError) as error:
-            allowed = f"'{EMBEDDED}' or a folder with the {FILE} of a list's verdict: {error}"
+            allowed = f"a folder of `fitrag calibrate verdict`, with its {FILE}: {error}"
             raise InputError.of("verdict", given=str(folder), allowed=allowed) from error
 
     def save(self, folder: str | Path) -> None:
@@ -92,7 +87,7 @@ class ListVerdict(Record, Checked):
         (home / FILE).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
 
     def asks(self, role: str) -> bool:
-        """Say whether some weight is on a number of "scorer", "evaluator" or "reader"."""
+        """Say whether some weight is on a number of a `role`: scorer, evaluator or reader."""
         return any(self.weights.get(name) for name in ROLES[role])
 
     def chance(self, numbers: Mapping[str, float]) -> float:
@@ -128,7 +123,10 @@ class ListJudge(Checked):
     def __call__(
         self, pairs: Sequence[Pair], grades: Sequence[float], evaluator: object
     ) -> Flow[tuple[Action, dict[str, object]]]:
-        """Give the flow that ends in the action, and what it follows from."""
+        """Give the flow that ends in the action, and what it follows from.
+
+        `grades` are the `evaluator`'s of the `pairs`, in their order.
+        """
         if not pairs:
             return Action.INCORRECT, {"chance": 0.0, "inputs": {}}
         asked = {
@@ -155,16 +153,16 @@ class ListJudge(Checked):
         for role, fitted in self.verdict.models.items():
             if not self.allow_other_model and self.verdict.asks(role):
                 name = model_name(asked[role])
-                verb = "calibrate evaluator --verdict"
+                verb = "calibrate verdict"
                 refuse_other("the list's verdict was", fitted, name, verb, f"the {role} ")
 
 
 def judge_of(given: object, *, allow_other_model: bool = False) -> ListJudge:
-    """Read a verdict as it is given: a folder or "embedded", a `ListVerdict`, a `ListJudge`."""
+    """Read a verdict as it is given: a folder, a `ListVerdict` or a `ListJudge`."""
     if isinstance(given, ListJudge):
         return given
     found = ListVerdict.read(given) if isinstance(given, str | Path) else given
-    allowed = f"'{EMBEDDED}', a folder, a ListVerdict or a ListJudge"
+    allowed = "a folder, a ListVerdict or a ListJudge"
     if not isinstance(found, ListVerdict):
         raise InputError.of("verdict", given=given, allowed=allowed)
     return ListJudge(found, allow_other_model=allow_other_model)
