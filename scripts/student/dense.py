@@ -1,4 +1,4 @@
-"""Retrieve by cosine of MiniLM's mean vectors, run by onnxruntime; the texts cut to 64 tokens."""
+"""Retrieve by cosine of MiniLM's mean vectors; the texts cut to 48 tokens."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 from fitrag_integrations.types import Passage
 
-TOKENS = 64
+TOKENS = 48
 
 
 def dense_search(
-    graph: Path, pool: Sequence[Passage], cache: Path, *, depth: int
+    pool: Sequence[Passage], cache: Path, *, depth: int
 ) -> Callable[[Sequence[str]], list[list[Passage]]]:
     """Encode the pool once, and give the function that ranks it for questions."""
-    import onnxruntime
     from tokenizers import Tokenizer
+    from transformers import AutoModel
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+
+    model = AutoModel.from_pretrained(weights_source(MINILM), attn_implementation="eager").eval()
     tokenizer = Tokenizer.from_file(str(Path(weights_source(MINILM)) / "tokenizer.json"))
     tokenizer.enable_truncation(TOKENS)
     tokenizer.no_padding()
@@ -31,26 +30,28 @@ def dense_search(
     def encode(texts: Sequence[str]) -> Any:
         rows = [e.ids for e in tokenizer.encode_batch(list(texts))]
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        made = np.zeros((len(rows), 384), np.float32)
+        made = torch.zeros(len(rows), 384)
         for at in range(0, len(order), 32):
-            some = order[at : at + 32]
-            width = max(len(rows[i]) for i in some)
-            ids = np.array([rows[i] + [0] * (width - len(rows[i])) for i in some])
-            mask = np.array([[1] * len(rows[i]) + [0] * (width - len(rows[i])) for i in some])
-            given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids}
-            (states,) = session.run(None, given)
-            mean = (states * mask[..., None]).sum(1) / mask.sum(1)[:, None]
-            made[some] = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+            some = [torch.tensor(rows[i]) for i in order[at : at + 32]]
+            ids = torch.nn.utils.rnn.pad_sequence(some, batch_first=True)
+            mask = (ids > 0).long()
+            with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+                states = model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+            mean = (states * mask.unsqueeze(2)).sum(1) / mask.sum(1, keepdim=True)
+            made[order[at : at + 32]] = torch.nn.functional.normalize(mean, dim=1)
         return made
 
     if cache.exists():
-        vectors = np.load(cache)
+        vectors = torch.load(cache)
     else:
         vectors = encode([f"{p.title}. {p.text}" if p.title else p.text for p in pool])
-        np.save(cache, vectors)
+        torch.save(vectors, cache)
 
     def search(questions: Sequence[str]) -> list[list[Passage]]:
-        found = (np.argsort(-(vectors @ asked))[:depth] for asked in encode(questions))
-        return [[pool[i] for i in best] for best in found]
+        found: list[list[Passage]] = []
+        for at in range(0, len(questions), 256):
+            best = (encode(questions[at : at + 256]) @ vectors.T).topk(depth).indices
+            found += [[pool[i] for i in row] for row in best.tolist()]
+        return found
 
     return search

@@ -130,7 +130,7 @@ class Student(nn.Module):
         """
         states = self.encoder(
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
-        ).last_hidden_state
+        ).last_hidden_state.float()
         clues = self.clues(input_ids, attention_mask, token_type_ids, text_mask)
         tokens = self.tokens(states)
         best = best_span(tokens, text_mask).clamp(-FURTHEST, FURTHEST) * SPAN_SCALE

@@ -1,6 +1,6 @@
 """Write the lists the student is trained, chosen and fitted on, from the shared data folder.
 
-    python scripts/student/rows.py DATA OUT [--dense ENCODER.onnx]
+    python scripts/student/rows.py DATA OUT
 
 Only sets whose licence permits shipping what is made of them, no question of a set that measures,
 and of SQuAD's dev set neither a question nor a paragraph. OUT/train.jsonl has the training items,
@@ -27,6 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from embedded_rows import multihop, reading, sample, squad_sample  # noqa: E402
+from dense import dense_search  # noqa: E402
 from evaluator_facts import facts  # noqa: E402
 from evaluator_rows import is_held, key  # noqa: E402
 from scorer_rows import MEASURING, _rows  # noqa: E402
@@ -54,32 +55,35 @@ POOLED = (
     "clapnq_dev",
     "selqa_sections",
 )
-ASKED = {  # questions of a set that get a list
-    "qa_only/nq_dpr_dev": 1100,
-    "qa_only/nq_open_dev": 150,
-    "qa_only/nq_efficientqa_dev": 250,
-    "nq_oracle/nq_open_gold": 350,
-    "qa_only/triviaqa_dev": 450,
-    "qa_only/triviaqa_test": 450,
-    "qa_only/webquestions_test": 250,
-    "qa_only/hotpotqa_dev": 800,
+ASKED = {  # questions of a set that are asked; about half find a list that holds an answer
+    "qa_only/nq_dpr_dev": 4600,
+    "qa_only/nq_open_dev": 700,
+    "qa_only/nq_efficientqa_dev": 900,
+    "nq_oracle/nq_open_gold": 1100,
+    "qa_only/triviaqa_dev": 1700,
+    "qa_only/triviaqa_test": 1700,
+    "qa_only/webquestions_test": 700,
+    "qa_only/hotpotqa_dev": 2400,
     "multihop/2wikimultihopqa_train": 120,
     "multihop/hotpotqa_train": 150,
-    "reading/squad_train": 350,
-    "reading/squadshifts_new_wiki": 150,
-    "reading/timeqa_human": 100,
-    "facts": 450,
+    "reading/squad_train": 1300,
+    "reading/squadshifts_new_wiki": 500,
+    "reading/timeqa_human": 200,
+    "facts": 1400,
 }
 READ = {
-    "squad_train": 5200,
-    "squadshifts_new_wiki": 1300,
-    "quoref": 400,
-    "timeqa_human": 350,
-    "fairytaleqa": 350,
-    "qed_dev": 150,
-    "hotpotqa_dev_pool": 200,
+    "squad_train": 17000,
+    "squadshifts_new_wiki": 4500,
+    "quoref": 900,
+    "timeqa_human": 700,
+    "fairytaleqa": 700,
+    "qed_dev": 250,
+    "hotpotqa_dev_pool": 350,
 }
-DEPTH, LIST, WORDS = 30, 6, 120
+READ_SAMPLE = 3000
+DEPTH, LIST = 50, 6
+WORDS = (50, 70, 90, 110, 130)
+NEAR, LEFT, TWISTED = 0.3, 0.1, 0.4
 HELD = {"rank": 150, "read": 260}  # what is chosen by
 LISTS = 900
 
@@ -89,7 +93,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--dense", type=Path)
     parser.add_argument("--seed", type=int, default=41)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -97,11 +100,10 @@ def main() -> None:
     pool = pooled(args.data)
     write_jsonl(args.out / "pool.jsonl", ({"title": p.title, "text": p.text} for p in pool))
     print(len(pool), "passages", flush=True)
-    finders = [searching(pool, depth=DEPTH)]
-    if args.dense:
-        from dense import dense_search
-
-        finders.append(dense_search(args.dense, pool, args.out / "dense.npy", depth=DEPTH))
+    finders = [
+        searching(pool, depth=DEPTH),
+        dense_search(pool, args.out / "dense.pt", depth=DEPTH),
+    ]
     measured = {key(row["question"]) for pattern in MEASURING for row in _rows(args.data, pattern)}
     measured |= {key(q) for q in sampled(args.data)}
     lists, held = [], []
@@ -185,9 +187,9 @@ def asked(
 
 
 def listed(rows: Iterable[Any], chance: random.Random) -> Iterator[Any]:
-    """Draw six of what was found: two with an answer, two of the first, two of the rest."""
+    """Draw six of what was found: up to two with an answer, three of the first, else the rest."""
     for name, question, answers, found in rows:
-        ranked = found[-1] if len(found) > 1 and chance.random() < 0.35 else found[0]
+        ranked = found[1] if chance.random() < 0.4 else found[0]
         flags = [holds(p, answers) for p in ranked]
         if not 0 < sum(flags) <= len(ranked) * 0.7:
             continue
@@ -195,7 +197,7 @@ def listed(rows: Iterable[Any], chance: random.Random) -> Iterator[Any]:
         no = [i for i, f in enumerate(flags) if not f]
         first = chance.sample(yes[:4], 1)
         chosen = first + chance.sample([i for i in yes if i not in first], min(1, len(yes) - 1))
-        near = chance.sample(no[:6], min(2, len(no)))
+        near = chance.sample(no[:10], min(3, len(no)))
         rest = [i for i in no if i not in near]
         chosen += near + chance.sample(rest, min(LIST - len(chosen) - len(near), len(rest)))
         yield name, question, answers, [ranked[i] for i in chosen], chance
@@ -260,7 +262,7 @@ def readings(
     rows: list[ReadingRow] = []
     for name, share in READ.items():
         rows += sample(reading(data, name), share, chance)
-    rows += chance.sample([*squad_sample(data)], 900)
+    rows += chance.sample([*squad_sample(data)], READ_SAMPLE)
     rows += multihop(data)
     rows = [row for row in rows if key(row.question) not in measured and row.answers]
     for row in rows:
@@ -278,15 +280,15 @@ def readings(
         right = told(gold, True, 1, spans)
         draw = chance.random()
         others = []
-        if draw < 0.25:
+        if draw < NEAR:
             near = next(
                 (p for p in search([row.question])[0][:8] if not holds(p, row.answers)), None
             )
             others = [] if near is None else [told(cropped(near, chance, ()), False, 0, [])]
-        elif draw < 0.35 and (left := without(gold, row.answers)):
+        elif draw < NEAR + LEFT and (left := without(gold, row.answers)):
             others = [told(left, False, 0, [])]
         yield {**base, "kind": "read", "question": question, "passages": [right, *others]}
-        if chance.random() < 0.4 and (
+        if chance.random() < TWISTED and (
             other := twisted(row.question, gold.text, row.answers[0], chance)
         ):
             passages = [told(gold, None, 0, [])]
@@ -330,9 +332,9 @@ def without(passage: Passage, answers: Sequence[str]) -> Passage | None:
 def cropped(
     passage: Passage, chance: random.Random, answers: Sequence[str], start: int | None = None
 ) -> Passage:
-    """Cut a longer passage to a stretch of 60 to 150 words, round an answer where one is."""
+    """Cut a longer passage to a stretch of 50 to 130 words, round an answer where one is."""
     words = [*re.finditer(r"\S+", passage.text)]
-    most = chance.choice((60, 90, WORDS, WORDS, 150))
+    most = chance.choice(WORDS)
     last = len(words) - most
     if last <= 15:
         return passage

@@ -1,13 +1,15 @@
 """Train the student, from what ships, on the rows of `rows.py`.
 
-    python scripts/student/train.py ROWS OUT [--steps 600] [--device cpu] [--ranks 3] [--reads 9]
+    python scripts/student/train.py ROWS OUT [--minutes 75] [--teachers SECOND FIRST]
 
 Its start is the scorer's encoder under the heads of scorer, evaluator and reader; the upper four
 layers and the heads train. A step has `--ranks` lists and `--reads` readings. Losses: cross-entropy
 of the labels that are known, the place of a list's best (ListMLE's first term), whether any of a
 list holds the answer, where the answer is or that it is nowhere, and which sentences hold it.
 `llm_prefer` is whether the student itself, as it reads at that step, marks the right answer: it
-is the reader that ships. Started again with the same folder, a run goes on from its checkpoint.
+is the reader that ships. `--teachers` are files of `label.py`, of which three parts of the first and
+one of the second are what the scores of a list are to follow, beside the labels; they may grow while
+the run goes on. Started again with the same folder, a run goes on from its checkpoint.
 OUT/student.safetensors keeps `--kept` of the change (Wortsman et al., 2022).
 """
 
@@ -18,6 +20,7 @@ import json
 import random
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +46,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=2200)
     parser.add_argument("--rate", type=float, default=1e-4)
     parser.add_argument("--head-rate", type=float, default=1e-3)
     parser.add_argument("--ranks", type=int, default=3)
-    parser.add_argument("--reads", type=int, default=9)
+    parser.add_argument("--reads", type=int, default=12)
+    parser.add_argument("--teachers", type=Path, nargs=2)
+    parser.add_argument("--full", action="store_true", help="float32 instead of bfloat16")
     parser.add_argument("--kept", type=float, default=0.6)
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--device", default="cpu")
@@ -58,12 +63,15 @@ def main() -> None:
     torch.set_num_threads(1)
     items = [json.loads(line) for line in (args.rows / "train.jsonl").open()]
     ranks = [item for item in items if item["kind"] == "rank"]
+    lessons = Lessons(args.teachers)
     reads = [item for item in items if item["kind"] != "rank"]
-    model, tokenizer = shipped_student()
+    model, tokenizer = shipped_student(attention="eager")  # faster than fused ones in bfloat16
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trains(name))
     model.to(args.device)
+    if not args.full:
+        model.encoder.forward = torch.autocast(args.device, torch.bfloat16)(model.encoder.forward)
     groups = [
         {
             "params": [
@@ -89,7 +97,9 @@ def main() -> None:
         batch = [ranks[i % len(ranks)] for i in drawn(len(ranks), args.ranks, at, args.seed)]
         batch += [reads[i % len(reads)] for i in drawn(len(reads), args.reads, at, args.seed + 1)]
         chance.shuffle(batch)
-        parts = losses(model, tokenizer, batch, args.device)
+        flat, encoded, logits, tokens = asked(model, tokenizer, batch, args.device)
+        parts = losses(batch, flat, encoded, logits, tokens)
+        parts["taught"] = followed(logits, [lessons.of(item) for item in batch], batch)
         torch.stack([*parts.values()]).sum().backward()
         torch.nn.utils.clip_grad_norm_([p for g in groups for p in g["params"]], 1.0)
         optimizer.step()
@@ -122,18 +132,60 @@ def trains(name: str) -> bool:
 
 def drawn(count: int, size: int, at: int, seed: int) -> list[int]:
     """Give the rows of a step: epoch by epoch, each in an order of its own."""
-    found = []
-    for place in range(at * size, (at + 1) * size):
-        order = list(range(count))
-        random.Random(f"{seed} {place // count}").shuffle(order)
-        found.append(order[place % count])
-    return found
+    places = range(at * size, (at + 1) * size)
+    return [epoch(count, f"{seed} {p // count}")[p % count] if p >= count else p for p in places]
 
 
-def losses(
+@cache
+def epoch(count: int, seed: str) -> list[int]:
+    """Give the order of an epoch; the first is the file's, which is shuffled."""
+    made = list(range(count))
+    random.Random(seed).shuffle(made)
+    return made
+
+
+class Lessons:
+    """Hold what the teachers say of lists; read again while their files grow."""
+
+    EVERY = 120.0  # seconds
+
+    def __init__(self, files: list[Path] | None) -> None:
+        self.files, self.known, self.read = files, dict[str, Tensor](), -self.EVERY
+
+    def of(self, item: Item) -> Tensor | None:
+        """Give both teachers' logits of an item in the mixture, (passages, 2), where known."""
+        if self.files and time.monotonic() - self.read > self.EVERY:
+            self.read = time.monotonic()
+            second, first = (said(file) for file in self.files)
+            self.known = {q: 0.75 * second[q] + 0.25 * first[q] for q in second.keys() & first}
+        return self.known.get(item["question"]) if item["kind"] == "rank" else None
+
+
+def said(file: Path) -> dict[str, Tensor]:
+    """Read what one teacher says; a line that is being written is left."""
+    lines = file.read_text().split("\n")[:-1] if file.exists() else []
+    rows = map(json.loads, lines)
+    return {row["question"]: torch.tensor(row["logits"]) for row in rows}
+
+
+def followed(logits: Tensor, taught: list[Tensor | None], batch: list[Item]) -> Tensor:
+    """Fit the lists' first two labels to the teachers': each logit, and the order."""
+    parts = []
+    sizes = [len(item["passages"]) for item in batch]
+    for scores, wanted in zip(logits.split(sizes), taught, strict=True):
+        if wanted is None or len(wanted) != len(scores):
+            continue
+        own = scores[:, :2]
+        each = F.binary_cross_entropy_with_logits(own, wanted.sigmoid())
+        order = -(wanted.softmax(0) * own.log_softmax(0)).sum(0).mean()
+        parts.append(0.3 * each + 0.3 * order)
+    return torch.stack(parts).mean() if parts else logits.sum() * 0
+
+
+def asked(
     model: Student, tokenizer: PairTokenizer, batch: list[Item], device: str
-) -> dict[str, Tensor]:
-    """Run all pairs of some items, and give the named losses."""
+) -> tuple[list[Any], list[EncodedPair], Tensor, list[Tensor]]:
+    """Run all pairs of some items, those of like length together."""
     flat = [(item, p) for item in batch for p in item["passages"]]
     encoded = tokenizer.encode_cut(
         [(i["question"], Passage("", p["text"], p["title"])) for i, p in flat]
@@ -146,8 +198,19 @@ def losses(
         given = {k: v.to(device) for k, v in batched([encoded[i] for i in some]).items()}
         found, marks = model(**given)
         for row, i in enumerate(some):
-            labels[i], tokens[i] = found[row].cpu(), marks[row, : len(encoded[i])].cpu()
-    logits = torch.stack(labels)
+            labels[i] = found[row].cpu()
+            tokens[i] = marks[row, : len(encoded[i])].cpu()
+    return flat, encoded, torch.stack(labels), tokens
+
+
+def losses(
+    batch: list[Item],
+    flat: list[Any],
+    encoded: list[EncodedPair],
+    logits: Tensor,
+    tokens: list[Tensor],
+) -> dict[str, Tensor]:
+    """Give the named losses of what the labels say."""
     spans = [place(p["spans"], pair) for (_, p), pair in zip(flat, encoded, strict=True)]
     gold = targets(flat, spans, tokens, encoded)
     known = ~gold.isnan()
