@@ -21,7 +21,6 @@ def dense_search(
     from tokenizers import Tokenizer
     from transformers import AutoModel
 
-
     model = AutoModel.from_pretrained(weights_source(MINILM), attn_implementation="eager").eval()
     tokenizer = Tokenizer.from_file(str(Path(weights_source(MINILM)) / "tokenizer.json"))
     tokenizer.enable_truncation(TOKENS)

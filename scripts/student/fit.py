@@ -1,22 +1,26 @@
-"""Fit what comes after the graph, on questions that the student was not trained on.
+"""Choose how much of a run's change is kept, and fit what comes after the heads.
 
-    python scripts/student/fit.py GRAPH_FOLDER ROWS RUN
+    python scripts/student/fit.py RUN ROWS OUT [--parts 0.5 0.7 1.0]
 
-Writes RUN/fitted.json, which `export.py` puts beside the graph: a slope and a shift of each label,
-the line that says whether an answer is to be trusted, the line over a sentence's numbers, and the
-list's verdict with its thresholds. ROWS/held.jsonl and ROWS/lists.jsonl are our own; none of the
-sets that measure is read. Prints cross-validated figures.
+The encoder between its start and the run's end is looked at on ROWS/held.jsonl for each part
+(Wortsman et al., 2022); the best by the mean of its figures there is OUT/student.safetensors.
+OUT/fitted.json gets a slope and a shift of each label, the line that says whether an answer is to
+be trusted, the line over a sentence's numbers, and the list's verdict with its thresholds, fitted
+on ROWS/held.jsonl and ROWS/lists.jsonl, questions that nothing was trained on. None of the sets
+that measure is read. Prints cross-validated figures.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
@@ -24,10 +28,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from reference import LABELS, Judged, Student, sentence_numbers, verdict_numbers  # noqa: E402
+from model import keep  # noqa: E402
+from quick import Quick  # noqa: E402
+from reference import LABELS, Judged, sentence_numbers, verdict_numbers  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1  # noqa: E402
 from fitrag_integrations.evaluation.outcomes import calibration_error  # noqa: E402
+from fitrag_integrations.evaluation.ranking import reciprocal_rank
 from fitrag_integrations.text.sentences import split_sentences
 
 CORRECT, INCORRECT, COST = 0.85, 0.8, 0.02
@@ -36,64 +43,55 @@ TOGETHER = 30  # items
 
 
 def main() -> None:
-    """Run the graph over all rows, fit, write."""
+    """Look at each part, keep the best, fit, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("graph", type=Path)
-    parser.add_argument("rows", type=Path)
     parser.add_argument("run", type=Path)
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--parts", type=float, nargs="+", default=[0.5, 0.7, 1.0])
     parser.add_argument("--lists", type=int, default=900)
-    parser.add_argument(
-        "--ranks", type=int, default=None, help="held-out lists; 0 calibrates on ROWS/lists"
-    )
-    parser.add_argument(
-        "--look", action="store_true", help="tell of the held-out rows, fit nothing"
-    )
     args = parser.parse_args()
-    student = Student(args.graph)
-    student.fitted = {"labels": {name: [1.0, 0.0] for name in LABELS}}
     held = [*map(json.loads, (args.rows / "held.jsonl").open())]
     lists = [*map(json.loads, (args.rows / "lists.jsonl").open())][: args.lists]
-    whole = [i for i in held if i["kind"] == "rank"][: args.ranks]
-    held = [*whole, *(i for i in held if i["kind"] != "rank")]
-    cache = Cache(student, args.graph / "asked.npz")
+    looked = {part: look(args.run, args.out / f"kept-{part:g}", part, held) for part in args.parts}
+    best = max(looked, key=lambda part: looked[part])
+    print(f"kept: {best:g}", flush=True)
+    chosen = args.out / f"kept-{best:g}"
+    for name in ("student.safetensors", "student.json"):
+        shutil.copyfile(chosen / name, args.out / name)
+    cache = Cache(chosen)
+    cache.ask(lists)
     fitted: dict[str, Any] = {"labels": {}}
-    lists = [] if args.look else lists
-    cache.ask([*lists, *held])
-    told = [judge(cache, item) for item in lists]
-    judged = [judge(cache, item) for item in held]
-    ranks = [(i, j) for i, j in zip(held, judged, strict=True) if i["kind"] == "rank"]
-    if ranks:
-        tell_ranks(ranks)
-    if args.look:
-        tell_reads([*zip(held, judged, strict=True)])
-        return
-    some = [*zip(lists, told, strict=True)]
-    fit_labels(fitted, ranks or some, some)
-    student.fitted = fitted
-    for rows in (judged, told):
-        for row in rows:
-            for one in row:
-                relabel(one, fitted)
-    fit_answered(fitted, [*zip(held, judged, strict=True)], [*zip(lists, told, strict=True)])
-    fit_sentences(fitted, [*zip(lists, told, strict=True)])
-    fit_verdict(fitted, [*zip(lists, told, strict=True)])
-    (args.run / "fitted.json").write_text(json.dumps(fitted, indent=1) + "\n")
+    some = [(item, judge(cache, item)) for item in lists]
+    read = [(item, judge(cache, item)) for item in held]
+    fit_labels(fitted, [(i, j) for i, j in read if i["kind"] == "rank"], some)
+    for _, judged in some + read:
+        for one in judged:
+            relabel(one, fitted)
+    fit_answered(fitted, read, some)
+    fit_sentences(fitted, some)
+    fit_verdict(fitted, some)
+    (args.out / "fitted.json").write_text(json.dumps(fitted, indent=1) + "\n")
+
+
+def look(run: Path, folder: Path, part: float, held: list[dict[str, Any]]) -> float:
+    """Keep a part of the change, and tell of the held-out rows. Gives the mean of its figures."""
+    if not (folder / "student.safetensors").exists():
+        keep(run, folder, part)
+    cache = Cache(folder)
+    cache.ask(held)
+    rows = [(item, judge(cache, item)) for item in held]
+    print(f"part {part:g}", end=": ")
+    return (tell_ranks([(i, j) for i, j in rows if i["kind"] == "rank"]) + tell_reads(rows)) / 2
 
 
 class Cache:
-    """Ask the graph of each item once, also over several runs of this script."""
+    """Ask the student of each item once, also over several runs of this script."""
 
-    def __init__(self, student: Student, file: Path) -> None:
-        self.student, self.file = student, file
-        self.known: dict[str, Any] = {}
-        if file.exists():
-            with np.load(file) as kept:
-                for n, name in enumerate(kept["names"].tolist()):
-                    count = sum(f"{n}.{j}.labels" in kept.files for j in range(64))
-                    each = [
-                        (kept[f"{n}.{j}.labels"], kept[f"{n}.{j}.tokens"]) for j in range(count)
-                    ]
-                    self.known[name] = each
+    def __init__(self, folder: Path) -> None:
+        self.student, self.file = Quick(folder), folder / "asked.pt"
+        self.student.fitted = {"labels": {name: [1.0, 0.0] for name in LABELS}}
+        self.known: dict[str, Any] = torch.load(self.file) if self.file.exists() else {}
 
     def ask(self, items: list[dict[str, Any]]) -> None:
         """Ask what is not known of some items, many at once: small batches cost twice as much."""
@@ -103,28 +101,14 @@ class Cache:
             groups = [[c for g in self.student.encode(triples_of(i)) for c in g] for i in some]
             found = iter(self.student.run([chunk for group in groups for chunk in group]))
             for item, group in zip(some, groups, strict=True):
-                each = (next(found) for _ in group)
-                self.known[name_of(item)] = [(a, b.astype(np.float16)) for a, b in each]
-            self.store()
-            print(
-                f"{min(at + TOGETHER, len(new))} of {len(new)} asked", file=sys.stderr, flush=True
-            )
+                each = [next(found) for _ in group]
+                self.known[name_of(item)] = [[torch.from_numpy(x.copy()) for x in o] for o in each]
+        if new:
+            torch.save(self.known, self.file)
 
     def told(self, item: dict[str, Any]) -> list[Any]:
-        """Give the graph's output of an item's chunks."""
-        return [(labels, tokens.astype(np.float32)) for labels, tokens in self.known[name_of(item)]]
-
-    def store(self) -> None:
-        """Write what is known, under another name first."""
-        fresh = self.file.with_suffix(".new.npz")
-        arrays = {
-            f"{n}.{j}.{part}": array
-            for n, each in enumerate(self.known.values())
-            for j, both in enumerate(each)
-            for part, array in zip(("labels", "tokens"), both, strict=True)
-        }
-        np.savez(fresh, names=np.array(list(self.known)), **arrays)
-        fresh.replace(self.file)
+        """Give the student's output of an item's chunks."""
+        return [(labels.numpy(), tokens.numpy()) for labels, tokens in self.known[name_of(item)]]
 
 
 def triples_of(item: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -196,23 +180,20 @@ def right(item: dict[str, Any], passage: dict[str, Any], one: dict[str, Any]) ->
     return int(bool(passage["has"]) and contains_answer(one["judged"].answer, item["answers"]))
 
 
-def tell_ranks(ranks: list[Any]) -> None:
-    """Tell the order of the held-out lists, which come in BM25's."""
+def tell_ranks(ranks: list[Any]) -> float:
+    """Tell the order of the held-out lists. Gives the mean MRR of the first two labels."""
+    made = []
     for name in ("has_answer", "llm_prefer", "grade"):
-        ours = [
-            mrr([p["has"] for p in by(i["passages"], [getattr(o["judged"], name) for o in j])])
-            for i, j in ranks
-        ]
-        print(f"held lists, MRR by {name}: {np.mean(ours):.4f}", end="; ")
-    given = np.mean([mrr([p["has"] for p in i["passages"]]) for i, _ in ranks])
-    print(
-        f"BM25 {given:.4f} over {len(ranks)}",
-        flush=True,
-    )
+        scored = ((i["passages"], [getattr(o["judged"], name) for o in j]) for i, j in ranks)
+        made.append(np.mean([reciprocal_rank(ordered(*one)) for one in scored]))
+        print(f"MRR by {name} {made[-1]:.4f}", end=", ")
+    given = np.mean([reciprocal_rank([p["has"] for p in i["passages"]]) for i, _ in ranks])
+    print(f"BM25's {given:.4f} of {len(ranks)}", end="; ")
+    return float(np.mean(made[:2]))
 
 
-def tell_reads(rows: list[Any]) -> None:
-    """Tell how well is read, and how well the unanswerable are told."""
+def tell_reads(rows: list[Any]) -> float:
+    """Tell how well is read, and how well the unanswerable are told. Gives the mean of both."""
     read = [
         (i, p, o["judged"])
         for i, j in rows
@@ -220,34 +201,19 @@ def tell_reads(rows: list[Any]) -> None:
         for p, o in zip(i["passages"], j, strict=True)
     ]
     f1s = [max(token_f1(j.answer, [a]) for a in i["answers"]) for i, p, j in read if p["right"]]
-    exact = [f1 for f1 in f1s if f1 == 1]
     right = [int(p["right"]) for _, p, _ in read]
     told = {
-        n: roc_auc_score(right, [getattr(j, n) for *_, j in read])
+        n: float(roc_auc_score(right, [getattr(j, n) for *_, j in read]))
         for n in ("has_answer", "grade", "answered", "span")
     }
-    pairs = [
-        (p["has"], o["judged"])
-        for i, j in rows
-        if i["kind"] == "rank"
-        for p, o in zip(i["passages"], j, strict=True)
-    ]
     shown = {name: round(value, 4) for name, value in told.items()}
-    auc = roc_auc_score([h for h, _ in pairs], [j.has_answer for _, j in pairs])
-    print(
-        f"F1 {np.mean(f1s):.4f}, exact {len(exact) / len(f1s):.3f} of {len(f1s)}; "
-        f"AUC of right {shown}; of has over pairs {auc:.4f}"
-    )
+    print(f"F1 {np.mean(f1s):.4f} of {len(f1s)}, AUC of right {shown}", flush=True)
+    return float(np.mean(f1s) + told["answered"]) / 2
 
 
-def by(passages: list[Any], scores: list[float]) -> list[Any]:
-    """Order passages by score."""
-    return [passages[i] for i in sorted(range(len(scores)), key=lambda i: -scores[i])]
-
-
-def mrr(flags: list[Any]) -> float:
-    """Give one over the place of the first."""
-    return next((1 / (i + 1) for i, f in enumerate(flags) if f), 0.0)
+def ordered(passages: list[Any], scores: list[float]) -> list[int]:
+    """Give what passages hold, the best scored first."""
+    return [passages[i]["has"] for i in sorted(range(len(scores)), key=lambda i: -scores[i])]
 
 
 def fit_labels(fitted: dict[str, Any], ranks: list[Any], lists: list[Any]) -> None:

@@ -219,11 +219,11 @@ def shipped() -> Callable[[str, list[Any]], list[Told]]:
 
 def student(folder: Path) -> Callable[[str, list[Any]], list[Told]]:
     """Load the student's graph; one pass says everything."""
-    from reference import Student
+    from quick import student as open_student
 
     from fitrag_integrations.text.sentences import split_sentences
 
-    model = Student(folder)
+    model = open_student(folder)
 
     def said(kind: str, asked: list[Any]) -> list[Told]:
         return [
@@ -455,9 +455,9 @@ def main() -> None:
         return
     model = None
     if args.model:
-        from reference import Student
+        from quick import student as open_student
 
-        model = Student(args.model)
+        model = open_student(args.model)
     for file in args.files:
         parts = {name: some[: args.first] for name, some in everything(args.data).items()}
         made = tell(parts, json.loads(file.read_text()), model)

@@ -226,6 +226,16 @@ def save(model: Student, folder: Path, told: dict[str, Any]) -> None:
     (folder / "student.json").write_text(json.dumps(told, indent=1))
 
 
+def keep(run: Path, folder: Path, part: float) -> None:
+    """Save a student whose encoder has come a part of the way from the start to a run's end."""
+    start, done = shipped_student()[0], load(run)[0]
+    with torch.no_grad():
+        for one, other in zip(start.encoder.parameters(), done.encoder.parameters(), strict=True):
+            other.lerp_(one, 1 - part)
+    told = json.loads((run / "student.json").read_text())
+    save(done, folder, {**told, "kept": part})
+
+
 def load(folder: Path, *, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
     """Load what `save` saved."""
     from safetensors.torch import load_file

@@ -26,8 +26,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from embedded_rows import multihop, reading, sample, squad_sample  # noqa: E402
 from dense import dense_search  # noqa: E402
+from embedded_rows import multihop, reading, sample, squad_sample  # noqa: E402
 from evaluator_facts import facts  # noqa: E402
 from evaluator_rows import is_held, key  # noqa: E402
 from scorer_rows import MEASURING, _rows  # noqa: E402
@@ -84,8 +84,8 @@ READ_SAMPLE = 3000
 DEPTH, LIST = 50, 6
 WORDS = (50, 70, 90, 110, 130)
 NEAR, LEFT, TWISTED = 0.3, 0.1, 0.4
-HELD = {"rank": 150, "read": 260}  # what is chosen by
-LISTS = 900
+HELD = {"rank": 600, "read": 500}  # what is chosen by, of which a third find no answer
+LISTS = 1200
 
 
 def main() -> None:
@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=41)
+    parser.add_argument("--held", action="store_true", help="only what is held out")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     chance = random.Random(args.seed)
@@ -106,25 +107,28 @@ def main() -> None:
     ]
     measured = {key(row["question"]) for pattern in MEASURING for row in _rows(args.data, pattern)}
     measured |= {key(q) for q in sampled(args.data)}
-    lists, held = [], []
     chosen = [*asked(args.data, pool, measured, chance)]
-    ranked = [find([row[0] for _, row in chosen]) for find in finders]
-    for (name, row), *found in zip(chosen, *ranked, strict=True):
-        (held if is_held(row[0]) else lists).append((name, *row, found))
-    ranks = [*made(listed(lists, chance))]
-    read = [*readings(args.data, measured, finders[0], chance)]
-    items = [item for item in ranks + read if not item.pop("held")]
-    chance.shuffle(items)
-    write_jsonl(args.out / "train.jsonl", items)
-    kept = [item for item in read if is_held(item["origin"])]
-    chance.shuffle(held)
-    some = [*made(wholes(held[: HELD["rank"]]))]
-    write_jsonl(args.out / "held.jsonl", some + chance.sample(kept, min(HELD["read"], len(kept))))
-    write_jsonl(args.out / "lists.jsonl", made(fives(held[HELD["rank"] :][:LISTS], chance)))
-    told = {
-        kind: sum(i["kind"] == kind for i in items) for kind in ("rank", "read", "twist", "near")
-    }
-    print(told, len(held), "held out", flush=True)
+    for held in (True,) if args.held else (True, False):
+        kept = [(name, *row) for name, row in chosen if is_held(row[0]) is held]
+        ranked = [find([question for _, question, _ in kept]) for find in finders]
+        found = [(*row, both) for row, *both in zip(kept, *ranked, strict=True)]
+        rows = random.Random(args.seed) if held else chance
+        read = readings(args.data, measured, finders[0], rows, held)
+        if held:
+            write_held(args.out, found, [*read], rows)
+        else:
+            items = [*made(listed(found, chance))]
+            items += [item for item in read if not is_held(item["origin"])]
+            chance.shuffle(items)
+            write_jsonl(args.out / "train.jsonl", items)
+
+
+def write_held(out: Path, lists: list[Any], read: list[Any], chance: random.Random) -> None:
+    """Write what is chosen by, and the lists that the verdict is fitted on."""
+    chance.shuffle(lists)
+    whole = [*made(wholes(lists[: HELD["rank"]]))]
+    write_jsonl(out / "held.jsonl", whole + chance.sample(read, min(HELD["read"], len(read))))
+    write_jsonl(out / "lists.jsonl", made(fives(lists[HELD["rank"] :][:LISTS], chance)))
 
 
 def pooled(data: Path) -> list[Passage]:
@@ -230,7 +234,6 @@ def made(rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
             "set": name,
             "question": shown,
             "answers": answers,
-            "held": False,
             "passages": [
                 told(
                     p,
@@ -256,7 +259,7 @@ def told(p: Passage, has: bool | None, right: int | None, spans: Any) -> dict[st
 
 
 def readings(
-    data: Path, measured: set[str], search: Any, chance: random.Random
+    data: Path, measured: set[str], search: Any, chance: random.Random, held: bool
 ) -> Iterator[dict[str, Any]]:
     """Give questions with the passage that answers them, and what is near but does not."""
     rows: list[ReadingRow] = []
@@ -265,18 +268,14 @@ def readings(
     rows += chance.sample([*squad_sample(data)], READ_SAMPLE)
     rows += multihop(data)
     rows = [row for row in rows if key(row.question) not in measured and row.answers]
+    rows = [row for row in rows if not held or is_held(row.question)]
     for row in rows:
         gold = cropped(row.passage, chance, row.answers, row.answer_start)
         spans = places(gold.text, row.answers[:1], row.passage, row.answer_start, gold)
         if not spans:
             continue
         question = chatty(row.question, chance) if chance.random() < 0.06 else row.question
-        base = {
-            "set": "",
-            "answers": row.answers,
-            "origin": row.question,
-            "held": is_held(row.question),
-        }
+        base = {"set": "", "answers": row.answers, "origin": row.question}
         right = told(gold, True, 1, spans)
         draw = chance.random()
         others = []

@@ -7,10 +7,10 @@ layers and the heads train. A step has `--ranks` lists and `--reads` readings. L
 of the labels that are known, the place of a list's best (ListMLE's first term), whether any of a
 list holds the answer, where the answer is or that it is nowhere, and which sentences hold it.
 `llm_prefer` is whether the student itself, as it reads at that step, marks the right answer: it
-is the reader that ships. `--teachers` are files of `label.py`, of which three parts of the first and
-one of the second are what the scores of a list are to follow, beside the labels; they may grow while
-the run goes on. Started again with the same folder, a run goes on from its checkpoint.
-OUT/student.safetensors keeps `--kept` of the change (Wortsman et al., 2022).
+is the reader that ships. `--teachers` are files of `label.py`; three parts of the first and one of
+the second are what a list's scores are to follow, beside the labels. They may grow while the run
+goes on. Started again with the same folder, a run goes on from its checkpoint.
+`fit.py` says how much of the change is kept.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ def main() -> None:
     parser.add_argument("--reads", type=int, default=12)
     parser.add_argument("--teachers", type=Path, nargs=2)
     parser.add_argument("--full", action="store_true", help="float32 instead of bfloat16")
-    parser.add_argument("--kept", type=float, default=0.6)
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=13)
@@ -66,7 +65,6 @@ def main() -> None:
     lessons = Lessons(args.teachers)
     reads = [item for item in items if item["kind"] != "rank"]
     model, tokenizer = shipped_student(attention="eager")  # faster than fused ones in bfloat16
-    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trains(name))
     model.to(args.device)
@@ -108,11 +106,12 @@ def main() -> None:
         for name, value in parts.items():
             mean[name] = mean.get(name, float(value.detach())) * 0.96 + 0.04 * float(value.detach())
         if at % 20 == 0:
-            told = " ".join(f"{name} {value:.3f}" for name, value in mean.items())
-            print(f"step {at} of {args.steps}, {spent:.0f} s: {told}", flush=True)
+            shown = " ".join(f"{name} {value:.3f}" for name, value in mean.items())
+            print(f"step {at} of {args.steps}, {spent:.0f} s: {shown}", flush=True)
         if time.monotonic() - saved > args.save_seconds or progress(at, spent, args) >= 1:
             checkpoint(model, optimizer, args.out, at, spent)
-            keep(model, start, args.out, args.kept, vars(args), at, spent)
+            told = json.loads(json.dumps(vars(args), default=str))
+            save(model, args.out, {**told, "step": at, "seconds": round(spent)})
             saved = time.monotonic()
 
 
@@ -318,30 +317,6 @@ def kept_sentences(
             )
         parts.append(F.binary_cross_entropy_with_logits(marks[inside, 2], want[inside]))
     return torch.stack(parts).mean()
-
-
-def keep(
-    model: Student,
-    start: dict[str, Tensor],
-    out: Path,
-    kept: float,
-    told: Item,
-    at: int,
-    spent: float,
-) -> None:
-    """Save the encoder between start and now, and the heads as they are."""
-    state = {n: t.detach().cpu().clone() for n, t in model.state_dict().items()}
-    for folder, part in ((out, kept), (out / "whole", 1.0)):
-        mixed = {
-            n: torch.lerp(start[n], t, part)
-            if n.startswith("encoder.") and t.is_floating_point()
-            else t
-            for n, t in state.items()
-        }
-        holder = shipped_student()[0]
-        holder.load_state_dict(mixed)
-        plain = {k: str(v) if isinstance(v, Path) else v for k, v in told.items()}
-        save(holder, folder, {**plain, "kept": part, "step": at, "seconds": round(spent)})
 
 
 def checkpoint(model: Student, optimizer: Any, out: Path, at: int, spent: float) -> None:
