@@ -37,7 +37,7 @@ from fitrag_integrations.evaluation.outcomes import calibration_error  # noqa: E
 from fitrag_integrations.evaluation.ranking import reciprocal_rank
 from fitrag_integrations.text.sentences import split_sentences
 
-CORRECT, INCORRECT, COST = 0.85, 0.8, 0.02
+SURE, COST = 0.9, 0.02
 CLIP = 20.0
 TOGETHER = 30  # items
 
@@ -50,17 +50,20 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--parts", type=float, nargs="+", default=[0.5, 0.7, 1.0])
     parser.add_argument("--lists", type=int, default=900)
+    parser.add_argument("--ranks", type=int, default=150, help="lists that the part is chosen by")
     args = parser.parse_args()
     held = [*map(json.loads, (args.rows / "held.jsonl").open())]
     lists = [*map(json.loads, (args.rows / "lists.jsonl").open())][: args.lists]
-    looked = {part: look(args.run, args.out / f"kept-{part:g}", part, held) for part in args.parts}
+    some = [i for i in held if i["kind"] == "rank"][: args.ranks]
+    some += [i for i in held if i["kind"] != "rank"]
+    looked = {part: look(args.run, args.out / f"kept-{part:g}", part, some) for part in args.parts}
     best = max(looked, key=lambda part: looked[part])
     print(f"kept: {best:g}", flush=True)
     chosen = args.out / f"kept-{best:g}"
     for name in ("student.safetensors", "student.json"):
         shutil.copyfile(chosen / name, args.out / name)
     cache = Cache(chosen)
-    cache.ask(lists)
+    cache.ask(lists + held)
     fitted: dict[str, Any] = {"labels": {}}
     some = [(item, judge(cache, item)) for item in lists]
     read = [(item, judge(cache, item)) for item in held]
@@ -349,10 +352,15 @@ def fit_verdict(fitted: dict[str, Any], lists: list[Any]) -> None:
     alike = scaler.transform(x)
     strengths = (0.003, 0.01, 0.03, 0.1, 0.3)
     search = LogisticRegressionCV(
-        Cs=strengths, cv=5, scoring="neg_log_loss", use_legacy_attributes=False, l1_ratios=(0.0,)
+        Cs=strengths,
+        cv=5,
+        scoring="neg_log_loss",
+        use_legacy_attributes=False,
+        l1_ratios=(0.0,),
+        class_weight="balanced",  # how many hold is for the retriever at hand to say, not for ours
     ).fit(alike, y)
     strength = float(np.ravel(search.C_)[0])
-    fit = LogisticRegression(C=strength, max_iter=1000)
+    fit = LogisticRegression(C=strength, max_iter=1000, class_weight="balanced")
     guessed = cross_val_predict(fit, alike, y, cv=5, method="predict_proba")[:, 1]
     fit.fit(alike, y)
     upper, lower = thresholds(guessed, y)
@@ -373,22 +381,23 @@ def fit_verdict(fitted: dict[str, Any], lists: list[Any]) -> None:
         f"right where sure {good:.3f}, {1 - sure.mean():.2f} ambiguous",
         flush=True,
     )
-    grades = sorted(best)
-    ups = [g for g in grades if y[best >= g].mean() >= CORRECT]
-    lows = [g for g in grades if (best < g).any() and 1 - y[best < g].mean() >= INCORRECT]
-    fitted["best_grade"] = {
-        "upper": float(min(ups, default=grades[-1])),
-        "lower": float(max(lows, default=grades[0])),
-    }
+    upper, lower = thresholds(best, y)
+    fitted["best_grade"] = {"upper": upper, "lower": lower}
 
 
-def thresholds(chances: Any, y: Any) -> tuple[float, float]:
-    """Give the lowest from which 85 % hold, and the highest below which 80 % do not."""
-    ordered = np.sort(chances)
-    ups = [c for c in ordered if (chances >= c).sum() >= 20 and y[chances >= c].mean() >= CORRECT]
-    lows = [
-        c for c in ordered if (chances < c).sum() >= 20 and 1 - y[chances < c].mean() >= INCORRECT
-    ]
+def thresholds(values: Any, y: Any) -> tuple[float, float]:
+    """Give the lowest from which 90 % hold, and the highest below which 90 % do not.
+
+    As if half of all lists held an answer.
+    """
+    weights = np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y.mean()))
+
+    def holding(some: Any) -> float:
+        return float((weights * y)[some].sum() / weights[some].sum())
+
+    ordered = np.sort(values)
+    ups = [v for v in ordered if (values >= v).sum() >= 20 and holding(values >= v) >= SURE]
+    lows = [v for v in ordered if (values < v).sum() >= 20 and holding(values < v) <= 1 - SURE]
     upper = float(min(ups, default=ordered[-1]))
     return upper, min(upper, float(max(lows, default=ordered[0])))
 

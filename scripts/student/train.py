@@ -1,15 +1,13 @@
 """Train the student, from what ships, on the rows of `rows.py`.
 
-    python scripts/student/train.py ROWS OUT [--minutes 75] [--teachers SECOND FIRST]
+    python scripts/student/train.py ROWS OUT [--minutes 60]
 
 Its start is the scorer's encoder under the heads of scorer, evaluator and reader; the upper four
 layers and the heads train. A step has `--ranks` lists and `--reads` readings. Losses: cross-entropy
 of the labels that are known, the place of a list's best (ListMLE's first term), whether any of a
 list holds the answer, where the answer is or that it is nowhere, and which sentences hold it.
 `llm_prefer` is whether the student itself, as it reads at that step, marks the right answer: it
-is the reader that ships. `--teachers` are files of `label.py`; three parts of the first and one of
-the second are what a list's scores are to follow, beside the labels. They may grow while the run
-goes on. Started again with the same folder, a run goes on from its checkpoint.
+is the reader that ships. Started again with the same folder, a run goes on from its checkpoint.
 `fit.py` says how much of the change is kept.
 """
 
@@ -38,6 +36,7 @@ from fitrag_integrations.types import Passage  # noqa: E402
 
 LOWEST = 2  # the layers below stay
 MICRO = 16
+WARM = 200  # steps
 Item = dict[str, Any]
 
 
@@ -47,11 +46,10 @@ def main() -> None:
     parser.add_argument("rows", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=2200)
-    parser.add_argument("--rate", type=float, default=1e-4)
+    parser.add_argument("--rate", type=float, default=1.2e-4)
     parser.add_argument("--head-rate", type=float, default=1e-3)
     parser.add_argument("--ranks", type=int, default=3)
     parser.add_argument("--reads", type=int, default=12)
-    parser.add_argument("--teachers", type=Path, nargs=2)
     parser.add_argument("--full", action="store_true", help="float32 instead of bfloat16")
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--device", default="cpu")
@@ -62,7 +60,6 @@ def main() -> None:
     torch.set_num_threads(1)
     items = [json.loads(line) for line in (args.rows / "train.jsonl").open()]
     ranks = [item for item in items if item["kind"] == "rank"]
-    lessons = Lessons(args.teachers)
     reads = [item for item in items if item["kind"] != "rank"]
     model, tokenizer = shipped_student(attention="eager")  # faster than fused ones in bfloat16
     for name, parameter in model.named_parameters():
@@ -88,7 +85,7 @@ def main() -> None:
     mean: dict[str, float] = {}
     while (done := progress(at, spent, args)) < 1:
         began = time.monotonic()
-        part = min((at + 1) / max(1, args.steps // 20), max(0.02, (1 - done) / 0.95))
+        part = min((at + 1) / WARM, max(0.02, (1 - done) / 0.95))
         for group in optimizer.param_groups:
             group["lr"] = group["rate"] * part
         chance = random.Random(f"{args.seed} {at}")
@@ -97,7 +94,6 @@ def main() -> None:
         chance.shuffle(batch)
         flat, encoded, logits, tokens = asked(model, tokenizer, batch, args.device)
         parts = losses(batch, flat, encoded, logits, tokens)
-        parts["taught"] = followed(logits, [lessons.of(item) for item in batch], batch)
         torch.stack([*parts.values()]).sum().backward()
         torch.nn.utils.clip_grad_norm_([p for g in groups for p in g["params"]], 1.0)
         optimizer.step()
@@ -141,44 +137,6 @@ def epoch(count: int, seed: str) -> list[int]:
     made = list(range(count))
     random.Random(seed).shuffle(made)
     return made
-
-
-class Lessons:
-    """Hold what the teachers say of lists; read again while their files grow."""
-
-    EVERY = 120.0  # seconds
-
-    def __init__(self, files: list[Path] | None) -> None:
-        self.files, self.known, self.read = files, dict[str, Tensor](), -self.EVERY
-
-    def of(self, item: Item) -> Tensor | None:
-        """Give both teachers' logits of an item in the mixture, (passages, 2), where known."""
-        if self.files and time.monotonic() - self.read > self.EVERY:
-            self.read = time.monotonic()
-            second, first = (said(file) for file in self.files)
-            self.known = {q: 0.75 * second[q] + 0.25 * first[q] for q in second.keys() & first}
-        return self.known.get(item["question"]) if item["kind"] == "rank" else None
-
-
-def said(file: Path) -> dict[str, Tensor]:
-    """Read what one teacher says; a line that is being written is left."""
-    lines = file.read_text().split("\n")[:-1] if file.exists() else []
-    rows = map(json.loads, lines)
-    return {row["question"]: torch.tensor(row["logits"]) for row in rows}
-
-
-def followed(logits: Tensor, taught: list[Tensor | None], batch: list[Item]) -> Tensor:
-    """Fit the lists' first two labels to the teachers': each logit, and the order."""
-    parts = []
-    sizes = [len(item["passages"]) for item in batch]
-    for scores, wanted in zip(logits.split(sizes), taught, strict=True):
-        if wanted is None or len(wanted) != len(scores):
-            continue
-        own = scores[:, :2]
-        each = F.binary_cross_entropy_with_logits(own, wanted.sigmoid())
-        order = -(wanted.softmax(0) * own.log_softmax(0)).sum(0).mean()
-        parts.append(0.3 * each + 0.3 * order)
-    return torch.stack(parts).mean() if parts else logits.sum() * 0
 
 
 def asked(
