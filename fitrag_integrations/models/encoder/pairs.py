@@ -104,6 +104,10 @@ class Batch:
             tokens[:, row, : len(pair)] = pair.tokens
         return cls(pairs, tokens, lengths)
 
+    def rows(self, chosen: slice) -> "Batch":
+        """Give some of the inputs, as wide as all."""
+        return Batch(self.pairs[chosen], self.tokens[:, chosen], self.lengths[chosen])
+
     @property
     def placed(self) -> NDArray[np.bool_]:
         """Say which tokens are the passage's text. Shape: (batch, tokens)."""
