@@ -3,7 +3,9 @@
 Fast tokenizers are not thread-safe and fail silently, and both frameworks call components from
 thread pools. So callers queue their items here. A task that works in token batches is a generator
 that yields between two of them: there the worker looks who has given up, and gives the next token
-batch to whoever has waited longest. Small jobs of one task are run as one list, large ones alone.
+batch to whoever has waited longest. Small jobs of one task are run as one list, middling ones as
+another, large ones alone. The queue has no bound: whoever calls waits, and `fitrag serve` refuses
+what is beyond its limits.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ class Worker(ForkSafe):
     """Answer queued items on one daemon thread, started at the first call.
 
     In a forked child it starts anew. One that is `bound` to its process, as what runs on a GPU is,
-    raises `ModelLoadError` there. Jobs of up to `small` items are joined.
+    raises `ModelLoadError` there. Jobs of up to `small` items are joined to
+    lists of a few times as many, and so are larger ones of up to twice that, among themselves.
     """
 
     def __init__(self, name: str, *, bound: bool = False, small: int = SMALL) -> None:
@@ -282,21 +285,21 @@ class _Turn:
 
 
 def _joined(jobs: Sequence[_AnyJob], small: int) -> list[_Turn]:
-    """Join small jobs of one task to lists of a bounded size; a large job stands alone."""
-    most = JOINED * small
+    """Join jobs of one task to lists of a bounded size; a large job stands alone.
+
+    Small ones are joined to small ones, so that they wait for no others' items.
+    """
     lists: list[list[_AnyJob]] = []
-    open_lists: dict[Task[Any, Any], tuple[list[_AnyJob], int]] = {}
+    open_lists: dict[tuple[Task[Any, Any], bool], tuple[list[_AnyJob], int]] = {}
     for job in jobs:
-        size = len(job.items)
-        if size > small:
-            lists.append([job])
-            continue
-        members, held = open_lists.get(job.task, ([], most))
+        size, few = len(job.items), len(job.items) <= small
+        most = JOINED * small if few else 2 * JOINED * small
+        members, held = open_lists.get((job.task, few), ([], most))
         if held + size > most:
             members, held = [], 0
             lists.append(members)
         members.append(job)
-        open_lists[job.task] = members, held + size
+        open_lists[job.task, few] = members, held + size
     return [_Turn(members) for members in lists]
 
 

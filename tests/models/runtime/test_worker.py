@@ -312,6 +312,15 @@ def test_small_jobs_are_joined_to_lists_of_a_bounded_size(worker):
     assert [len(call) for call in doubler.calls] == [1, 32, 32, 32, 4, 20]
 
 
+def test_middling_jobs_are_joined_among_themselves_and_large_ones_stand_alone(worker):
+    doubler = Doubler(held=True)
+    sizes = [20, 1, 20, 20, 20, 100, 1]
+    _, futures = queued_behind(worker, doubler, *(list(range(size)) for size in sizes))
+    doubler.go.set()
+    assert [len(future.result(WAIT)) for future in futures] == sizes
+    assert sorted(map(len, doubler.calls)) == [1, 2, 20, 60, 100]
+
+
 def test_a_cancelled_job_ends_between_two_token_batches(worker):
     slow = Slow()
     large = worker.submit(slow.run, ["large"] * 10_000)
