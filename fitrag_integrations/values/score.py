@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -9,6 +10,7 @@ from fitrag_integrations.core.checks import check_many, check_number
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
 
+MOST = sys.float_info.max
 Label: TypeAlias = Literal["has_answer", "llm_prefer"]
 
 
@@ -27,6 +29,10 @@ class BiLabelScore(Record):
     llm_prefer_logit: float | None = None
 
     def __post_init__(self) -> None:
+        if _are_sound(
+            self.has_answer, self.llm_prefer, self.has_answer_logit, self.llm_prefer_logit
+        ):
+            return  # as nearly all are
         for name in ("has_answer", "llm_prefer", "has_answer_logit", "llm_prefer_logit"):
             value = getattr(self, name)
             if value is not None or name == "has_answer":
@@ -69,6 +75,17 @@ class BiLabelScore(Record):
             return f"has_answer {self.has_answer:.2f}"
         labels = f"has_answer {self.has_answer:.2f}, llm_prefer {self.llm_prefer:.2f}"
         return f"{labels}, sum {self.combine():.2f}"
+
+
+def _are_sound(has: object, prefer: object, first: object, second: object) -> bool:
+    """Tell two probabilities and two logits, all of them plain finite floats."""
+    return (
+        type(has) is type(prefer) is type(first) is type(second) is float
+        and 0.0 <= has <= 1.0
+        and 0.0 <= prefer <= 1.0
+        and -MOST <= first <= MOST
+        and -MOST <= second <= MOST
+    )
 
 
 def labels_of(answers: object) -> tuple[BiLabelScore, ...]:

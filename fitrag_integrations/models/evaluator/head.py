@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
@@ -32,8 +34,11 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
     write_tensors,
 )
-from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.runtime.worker import Steps, in_blocks
 
+Read: TypeAlias = tuple[
+    Tensor, Tensor
+]  # a chunk's vector, (width,); its tokens' scores, (tokens, 2)
 FURTHEST = 20.0  # where the best span's score is cut off
 
 
@@ -83,7 +88,8 @@ class HeadGrader(PairModel):
         manifest: Row | None = None,
     ) -> None:
         super().__init__(engine, manifest=manifest)
-        self._head = head.to(engine.device).float().eval()
+        self._head = head.float().eval()
+        self._head.span.to(engine.device)  # run on all states of a batch, which stay where they are
         self._clues = clues
         self._temperature = positive(self.manifest, "temperature")
 
@@ -119,15 +125,19 @@ class HeadGrader(PairModel):
         )
 
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
-        found = yield from self._engine.run(pairs, self._logits)
-        return [grade(max(logits) / self._temperature) for logits in found]
+        return in_blocks(pairs, self._block)
 
-    def _logits(self, states: Tensor, mask: Tensor, batch: Batch) -> list[float]:
-        pooled = self._engine.trunk.pool(states, mask)
-        best = span_scores(self._head.span(states), batch)
-        clues = self._clues.features(batch.pairs).to(states.device)
-        logits: list[float] = self._head(pooled, clues, best).tolist()
-        return logits
+    @torch.inference_mode()
+    def _block(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
+        groups = self._engine.tokenizer.encode(pairs)
+        chunks = [chunk for group in groups for chunk in group]
+        read = yield from self._engine.run_chunks(chunks, self._read)
+        pooled, best = gathered(read, Batch.of(chunks))
+        logits = iter(self._head(pooled, self._clues.features(chunks), best).tolist())
+        return [grade(max(next(logits) for _ in group) / self._temperature) for group in groups]
+
+    def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]:
+        return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
 
 def rarity_of(tensors: dict[str, Tensor], engine: Engine, path: Path) -> Rarity | None:
@@ -140,6 +150,23 @@ def rarity_of(tensors: dict[str, Tensor], engine: Engine, path: Path) -> Rarity 
         raise ModelLoadError(f"{path}: rarity: given {list(rarity.shape)}, allowed {allowed}")
     found: NDArray[np.float64] = rarity.double().numpy()
     return found
+
+
+def read_of(pooled: Tensor, states: Tensor, span: nn.Linear | None) -> list[Read]:
+    """Keep of a batch, for each chunk, its vector and its tokens' scores; they hold no states."""
+    vectors = pooled.clone().unbind()
+    marked = [vector[:0].view(0, 2) for vector in vectors] if span is None else span(states)
+    return list(zip(vectors, marked, strict=True))
+
+
+def gathered(read: Sequence[Read], batch: Batch) -> tuple[Tensor, Tensor]:
+    """Put together, on the CPU, the vectors of all chunks and the scores of their best spans.
+
+    `batch` holds the chunks. Shapes: (chunks, width), (chunks,).
+    """
+    vectors, marked = zip(*read, strict=True)
+    pooled, scores = torch.stack(vectors).cpu(), pad_sequence(marked, batch_first=True).cpu()
+    return pooled, span_scores(scores, batch) if scores.shape[1] else pooled.new_zeros(len(pooled))
 
 
 def span_scores(logits: Tensor, batch: Batch) -> Tensor:

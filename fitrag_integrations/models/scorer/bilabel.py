@@ -18,7 +18,13 @@ from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
-from fitrag_integrations.models.evaluator.head import FURTHEST, rarity_of, span_scores
+from fitrag_integrations.models.evaluator.head import (
+    FURTHEST,
+    Read,
+    gathered,
+    rarity_of,
+    read_of,
+)
 from fitrag_integrations.models.evidence.clues import Clues
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.evidence.late import LateInteraction
@@ -162,23 +168,21 @@ class BiLabelScorer(PairModel):
     def _block(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
         groups = self._engine.tokenizer.encode(pairs)
         chunks = [chunk for group in groups for chunk in group]
-        vectors = yield from self._engine.run_chunks(chunks, self._vectors)
-        rows = iter(self._logits(vectors, chunks).tolist())
+        read = yield from self._engine.run_chunks(chunks, self._read)
+        _, logits = self._logits(read, chunks)
+        rows = iter(logits.tolist())
         return [self._labels([next(rows) for _ in group]) for group in groups]
 
-    def _logits(self, vectors: list[Tensor], chunks: list[EncodedPair]) -> Tensor:
-        """Run the head on what `_vectors` gave. Shape: (chunks, 2)."""
-        width, read = self._engine.trunk.width, torch.stack(vectors)
-        features = torch.cat([self._evidence.features(chunks), read[:, width:]], dim=1)
-        logits: Tensor = self._head(read[:, :width], features)
-        return logits
+    def _logits(self, read: list[Read], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]:
+        """Run the head on what `_read` gave. Shapes: (chunks, width) and (chunks, 2)."""
+        pooled, best = gathered(read, Batch.of(chunks))
+        parts = [self._evidence.features(chunks)]
+        if self._head.span is not None:
+            parts.append(best.clamp(max=FURTHEST).unsqueeze(1))
+        return pooled, self._head(pooled, torch.cat(parts, dim=1))
 
-    def _vectors(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Tensor]:
-        pooled = self._engine.trunk.pool(states, mask)
-        if self._head.span is None:
-            return list(pooled.cpu())
-        best = span_scores(self._head.span(states), batch).clamp(max=FURTHEST)
-        return list(torch.cat([pooled, best.unsqueeze(-1)], dim=1).cpu())
+    def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]:
+        return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
     def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
         has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))

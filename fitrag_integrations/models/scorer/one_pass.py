@@ -35,7 +35,7 @@ from fitrag_integrations.models.runtime.folder import (
 )
 from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
-from fitrag_integrations.models.runtime.worker import Steps, Worker
+from fitrag_integrations.models.runtime.worker import Steps, Worker, in_blocks
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer, _sigmoid
 from fitrag_integrations.models.scorer.items import Item, Range, checked_items
 from fitrag_integrations.models.scorer.span_head import LineHead, SpanHead
@@ -145,8 +145,11 @@ class OnePassScorer(SavedModel):
     def _release(self) -> None:
         self._scorer.unload()
 
-    @torch.inference_mode()
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
+        return in_blocks(items, self._block)
+
+    @torch.inference_mode()
+    def _block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         read = yield from self._reader.read(items)
         logits = self._head(read.evidence, read.pooled, read.wholes)
         sizes = [len(ranges) for group in read.ranges for ranges in group]
@@ -161,9 +164,11 @@ class OnePassScorer(SavedModel):
 
     def _spans(self, ranges: list[list[Range]], logits: list[Tensor]) -> list[BiLabelScore]:
         """Judge each span by the chunks that hold the most of its tokens."""
-        counts = torch.tensor([[end - first for first, end in chunk] for chunk in ranges])
-        chosen = (counts == counts.amax(0)).unsqueeze(-1)
-        best = torch.stack(logits).masked_fill(~chosen, -torch.inf).amax(0)
+        best = logits[0]
+        if len(ranges) > 1:
+            counts = torch.tensor([[end - first for first, end in chunk] for chunk in ranges])
+            chosen = (counts == counts.amax(0)).unsqueeze(-1)
+            best = torch.stack(logits).masked_fill(~chosen, -torch.inf).amax(0)
         return [_labels(row) for row in (best / torch.tensor(self._temperatures)).tolist()]
 
     def _details(self) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
+from fitrag_integrations.models.evaluator.head import Read
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
 from fitrag_integrations.models.scorer.items import Item, Range, token_ranges
@@ -60,32 +61,22 @@ class SpanReader:
         flat = [each for group in ranges for each in group]
         wanted = {id(chunk): each for chunk, each in zip(chunks, flat, strict=True)}
         found = yield from engine.run_chunks(chunks, partial(self._measured, wanted))
-        logits = self._scorer._logits([vector for vector, _ in found], chunks)
+        pooled, logits = self._scorer._logits([read for read, _ in found], chunks)
         counts = torch.tensor([len(each) for each in flat])
-        vectors = torch.stack([vector for vector, _ in found])[:, : engine.trunk.width]
         wholes = logits / torch.tensor(self._scorer._temperatures)
+        rows, width = torch.cat([rows for _, rows in found]).cpu(), engine.trunk.width
         return Reading(
             ranges,
             logits,
-            SpanEvidence(
-                torch.cat([evidence.means for _, evidence in found]),
-                torch.cat([evidence.numbers for _, evidence in found]),
-            ),
-            vectors.repeat_interleave(counts, dim=0),
+            SpanEvidence(rows[:, :width], rows[:, width:]),
+            pooled.repeat_interleave(counts, dim=0),
             wholes.repeat_interleave(counts, dim=0),
         )
 
     def _measured(
         self, wanted: Ranges, states: Tensor, mask: Tensor, batch: Batch
-    ) -> list[tuple[Tensor, SpanEvidence]]:
-        vectors = self._scorer._vectors(states, mask, batch)
-        answers = self._answers(states)
-        found = []
-        for row, chunk in enumerate(batch.pairs):
-            inner, marked = states[row, : len(chunk)], answers[row, : len(chunk)]
-            evidence = span_evidence(inner, marked, chunk, wanted[id(chunk)], self._rarity)
-            found.append(torch.cat([evidence.means, evidence.numbers], dim=1))
-        width, counts = states.shape[-1], [len(rows) for rows in found]
-        read = torch.cat(found).cpu().split(counts)  # once a batch: each copy waits for the device
-        parts = (SpanEvidence(rows[:, :width], rows[:, width:]) for rows in read)
-        return list(zip(vectors, parts, strict=True))
+    ) -> list[tuple[Read, Tensor]]:
+        ranges = [wanted[id(chunk)] for chunk in batch.pairs]
+        found = span_evidence(states, self._answers(states), batch, ranges, self._rarity)
+        rows = torch.cat([found.means, found.numbers], dim=1).split(list(map(len, ranges)))
+        return list(zip(self._scorer._read(states, mask, batch), rows, strict=True))

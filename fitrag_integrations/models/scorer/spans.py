@@ -17,17 +17,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.encoder.pairs import Batch, moved_left
 from fitrag_integrations.models.scorer.items import Range
 
 COUNT = 12
 ANSWER_TOKENS = 24
 NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span without tokens has
+HELD = 2**24  # numbers compared at once, or those of one chunk
 
 
 @dataclass(frozen=True, slots=True)
 class SpanEvidence:
-    """Hold what is known of a chunk's spans. Shapes: (spans, width) and (spans, 12)."""
+    """Hold what is known of spans, chunk by chunk. Shapes: (spans, width) and (spans, 12)."""
 
     means: Tensor
     numbers: Tensor
@@ -36,89 +37,148 @@ class SpanEvidence:
 def span_evidence(
     states: Tensor,
     answers: Tensor,
-    chunk: EncodedPair,
-    ranges: Sequence[Range],
+    batch: Batch,
+    ranges: Sequence[Sequence[Range]],
     rarity: Tensor | None,
 ) -> SpanEvidence:
-    """Measure the spans of one chunk.
+    """Measure the spans of a batch, `ranges[i]` those of its chunk i, in their order.
 
-    Shapes: states (tokens, width); answers (tokens, 2), columns are where an answer begins and
-    ends; rarity (vocabulary,), None weighs all tokens alike. A third column of `answers`, how far
-    a token is worth keeping, adds two numbers: its mean and its most in the span.
+    Shapes: states (batch, tokens, width); answers (batch, tokens, 2), columns are where an answer
+    begins and ends; rarity (vocabulary,), None weighs all tokens alike. A third column of `answers`, how
+    far a token is worth keeping, adds two numbers: its mean and its most in the span.
     """
+    most, rows = max(map(len, ranges), default=0), len(ranges)
+    asked = batch.side(1, fill=-1)
+    if rows > 1 and rows * most * asked.shape[1] * states.shape[1] > HELD:
+        parts = [
+            span_evidence(states[at], answers[at], batch.rows(at), ranges[at], rarity)
+            for at in (slice(0, rows // 2), slice(rows // 2, rows))
+        ]
+        means, numbers = zip(*((part.means, part.numbers) for part in parts), strict=True)
+        return SpanEvidence(torch.cat(means), torch.cat(numbers))
     device = states.device
-    text = torch.from_numpy(chunk.tokens[3] >= 0).to(device)
-    bounds = torch.tensor(ranges, device=device).reshape(-1, 2)
-    places = torch.arange(len(chunk), device=device)
-    inside = (places >= bounds[:, :1]) & (places < bounds[:, 1:]) & text  # (spans, tokens)
-    counts = inside.sum(1)
-    means = inside.to(states.dtype) @ states / counts.clamp(min=1).unsqueeze(1)
+    text = torch.from_numpy(batch.placed).to(device)
+    bounds, there = (each.to(device) for each in _filled(ranges, most))
+    places = torch.arange(states.shape[1], device=device)
+    inside = (places >= bounds[..., :1]) & (places < bounds[..., 1:]) & text.unsqueeze(1)
+    counts, at = inside.sum(2), _Spans.of(bounds, text)
+    means = inside.to(states.dtype) @ states / counts.clamp(min=1).unsqueeze(2)
+    sizes = torch.from_numpy(batch.lengths).to(device).unsqueeze(1)
     numbers = [
-        *_found(states, chunk, inside, rarity),
-        *_answered(answers, inside, text, bounds),
+        *_found(states, batch, at, rarity),
+        *_answered(answers, at, text),
         torch.log1p(counts.float()) / 5,
-        counts / text.sum().clamp(min=1),
-        bounds[:, 0] / len(chunk),
-        bounds[:, 1] / len(chunk),
-        *(_kept(answers[:, 2], inside) if answers.shape[1] > 2 else ()),
+        counts / text.sum(1, keepdim=True).clamp(min=1),
+        bounds[..., 0] / sizes,
+        bounds[..., 1] / sizes,
+        *(_kept(answers[..., 2], at) if answers.shape[2] > 2 else ()),
     ]
-    return SpanEvidence(means, torch.stack([number.float() for number in numbers], dim=1))
+    found = torch.stack([number.float() for number in numbers], dim=2)
+    return SpanEvidence(means[there], found[there])
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Hold which tokens spans are; all shapes (batch, spans, tokens of the longest).
+
+    `inside` says which of `places` are of the span and of the text, `room` how many more tokens an
+    answer that begins there may have.
+    """
+
+    places: Tensor
+    inside: Tensor
+    room: Tensor
+
+    @classmethod
+    def of(cls, bounds: Tensor, text: Tensor) -> _Spans:
+        """Lay the tokens of spans side by side. Shapes: (batch, spans, 2), (batch, tokens)."""
+        longest = int((bounds[..., 1] - bounds[..., 0]).amax()) if bounds.numel() else 1
+        wide = bounds[..., :1] + torch.arange(max(1, longest), device=bounds.device)
+        places = wide.clamp(max=text.shape[1] - 1)
+        inside = (wide < bounds[..., 1:]) & text.gather(1, places.flatten(1)).view(places.shape)
+        room = (bounds[..., 1:] - wide).clamp(1, ANSWER_TOKENS) - 1
+        return cls(places, inside, room)
+
+    def of_each(self, values: Tensor, fill: float) -> Tensor:
+        """Take the spans' values of (..., tokens), `fill` where there is no token of the text.
+
+        Shape: (batch, ..., spans, tokens of the longest).
+        """
+        among = self.places.flatten(1)[:, *[None] * (values.dim() - 2)]
+        taken = values.gather(-1, among.expand(*values.shape[:-1], -1))
+        outside = ~self.inside[:, *[None] * (values.dim() - 2)]
+        return taken.unflatten(-1, self.places.shape[1:]).masked_fill_(outside, fill)
+
+
+def _filled(ranges: Sequence[Sequence[Range]], most: int) -> tuple[Tensor, Tensor]:
+    """Fill up each chunk's spans with empty ones. Shapes: (batch, most, 2), (batch, most) bool."""
+    there = np.arange(most) < np.array([len(each) for each in ranges]).reshape(-1, 1)
+    bounds = np.zeros((*there.shape, 2), dtype=np.int64)
+    bounds[there] = np.array([span for each in ranges for span in each]).reshape(-1, 2)
+    return torch.from_numpy(bounds), torch.from_numpy(there)
 
 
 def _found(
-    states: Tensor, chunk: EncodedPair, inside: Tensor, rarity: Tensor | None
+    states: Tensor, batch: Batch, spans: _Spans, rarity: Tensor | None
 ) -> tuple[Tensor, ...]:
     """Give MaxSim and the share of the question's words found, each plain and by rarity."""
-    asked = torch.from_numpy(np.flatnonzero(chunk.tokens[2] == 1)).to(states.device)
-    ids = torch.from_numpy(chunk.tokens[0]).to(states.device, torch.long)
-    weights = torch.ones(len(asked), device=states.device)
-    if rarity is not None:
-        weights = rarity[ids[asked]]
-    unit = F.normalize(states, dim=-1)
-    near = _most(unit[asked] @ unit.T, inside)
-    same = _most((ids[asked].unsqueeze(1) == ids).float(), inside)
-    total = weights.sum().clamp(min=1e-6)
-    shares = [(best @ weights / total, best.sum(1) / max(1, len(weights))) for best in (near, same)]
+    mine = batch.tokens[2] == 1
+    everywhere = np.broadcast_to(np.arange(mine.shape[1], dtype=np.int32), mine.shape)
+    places = torch.from_numpy(moved_left(everywhere, mine, fill=-1)).to(states.device, torch.long)
+    ids = torch.from_numpy(batch.tokens[0]).to(states.device, torch.long)
+    asked = places >= 0
+    at = torch.arange(len(ids), device=states.device).unsqueeze(1), places.clamp(min=0)
+    weights = asked.float() if rarity is None else rarity[ids[at]] * asked
+    sizes = states.norm(dim=-1).clamp(min=1e-12).unsqueeze(1)
+    near = _most(F.normalize(states[at], dim=-1) @ states.mT / sizes, spans)
+    same = _most((ids[at].unsqueeze(2) == ids.unsqueeze(1)).float(), spans)
+    total = weights.sum(1).clamp(min=1e-6)[:, None]
+    count = asked.sum(1).clamp(min=1)[:, None]
+    shares = [
+        (_weighed(best, weights) / total, _weighed(best, asked.float()) / count)
+        for best in (near, same)
+    ]
     return (*shares[0], *shares[1])
 
 
-def _most(values: Tensor, inside: Tensor) -> Tensor:
-    """Give each question token's largest value inside each span. Shape: (spans, question)."""
-    each = values.unsqueeze(0).masked_fill(~inside.unsqueeze(1), -1.0)
-    return each.amax(2).clamp(min=0.0)
+def _most(values: Tensor, spans: _Spans) -> Tensor:
+    """Give each question token's largest value inside each span: (batch, spans, question)."""
+    return spans.of_each(values, -1.0).amax(3).clamp(min=0.0).mT
 
 
-def _answered(answers: Tensor, inside: Tensor, text: Tensor, bounds: Tensor) -> tuple[Tensor, ...]:
+def _weighed(best: Tensor, weights: Tensor) -> Tensor:
+    """Sum over the question's tokens. Shape: (batch, spans)."""
+    return (best @ weights.unsqueeze(2)).squeeze(2)
+
+
+def _answered(answers: Tensor, spans: _Spans, text: Tensor) -> tuple[Tensor, ...]:
     """Give the best answer's score, that less the passage's best, and the shares of both ends."""
-    start = answers[:, 0].masked_fill(~text, -torch.inf)
-    end = answers[:, 1].masked_fill(~text, -torch.inf)
-    best, most = _best_answers(start, end, inside, bounds)
+    sides = answers[..., :2].masked_fill(~text.unsqueeze(2), -torch.inf).unbind(2)
+    best, most = _best_answers(*sides, spans)
     shares = [
-        (_logsum(side, inside) - side.logsumexp(0)).clamp(min=NOTHING).nan_to_num(NOTHING)
-        for side in (start, end)
+        spans.of_each(side, -torch.inf).logsumexp(2) - side.logsumexp(1, keepdim=True)
+        for side in sides
     ]
     behind = (best - most).clamp(min=NOTHING).nan_to_num(0.0)
-    return best.clamp(min=NOTHING), behind, *shares
+    cut = (share.clamp(min=NOTHING).nan_to_num(NOTHING) for share in shares)
+    return best.clamp(min=NOTHING), behind, *cut
 
 
-def _best_answers(
-    start: Tensor, end: Tensor, inside: Tensor, bounds: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Find the best span of at most 24 tokens, in each range and anywhere. Shapes: (spans,), ()."""
+def _best_answers(start: Tensor, end: Tensor, spans: _Spans) -> tuple[Tensor, Tensor]:
+    """Find the best span of at most 24 tokens, in each range and anywhere.
+
+    Shapes: (batch, spans), (batch, 1).
+    """
     padded = F.pad(end, (0, ANSWER_TOKENS - 1), value=-torch.inf)
-    until = padded.unfold(0, ANSWER_TOKENS, 1).cummax(1).values  # (tokens, 24): best end so far
-    places = torch.arange(len(start), device=start.device)
-    room = (bounds[:, 1:] - places).clamp(1, ANSWER_TOKENS) - 1  # (spans, tokens)
-    scores = start + until.gather(1, room.T).T
-    best = scores.masked_fill(~inside, -torch.inf).amax(1)
-    return best, (start + until[:, -1]).max()
+    until = padded.unfold(1, ANSWER_TOKENS, 1).cummax(2).values  # best end so far
+    which = spans.places * ANSWER_TOKENS + spans.room
+    ends = until.flatten(1).gather(1, which.flatten(1)).view(which.shape)
+    best = (spans.of_each(start, -torch.inf) + ends).amax(2)
+    return best, (start + until[..., -1]).amax(1, keepdim=True)
 
 
-def _kept(keep: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
-    mean = inside.to(keep.dtype) @ keep / inside.sum(1).clamp(min=1)
-    most = keep.unsqueeze(0).masked_fill(~inside, -torch.inf).amax(1)
-    return mean, torch.where(inside.any(1), most, torch.zeros_like(most))
-
-
-def _logsum(values: Tensor, inside: Tensor) -> Tensor:
-    return values.unsqueeze(0).masked_fill(~inside, -torch.inf).logsumexp(1)
+def _kept(keep: Tensor, spans: _Spans) -> tuple[Tensor, Tensor]:
+    counts = spans.inside.sum(2)
+    most = spans.of_each(keep, -torch.inf).amax(2)
+    mean = spans.of_each(keep, 0.0).sum(2) / counts.clamp(min=1)
+    return mean, torch.where(counts > 0, most, torch.zeros_like(most))

@@ -8,8 +8,9 @@ import torch
 from tiny import tokenizer_of
 
 from fitrag_integrations import Passage
-from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.light.spans import span_logits
+from fitrag_integrations.models.scorer import spans
 from fitrag_integrations.models.scorer.items import token_ranges
 from fitrag_integrations.models.scorer.span_head import LineHead
 from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, span_evidence
@@ -30,9 +31,13 @@ NAMES = ["near_rare", "near", "same_rare", "same", "best", "behind", "starts", "
 NAMES += ["length", "share", "first", "last"]
 
 
+def of_one(ranges, rarity=RARITY, chunk=CHUNK, states=STATES, answers=ANSWERS):
+    return span_evidence(states[None], answers[None], Batch.of([chunk]), [ranges], rarity)
+
+
 def measured(spans, rarity=RARITY):
     ranges = token_ranges(CHUNK, spans)
-    evidence = span_evidence(STATES, ANSWERS, CHUNK, ranges, rarity)
+    evidence = of_one(ranges, rarity)
     assert evidence.numbers.shape == (len(spans), COUNT)
     rows = [dict(zip(NAMES, row, strict=True)) for row in evidence.numbers.tolist()]
     return evidence.means.tolist(), rows
@@ -68,7 +73,7 @@ def test_without_rarity_all_tokens_weigh_alike():
 
 
 def test_a_span_without_tokens_has_nothing():
-    evidence = span_evidence(STATES, ANSWERS, CHUNK, [(0, 0)], RARITY)
+    evidence = of_one([(0, 0)])
     assert evidence.means.tolist() == [[0, 0]]
     row = dict(zip(NAMES, evidence.numbers[0].tolist(), strict=True))
     assert row["near"] == row["same"] == row["share"] == 0
@@ -77,14 +82,28 @@ def test_a_span_without_tokens_has_nothing():
 
 
 def test_no_spans_give_no_rows():
-    evidence = span_evidence(STATES, ANSWERS, CHUNK, [], RARITY)
+    evidence = of_one([])
     assert evidence.means.shape == (0, 2) and evidence.numbers.shape == (0, COUNT)
 
 
 def test_a_chunk_without_question_or_text_has_finite_numbers():
     chunk = EncodedPair.of([0, 0], [0, 0], [0, 0], [None, None])
-    evidence = span_evidence(torch.ones(2, 2), torch.ones(2, 2), chunk, [(0, 0)], RARITY)
+    evidence = of_one([(0, 0)], RARITY, chunk, torch.ones(2, 2), torch.ones(2, 2))
     assert evidence.numbers.isfinite().all()
+
+
+@pytest.mark.parametrize("held", [spans.HELD, 1])
+def test_chunks_of_a_batch_are_measured_as_each_alone(monkeypatch, held):
+    monkeypatch.setattr(spans, "HELD", held)
+    short = EncodedPair(CHUNK.tokens[:, 1:-2])
+    ranges = [[(4, 6), (5, 7), (6, 7)], [], [(3, 5)]]
+    states = torch.stack([STATES, STATES, torch.roll(STATES, -1, 0)])
+    answers = torch.stack([ANSWERS, ANSWERS, torch.roll(ANSWERS, -1, 0)])
+    batch = Batch.of([CHUNK, CHUNK, short])
+    found = span_evidence(states, answers, batch, ranges, RARITY)
+    alone = of_one(ranges[0]), of_one(ranges[2], RARITY, short, states[2, :5], answers[2, :5])
+    torch.testing.assert_close(found.means, torch.cat([each.means for each in alone]))
+    torch.testing.assert_close(found.numbers, torch.cat([each.numbers for each in alone]))
 
 
 def test_ranges_touch_their_characters(base):
@@ -100,8 +119,7 @@ def test_ranges_touch_their_characters(base):
 def test_what_is_worth_keeping_is_measured_where_it_is_marked():
     keep = torch.tensor([[9.0], [9], [9], [9], [1.0], [4.0], [2.0], [9]])
     ranges = token_ranges(CHUNK, [(0, 1), (1, 3)])
-    marked = torch.cat([ANSWERS, keep], dim=1)
-    evidence = span_evidence(STATES, marked, CHUNK, ranges, RARITY)
+    evidence = of_one(ranges, answers=torch.cat([ANSWERS, keep], dim=1))
     assert evidence.numbers[:, COUNT:].tolist() == [[1, 1], [3, 4]]
 
 
@@ -109,7 +127,7 @@ def test_a_line_over_the_numbers_is_the_same_without_torch():
     head, ranges = LineHead(2), token_ranges(CHUNK, [(0, 1), (1, 3)])
     named = {name: tensor.numpy() for name, tensor in head.state_dict().items()}
     whole = np.array([0.3, -1.2], dtype=np.float32)
-    evidence = span_evidence(STATES, head.answers(STATES).detach(), CHUNK, ranges, RARITY)
+    evidence = of_one(ranges, answers=head.answers(STATES).detach())
     wanted = head(evidence, STATES[:2], torch.from_numpy(whole).expand(2, 2)).detach().numpy()
     found = span_logits(named, STATES.numpy(), CHUNK, ranges, RARITY.numpy(), whole)
     assert found == pytest.approx(wanted, abs=1e-5)
