@@ -93,7 +93,11 @@ def check_many(field: str, values: object, kind: type[T]) -> tuple[T, ...]:
     """Require an iterable of ``kind`` that is not itself a string."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InputError.of(field, given=values, allowed=f"a sequence of {kind.__name__}")
-    return tuple(check_is(f"{field}[{i}]", value, kind) for i, value in enumerate(values))
+    found = tuple(values)
+    for i, value in enumerate(found):
+        if not isinstance(value, kind):
+            check_is(f"{field}[{i}]", value, kind)
+    return found
 
 
 def check_callable(field: str, value: object) -> object:

@@ -61,7 +61,7 @@ def remade(record: R, **changes: object) -> R:
 
 def check_mapping(field: str, value: object) -> dict[str, object]:
     """Require a mapping and copy it, so that no two owners share one."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise InputError.of(field, given=value, allowed="a mapping")
     return dict(value)
 

@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from inspect import Parameter
 from types import GenericAlias
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -95,6 +96,7 @@ class Setting:
         )
 
 
+@cache
 def settings_of(made: Callable[..., object]) -> tuple[Setting, ...]:
     """Read the options of a dataclass, in the order of its signature."""
     if not (isinstance(made, type) and is_dataclass(made)):

@@ -31,8 +31,9 @@ class Passage(Record):
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name in ("id", "text", "title", "source"):
-            check_text(f"Passage.{name}", getattr(self, name))
+        if not (type(self.id) is type(self.text) is type(self.title) is type(self.source) is str):
+            for name in ("id", "text", "title", "source"):
+                check_text(f"Passage.{name}", getattr(self, name))
         object.__setattr__(self, "metadata", check_mapping("Passage.metadata", self.metadata))
 
     def __str__(self) -> str:

@@ -23,8 +23,11 @@ def made_id(text: str) -> str:
 
 def first_text(values: Mapping[str, object], keys: Iterable[str]) -> str:
     """Give the first value under these keys that is a text and not empty."""
-    found = (values.get(key) for key in keys)
-    return next((value for value in found if isinstance(value, str) and value), "")
+    for key in keys:
+        value = values.get(key)
+        if value and isinstance(value, str):
+            return value
+    return ""
 
 
 def pages_of(

@@ -126,7 +126,7 @@ def _longest(guess: int, high: int, fits: Callable[[int], bool]) -> int:
 
 def with_text(passages: Sequence[Passage]) -> list[Passage]:
     """Leave out passages whose text is blank: there is nothing to score, and scorers refuse it."""
-    return [passage for passage in passages if passage.text.strip()]
+    return [one for one in passages if one.text and not one.text.isspace()]
 
 
 def usable(found: object) -> tuple[list[Passage], tuple[str, ...]]:

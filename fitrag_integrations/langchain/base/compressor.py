@@ -12,6 +12,7 @@ from typing import Any
 from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable, RunnableConfig
+from pydantic import SkipValidation
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun, run
@@ -80,7 +81,7 @@ class CuttingCompressor(FlowCompressor):
 class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
     """Compress the documents of ``{"documents", "question"}`` in a run of its own."""
 
-    compressor: FlowCompressor
+    compressor: SkipValidation[FlowCompressor]  # it was validated when it was made
 
     def flows(
         self,

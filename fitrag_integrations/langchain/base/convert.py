@@ -107,17 +107,15 @@ def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
     by it. ``start_index`` counts as LangChain's splitters do: from the start of whatever the
     document given was itself cut from, where its metadata says so.
     """
-    given = dict(excerpt.passage.metadata)
-    score = _retrieval_score(given)
-    if relevance_of(excerpt, method) is not None and "fitrag" in given:
+    metadata = dict(excerpt.passage.metadata)
+    start, score = _offset(metadata) + excerpt.start, _retrieval_score(metadata)
+    if "fitrag" in metadata and relevance_of(excerpt, method) is not None:
         for earlier in ("has_answer", "llm_prefer"):  # of the whole, by another step
-            given.pop(earlier, None)
-    metadata = {
-        **given,
-        **({} if score is None else {"retrieval_score": score}),
-        **marks(excerpt, method),
-        "start_index": _offset(given) + excerpt.start,
-    }
+            metadata.pop(earlier, None)
+    if score is not None:
+        metadata["retrieval_score"] = score
+    metadata |= marks(excerpt, method)
+    metadata["start_index"] = start
     name = str(metadata["source_id"]) if ids == "source" else _id(excerpt, method)
     return Document(page_content=excerpt.text, id=name, metadata=metadata)
 
@@ -139,12 +137,13 @@ def _id(excerpt: Excerpt, method: str) -> str | None:
 
 def _retrieval_score(metadata: Mapping[str, object]) -> float | None:
     """Find the score the base retriever gave, under the names in use."""
-    names = ["retrieval_score", "score"]
-    if "fitrag" not in metadata:  # or it would be the score of another of our own steps
-        names.append("relevance_score")
-    for name in names:
+    for name in ("retrieval_score", "score", "relevance_score"):
         score = metadata.get(name)
-        if isinstance(score, Real) and not isinstance(score, bool) and math.isfinite(score):
+        if name == "relevance_score" and "fitrag" in metadata:  # of another of our own steps
+            return None
+        if score is None or not isinstance(score, Real) or isinstance(score, bool):
+            continue
+        if math.isfinite(score):
             return float(score)
     return None
 

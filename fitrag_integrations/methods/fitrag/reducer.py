@@ -87,8 +87,7 @@ def rerank(
     check_text("question", question, blank=False)
     kept = None if top_n is None else check_whole("top_n", top_n, low=1)
     given = with_text(check_many("passages", passages, Passage))
-    graded = yield from Windows(score, weight, logits, question).wholes(given)
-    return at_least(min_score, by_score(graded)[:kept])
+    return (yield from Windows(score, weight, logits, question).best(given, kept, min_score))
 
 
 def compress(
