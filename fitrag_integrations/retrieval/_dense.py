@@ -13,10 +13,11 @@ from torch.nn.utils.rnn import pad_sequence
 from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.runtime.batching import in_batches
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.models.runtime.sources import weights_source
-from fitrag_integrations.models.runtime.worker import Steps, in_batches
+from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.retrieval._recipe import Recipe, recipe_of
 
 

@@ -15,9 +15,10 @@ from fitrag_integrations.models.encoder.half import half_will_do
 from fitrag_integrations.models.encoder.in_place import in_place
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, mask_of, states_of
+from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.engine import Options, Pool, SharedEngine
 from fitrag_integrations.models.runtime.placing import sent
-from fitrag_integrations.models.runtime.worker import Steps, in_blocks
+from fitrag_integrations.models.runtime.worker import Steps
 
 T = TypeVar("T")
 Forward = Callable[[Tensor, Tensor, Batch], Sequence[T]]

@@ -27,6 +27,7 @@ from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pai
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.clues import COUNT, Clues
 from fitrag_integrations.models.evidence.lexical import Rarity
+from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     positive,
@@ -34,7 +35,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
     write_tensors,
 )
-from fitrag_integrations.models.runtime.worker import Steps, in_blocks
+from fitrag_integrations.models.runtime.worker import Steps
 
 Read: TypeAlias = tuple[
     Tensor, Tensor

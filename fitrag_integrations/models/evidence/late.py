@@ -17,7 +17,8 @@ from torch.nn import functional as F
 from fitrag_integrations.models.encoder.pairs import EncodedPair
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evidence.lexical import Rarity
-from fitrag_integrations.models.runtime.worker import Budget, finished, in_batches
+from fitrag_integrations.models.runtime.batching import Budget, in_batches
+from fitrag_integrations.models.runtime.worker import finished
 
 COUNT = 3
 Ids = tuple[int, ...]

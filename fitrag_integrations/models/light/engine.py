@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
+from fitrag_integrations.models.runtime.batching import token_batches
 from fitrag_integrations.models.runtime.manifest import read_arrays, read_checked, read_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder
-from fitrag_integrations.models.runtime.worker import Steps, Worker, token_batches
+from fitrag_integrations.models.runtime.worker import Steps, Worker
 
 T = TypeVar("T")
 Floats = NDArray[np.float32]

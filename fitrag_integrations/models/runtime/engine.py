@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import checked_backend
 from fitrag_integrations.models.runtime.backends.backend import check_place, compiled
+from fitrag_integrations.models.runtime.batching import Budget, in_batches
 from fitrag_integrations.models.runtime.forking import ForkSafe
 from fitrag_integrations.models.runtime.placing import is_placed, place
 from fitrag_integrations.models.runtime.saved import SavedModel
-from fitrag_integrations.models.runtime.worker import Budget, Steps, Worker, in_batches
+from fitrag_integrations.models.runtime.worker import Steps, Worker
 
 E = TypeVar("E", bound="SharedEngine")
 Q = TypeVar("Q")

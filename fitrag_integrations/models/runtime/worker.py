@@ -18,9 +18,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from fitrag_integrations.errors import ModelLoadError
@@ -36,8 +35,6 @@ EXIT_SECONDS = 30.0  # what all workers together have for the batch they are in 
 TELL_SECONDS = 0.1  # between two looks at how far a job is
 SMALL = 8  # items of a job that is joined to others, where nobody says
 JOINED = 4  # times as many may be in such a list
-BLOCK = 1024  # items encoded at once
-PADDING = 1.05  # padded tokens of a batch for each that is there
 _ENDING = "the interpreter is ending: nothing more is run"
 _ending = threading.Event()
 
@@ -163,8 +160,7 @@ class Worker(ForkSafe):
                     f"{self._name} runs on a GPU, which a forked process cannot use: load it after "
                     "the fork, or start processes with 'spawn'"
                 )
-            if _ending.is_set():
-                raise ModelLoadError(_ENDING)
+            check_going()
             if self._thread is None:
                 self._start()
             self._jobs.put(job)
@@ -313,6 +309,12 @@ def finished(steps: Steps[T]) -> T:
             return answer
 
 
+def check_going() -> None:
+    """Raise `ModelLoadError` if the interpreter is ending, when nothing more is run."""
+    if _ending.is_set():
+        raise ModelLoadError(_ENDING)
+
+
 def abandoned() -> bool:
     """Say whether nobody waits any more for what this thread runs, a worker's or not."""
     thread = threading.current_thread()
@@ -332,95 +334,3 @@ def _end_all() -> None:
     for thread in threading.enumerate():
         if isinstance(thread, _Server):
             thread.join(max(0.0, until - time.monotonic()))
-
-
-def token_batches(lengths: Sequence[int], *, budget: int) -> Iterator[list[int]]:
-    """Cut items into batches of like length whose padded size is at most `budget` tokens.
-
-    Gives index lists that cover every item once, longest first, so that the largest batch fails
-    first if memory is short. An item longer than the budget is a batch of its own. Padding takes
-    at most a twentieth more than the tokens there are, but in batches of a quarter of the budget.
-    """
-    order, at = _longest_first(lengths), 0
-    ranked = [lengths[i] for i in order]
-    while at < len(order):
-        count = _fitting(ranked, at, budget)
-        yield order[at : at + count]
-        at += count
-
-
-@dataclass
-class Budget:
-    """Hold how many padded tokens a forward pass may have: less, once one did not fit."""
-
-    tokens: int
-
-
-def in_batches(
-    items: Sequence[Item],
-    run: Callable[[list[Item]], Sequence[T]],
-    *,
-    length: Callable[[Item], int],
-    budget: Budget,
-) -> Steps[list[T]]:
-    """Run items in `token_batches`, yielding between two; results in the order given.
-
-    A batch the device has no memory for is tried again at half its size, and so is what comes
-    after, for good. Raises `ModelLoadError` between two batches if the interpreter is ending.
-    """
-    import torch
-
-    lengths = [length(item) for item in items]
-    order, results = _longest_first(lengths), dict[int, T]()
-    ranked = [lengths[i] for i in order]
-    while len(results) < len(order):
-        if _ending.is_set():
-            raise ModelLoadError(_ENDING)
-        at = len(results)
-        batch = order[at : at + _fitting(ranked, at, budget.tokens)]
-        try:
-            found = list(run([items[i] for i in batch]))
-        except torch.OutOfMemoryError:
-            if len(batch) == 1:
-                raise
-            budget.tokens = len(batch) // 2 * ranked[at]
-            torch.cuda.empty_cache()
-            continue
-        results.update(zip(batch, found, strict=True))
-        if len(results) < len(order):
-            yield len(results), len(items)
-    return [results[i] for i in range(len(items))]
-
-
-def in_blocks(
-    items: Sequence[Item], run: Callable[[Sequence[Item]], Steps[list[T]]], *, size: int = BLOCK
-) -> Steps[list[T]]:
-    """Run items block by block, so that what is held beside the answers is bounded."""
-    found: list[T] = []
-    for at in range(0, len(items), size):
-        block = items[at : at + size]
-        steps = run(block)
-        while True:
-            try:
-                done, of = next(steps)
-            except StopIteration as end:
-                found += end.value
-                break
-            yield at + done * len(block) // of, len(items)
-        if len(found) < len(items):
-            yield len(found), len(items)
-    return found
-
-
-def _longest_first(lengths: Sequence[int]) -> list[int]:
-    return sorted(range(len(lengths)), key=lambda i: -lengths[i])
-
-
-def _fitting(ranked: Sequence[int], at: int, budget: int) -> int:
-    """Count how many items from `at` on, the longest first, make a batch; at least one."""
-    longest, real, best = max(1, ranked[at]), 0, 1
-    for count, length in enumerate(ranked[at : at + max(1, budget // longest)], 1):
-        real += length
-        if count * longest <= max(PADDING * real, budget // 4):
-            best = count
-    return best

@@ -29,6 +29,7 @@ from fitrag_integrations.models.evidence.clues import Clues
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.evidence.late import LateInteraction
 from fitrag_integrations.models.evidence.lexical import Rarity
+from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
@@ -39,7 +40,7 @@ from fitrag_integrations.models.runtime.folder import (
 )
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import remembered
-from fitrag_integrations.models.runtime.worker import Steps, in_blocks
+from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.published import Scale, load_published
 from fitrag_integrations.types import BiLabelScore
 

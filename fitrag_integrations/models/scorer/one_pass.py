@@ -23,6 +23,7 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ChecksumError
 from fitrag_integrations.models.encoder.pairs import Pair
+from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
@@ -35,7 +36,7 @@ from fitrag_integrations.models.runtime.folder import (
 )
 from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
-from fitrag_integrations.models.runtime.worker import Steps, Worker, in_blocks
+from fitrag_integrations.models.runtime.worker import Steps, Worker
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer, _sigmoid
 from fitrag_integrations.models.scorer.items import Item, Range, checked_items
 from fitrag_integrations.models.scorer.span_head import LineHead, SpanHead

@@ -18,7 +18,7 @@ from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.runtime.worker import token_batches
+from fitrag_integrations.models.runtime.batching import token_batches
 from fitrag_integrations.training.bilabel.imbalance import Weigher, draw_pairs
 from fitrag_integrations.training.bilabel.lists import Batch
 from fitrag_integrations.training.bilabel.losses import LISTWISE, losses

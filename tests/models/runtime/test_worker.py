@@ -14,14 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import ModelLoadError
-from fitrag_integrations.models.runtime.worker import (
-    Budget,
-    Worker,
-    finished,
-    in_batches,
-    in_blocks,
-    token_batches,
-)
+from fitrag_integrations.models.runtime.batching import Budget, in_batches, in_blocks, token_batches
+from fitrag_integrations.models.runtime.worker import Worker, finished
 
 WAIT = 10.0  # s, far more than anything here takes
 
@@ -189,7 +183,8 @@ def test_a_forgotten_model_is_collected_and_its_thread_ends(items):
 def test_a_process_with_several_workers_ends_well():
     script = """
 import torch
-from fitrag_integrations.models.runtime.worker import Budget, Worker, in_batches
+from fitrag_integrations.models.runtime.batching import Budget, in_batches
+from fitrag_integrations.models.runtime.worker import Worker
 
 class Model:
     def __init__(self, n):
