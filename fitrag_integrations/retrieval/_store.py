@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.retrieval import _kinds
-from fitrag_integrations.retrieval._kinds import Kind
+from fitrag_integrations.retrieval._kinds import QUERIES, Kind, Products, products_of
 from fitrag_integrations.retrieval._vectors import Vectors
 from fitrag_integrations.types import Passage
 
@@ -26,6 +29,7 @@ class Store:
         self.kind = kind
         self.fixed = False  # vectors that are read where they lie on disk
         self._searched: Any = None  # a copy on a GPU, or the same
+        self._products: Products | None = None  # for many queries, while that is the same
         self.passages = list(passages)
         self._by_id = {passage.id: passage for passage in passages}
         self._lock = threading.Lock()  # faiss moves its vectors when some are added
@@ -52,7 +56,7 @@ class Store:
             raise InputError.of("index", given="one that is mapped from disk", allowed=allowed)
         with self._lock:
             self.flat = _kinds.add(self.flat, self.kind, vectors)
-            self._searched = None
+            self._searched = self._products = None
             self.passages.extend(passages)
             self._by_id.update((passage.id, passage) for passage in passages)
 
@@ -70,12 +74,20 @@ class Store:
             most = min(k, self.flat.ntotal)
             if self._searched is None:
                 self._searched = self.flat if self.fixed else on_gpu(self.flat, self.kind)
-            searched = self._searched if most <= MOST_ON_GPU else self.flat
-            scores, places = _kinds.nearest(searched, self.kind, vectors, most)
+            scores, places = self._found(vectors, most)
         return [
             [_scored(self.passages[at], score) for at, score in zip(*row, strict=True) if at >= 0]
             for row in zip(places.tolist(), scores.tolist(), strict=True)
         ]
+
+    def _found(self, vectors: Vectors, most: int) -> tuple[Vectors, NDArray[np.int64]]:
+        """Search by whatever is quickest for so many vectors."""
+        if self._searched is self.flat and not self.fixed and len(vectors) >= QUERIES:
+            self._products = self._products or products_of(self.flat, self.kind)
+            if self._products is not None:
+                return self._products.nearest(vectors, most)
+        searched = self._searched if most <= MOST_ON_GPU else self.flat
+        return _kinds.nearest(searched, self.kind, vectors, most)
 
     def __len__(self) -> int:
         return len(self.passages)
