@@ -97,7 +97,7 @@ def products_of(flat: Any, kind: Kind) -> Products | None:
 class Products:
     """Search a flat index for many queries at once, by one product in bfloat16.
 
-    On a CPU that is fast in it this is ten times as fast as FAISS's own search of 100,000 vectors.
+    On a CPU that is fast in it this is several times as fast as FAISS's own search.
     The best by rounded numbers are scored again in float32; a query for which something that was
     left out might have been among the best is searched by FAISS. Vectors are held a second time,
     in half the size; good until some are added.

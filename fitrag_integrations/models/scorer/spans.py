@@ -44,8 +44,8 @@ def span_evidence(
     """Measure the spans of a batch, `ranges[i]` those of its chunk i, in their order.
 
     Shapes: states (batch, tokens, width); answers (batch, tokens, 2), columns are where an answer
-    begins and ends; rarity (vocabulary,), None weighs all tokens alike. A third column of `answers`, how
-    far a token is worth keeping, adds two numbers: its mean and its most in the span.
+    begins and ends; rarity (vocabulary,), None weighs all tokens alike. A third column of
+    `answers`, how far a token is worth keeping, adds two numbers: its mean and its most in the span.
     """
     most, rows = max(map(len, ranges), default=0), len(ranges)
     asked = batch.side(1, fill=-1)
@@ -54,8 +54,9 @@ def span_evidence(
             span_evidence(states[at], answers[at], batch.rows(at), ranges[at], rarity)
             for at in (slice(0, rows // 2), slice(rows // 2, rows))
         ]
-        means, numbers = zip(*((part.means, part.numbers) for part in parts), strict=True)
-        return SpanEvidence(torch.cat(means), torch.cat(numbers))
+        return SpanEvidence(
+            torch.cat([part.means for part in parts]), torch.cat([part.numbers for part in parts])
+        )
     device = states.device
     text = torch.from_numpy(batch.placed).to(device)
     bounds, there = (each.to(device) for each in _filled(ranges, most))
@@ -107,7 +108,8 @@ class _Spans:
         among = self.places.flatten(1)[:, *[None] * (values.dim() - 2)]
         taken = values.gather(-1, among.expand(*values.shape[:-1], -1))
         outside = ~self.inside[:, *[None] * (values.dim() - 2)]
-        return taken.unflatten(-1, self.places.shape[1:]).masked_fill_(outside, fill)
+        found: Tensor = taken.unflatten(-1, self.places.shape[1:]).masked_fill_(outside, fill)
+        return found
 
 
 def _filled(ranges: Sequence[Sequence[Range]], most: int) -> tuple[Tensor, Tensor]:
@@ -153,11 +155,11 @@ def _weighed(best: Tensor, weights: Tensor) -> Tensor:
 
 def _answered(answers: Tensor, spans: _Spans, text: Tensor) -> tuple[Tensor, ...]:
     """Give the best answer's score, that less the passage's best, and the shares of both ends."""
-    sides = answers[..., :2].masked_fill(~text.unsqueeze(2), -torch.inf).unbind(2)
-    best, most = _best_answers(*sides, spans)
+    start, end = answers[..., :2].masked_fill(~text.unsqueeze(2), -torch.inf).unbind(2)
+    best, most = _best_answers(start, end, spans)
     shares = [
         spans.of_each(side, -torch.inf).logsumexp(2) - side.logsumexp(1, keepdim=True)
-        for side in sides
+        for side in (start, end)
     ]
     behind = (best - most).clamp(min=NOTHING).nan_to_num(0.0)
     cut = (share.clamp(min=NOTHING).nan_to_num(NOTHING) for share in shares)
