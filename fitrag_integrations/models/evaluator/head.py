@@ -166,7 +166,7 @@ def gathered(read: Sequence[Read], batch: Batch) -> tuple[Tensor, Tensor]:
     `batch` holds the chunks. Shapes: (chunks, width), (chunks,).
     """
     vectors, marked = zip(*read, strict=True)
-    pooled, scores = torch.stack(vectors).cpu(), pad_sequence(marked, batch_first=True).cpu()
+    pooled, scores = torch.stack(vectors).cpu(), pad_sequence(list(marked), batch_first=True).cpu()
     return pooled, span_scores(scores, batch) if scores.shape[1] else pooled.new_zeros(len(pooled))
 
 
