@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, TypeAlias
 
@@ -27,6 +28,8 @@ MAX_WORDS = 80
 """A longer sentence (a table, a text without stops) is cut into pieces of so many words."""
 MAX_CHARACTERS = 800
 """No piece is longer; a word beyond it (a long URL, a text without blanks) is cut inside."""
+TEXTS, LONGEST = 2048, 4096
+"""Of so many texts met last, none of more characters, the spans are kept: passages come again."""
 
 _WORD = re.compile(r"\S+")
 # Where a piece is best cut: between lines, after a stop, or else after a pause.
@@ -44,6 +47,15 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     any, else after a stop or a comma, and never inside a sign made of several characters.
     """
     check_text("text", text)
+    return list(_kept(text)) if len(text) <= LONGEST else _split(text)
+
+
+@lru_cache(maxsize=TEXTS)
+def _kept(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple(_split(text))
+
+
+def _split(text: str) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     for start, end, is_code in blocks_of(text):
         block = text[start:end]

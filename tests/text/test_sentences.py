@@ -160,3 +160,11 @@ def test_blank_text_has_no_sentences(text):
 def test_what_is_no_text_is_refused(wrong):
     with pytest.raises(InputError, match="text: given .* allowed a string"):
         split_sentences(wrong)
+
+
+def test_a_text_met_again_has_the_same_spans_in_a_list_of_its_own():
+    text = "One came. Two went. " * 3
+    first = split_sentences(text)
+    kept = [*first]
+    first.clear()
+    assert split_sentences(text) == kept
