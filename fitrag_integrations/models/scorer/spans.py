@@ -45,7 +45,7 @@ def span_evidence(
 
     Shapes: states (batch, tokens, width); answers (batch, tokens, 2), columns are where an answer
     begins and ends; rarity (vocabulary,), None weighs all tokens alike. A third column of
-    `answers`, how far a token is worth keeping, adds two numbers: its mean and its most in the span.
+    `answers`, how far a token is worth keeping, adds two numbers: its mean and most in a span.
     """
     most, rows = max(map(len, ranges), default=0), len(ranges)
     asked = batch.side(1, fill=-1)
