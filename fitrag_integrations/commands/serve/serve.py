@@ -11,6 +11,8 @@ from fitrag_integrations.commands.serve.settings import PREFIX, Settings
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
 
+SILENT = 120  # seconds a worker may say nothing: one that loads its models is not dead
+
 
 @dataclass(frozen=True)
 class ServePlan:
@@ -70,5 +72,6 @@ class ServePlan:
             port=self.port,
             workers=self.workers,
             timeout_graceful_shutdown=int(self.deadline) + 1,
+            timeout_worker_healthcheck=max(SILENT, int(self.deadline) + 1),
             access_log=False,
         )

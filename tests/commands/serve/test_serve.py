@@ -12,12 +12,14 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
 from fitrag_integrations import InputError, Passage, PortError
 from fitrag_integrations.commands.serve import Settings, create_app
 from fitrag_integrations.commands.serve.limits import Door
 from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.commands.serve.serve import ServePlan
 from fitrag_integrations.models import BiLabelScorer, RemoteScorer
 
 KEY = "sk-serve-0123456789"
@@ -238,3 +240,11 @@ def test_what_is_being_answered_is_answered_before_the_end(process):
         running.send_signal(signal.SIGTERM)
         assert not [one for one in asked.result() if isinstance(one, Exception)]
     assert running.wait(timeout=60) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+def test_a_worker_that_loads_slowly_is_not_taken_for_dead(monkeypatch):
+    given = {}
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(uvicorn, "run", lambda app, **options: given.update(options))
+    ServePlan(workers=4).run()
+    assert given["workers"] == 4 and given["timeout_worker_healthcheck"] >= 60
