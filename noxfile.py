@@ -1,6 +1,6 @@
 """The matrix of what the package supports: pythons, oldest and newest dependencies, each extra.
 
-``nox`` runs what the machine has the interpreters for; ``nox -s "tests(oldest)"`` one of them. Each
+``nox`` runs what the machine has the interpreters for; ``nox -s core-3.12`` one of them. Each
 session runs the tests that need only what it installs; the full suite is ``make test``.
 """
 
