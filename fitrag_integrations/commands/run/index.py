@@ -95,7 +95,7 @@ class IndexPlan:
         if not self.corpus.exists():
             allowed = "a file or folder that is there"
             raise InputError.of("corpus", given=str(self.corpus), allowed=allowed)
-        inside = self.folder.iterdir() if self.folder.exists() else ()
+        inside = list(self.folder.iterdir()) if self.folder.exists() else []
         there = any(not each.name.startswith(".") for each in inside)  # what a killed run left
         if there and not (self.add or self.overwrite):
             allowed = "a new folder, or --add or --overwrite"
