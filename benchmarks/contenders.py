@@ -98,18 +98,28 @@ def naive(folder):
     return lambda question, texts: [one.invoke((question, text)) for text in texts]
 
 
-def whole_retriever(folder):
-    """Make the FIT-RAG retriever of whatever checkout is on the path."""
-    from langchain_core.documents import Document
-    from langchain_core.runnables import RunnableLambda
+def whole_retriever(**how):
+    """Make the FIT-RAG retriever of whatever checkout is on the path; in torch, if options say."""
 
-    from fitrag_integrations.langchain import FitRagRetriever
+    def load(folder):
+        from langchain_core.documents import Document
+        from langchain_core.runnables import RunnableLambda
 
-    def retrieve(question, texts):
-        found = [Document(t, id=str(i), metadata={"title": ""}) for i, t in enumerate(texts)]
-        FitRagRetriever(base=RunnableLambda(lambda _: found)).invoke(question)
+        from fitrag_integrations.langchain import FitRagRetriever
 
-    return retrieve
+        given = {}
+        if how:
+            from fitrag_integrations.models import OnePassScorer
+
+            given = {"scorer": OnePassScorer.embedded(**how)}
+
+        def retrieve(question, texts):
+            found = [Document(t, id=str(i), metadata={"title": ""}) for i, t in enumerate(texts)]
+            FitRagRetriever(base=RunnableLambda(lambda _: found), **given).invoke(question)
+
+        return retrieve
+
+    return load
 
 
 CONTENDERS = {
@@ -121,7 +131,8 @@ CONTENDERS = {
     "rerankers float32": reranked,
     "FlashRank ONNX Runtime": flashranked,
     "LangChain, a Runnable per document": naive,
-    "FitRagRetriever": whole_retriever,
+    "FitRagRetriever": whole_retriever(),
+    "FitRagRetriever, scorer in torch": whole_retriever(device="cpu"),
 }
 PACKAGES = ("sentence-transformers", "rerankers", "flashrank", "torch", "onnxruntime", "openvino")
 

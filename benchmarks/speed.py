@@ -55,7 +55,8 @@ from fitrag_integrations.models.runtime.sources import MINILM
 CALLERS, EACH = (1, 4, 16, 64), 20
 WAYS: list[dict[str, str]] = [{}, {"dtype": "float32"}, {"dtype": "bfloat16"}, {"backend": "onnx"}]
 WAYS += [{"backend": "openvino", "dtype": dtype} for dtype in ("float32", "bfloat16")]
-BASE, *PEERS = list(contenders.CONTENDERS)[:-1]
+BASE, *PEERS = [name for name in contenders.CONTENDERS if "FitRag" not in name]
+WHOLE = [name for name in contenders.CONTENDERS if name not in (BASE, *PEERS)]
 
 
 def main() -> None:
@@ -276,12 +277,12 @@ def retriever(args: argparse.Namespace) -> list[Row]:
     """Time the whole FIT-RAG retriever of LangChain, and an older one, against a cross-encoder."""
     from fitrag_integrations.langchain import BiLabelReranker
 
-    whole, pairs = "FitRagRetriever", pairs_of(args.pairs)
+    pairs = pairs_of(args.pairs)
     found = [Document(p.text, id=p.id, metadata={"title": ""}) for _, p in pairs]
-    with beside([BASE, whole], pairs, args) as (folder, others):
+    with beside([BASE, *WHOLE], pairs, args) as (folder, others):
         if args.before:
-            older = Apart(whole, pairs, folder=folder, pythons=[sys.executable], path=args.before)
-            others |= {f"{whole}, before": older}
+            how: Any = {"folder": folder, "pythons": [sys.executable], "path": args.before}
+            others |= {f"{WHOLE[0]}, before": Apart(WHOLE[0], pairs, **how)}
         rows = in_turns(others, args.repeats, BASE)
 
     class Free:
