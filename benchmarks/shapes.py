@@ -19,7 +19,7 @@ from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.worker import finished
 
-T5 = {"T5-small": ({}, 24), "T5-base": (FULL.base, 8), "T5-large": (FULL.large, 4)}
+T5 = {"T5-small": ({}, 8), "T5-base": (FULL.base, 4), "T5-large": (FULL.large, 2)}
 LLAMA = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16}
 LLAMA |= {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128_256}
 LOOP = "published loop, padded to 512"
@@ -36,7 +36,7 @@ def evaluator(args: argparse.Namespace) -> list[Row]:
     return [
         row | {"what": f"{name}, {count} pairs, {row['what']}"}
         for name, (sizes, count) in T5.items()
-        for row in one_size(sizes, pairs_of(count), 1 if "large" in name else args.repeats)
+        for row in one_size(sizes, pairs_of(count), 1 if sizes else args.repeats)
     ]
 
 
