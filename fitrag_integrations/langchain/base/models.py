@@ -7,7 +7,7 @@ no instance, and importing them takes longer than all else that a drop-in needs.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_core.runnables import RunnableBinding, RunnableSequence
 
@@ -17,15 +17,14 @@ from fitrag_integrations.methods.ik.decider import Decider
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseLanguageModel
     from langchain_core.tools import BaseTool
-    from typing_extensions import TypeIs
 
 
-def is_language_model(value: object) -> TypeIs[BaseLanguageModel[Any]]:
+def is_language_model(value: object) -> TypeGuard[BaseLanguageModel[Any]]:
     """Tell whether a value is a language model of LangChain's."""
     return _is(value, "langchain_core.language_models.base", "BaseLanguageModel")
 
 
-def is_tool(value: object) -> TypeIs[BaseTool]:
+def is_tool(value: object) -> TypeGuard[BaseTool]:
     """Tell whether a value is a tool of LangChain's."""
     return _is(value, "langchain_core.tools.base", "BaseTool")
 
