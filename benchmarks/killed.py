@@ -47,7 +47,7 @@ NAMES = [f"Person{at} Name{at}" for at in range(PEOPLE)]
 BORN = {name: PLACES[at % len(PLACES)] for at, name in enumerate(NAMES)}
 DULL = "The weather of that year was mild and nobody had much to say about it. "
 SLOW = 0.02  # seconds an answer of the language model of `fit`
-CLOCKS = re.compile(rb'"(seconds|ms)": ?[0-9.e-]+')
+CLOCKS = re.compile(rb'"(seconds|ms|time)": ?[0-9.e-]+')
 ROWS = "out.jsonl"
 TRAINED = ("model.json", "head.safetensors", "run/log.jsonl")
 STEPS = "--steps 40 --base {home}/bert --save-seconds 0 --log-every 1"
@@ -118,7 +118,8 @@ def main() -> int:
 
 def killed(job: Job, home: Path, kills: int, chance: random.Random) -> dict[str, object]:
     """Kill one job so often; gives what was found wrong in any of its files."""
-    whole, again, wrong = home / "whole", home / "again", set[str]()
+    whole, again = (home / name / "made" for name in ("whole", "again"))  # a folder names its model
+    wrong = set[str]()
     quietly(job, whole)  # here, so that modules and models are loaded in every child
     began = time.monotonic()
     assert ended(child(job, again)) == 0
@@ -241,7 +242,7 @@ def build(home: Path, folder: Path) -> None:
 
 def grow(folder: Path) -> None:
     """Add to an index on disk, in blocks."""
-    index = GrowingIndex(folder, Encoder(str(folder.parents[2] / "bert"), pooling="mean"))
+    index = GrowingIndex(folder, Encoder(str(folder.parents[3] / "bert"), pooling="mean"))
     texts = (f"{text_of(name)} Note {at}." for at in range(60) for name in NAMES)
     index.add(Passage(str(at), text) for at, text in enumerate(texts))
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 
+from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 from fitrag_integrations.types import Passage
 
@@ -19,9 +21,8 @@ def dense_search(
 ) -> Callable[[Sequence[str]], list[list[Passage]]]:
     """Encode the pool once, and give the function that ranks it for questions."""
     from tokenizers import Tokenizer
-    from transformers import AutoModel
 
-    model = AutoModel.from_pretrained(weights_source(MINILM), attn_implementation="eager").eval()
+    model: Any = load_base(MINILM, attention="eager")[0].encoder.eval()
     tokenizer = Tokenizer.from_file(str(Path(weights_source(MINILM)) / "tokenizer.json"))
     tokenizer.enable_truncation(TOKENS)
     tokenizer.no_padding()
@@ -41,10 +42,10 @@ def dense_search(
         return made
 
     if cache.exists():
-        vectors = torch.load(cache)
+        vectors = load_file(cache)["vectors"]
     else:
         vectors = encode([f"{p.title}. {p.text}" if p.title else p.text for p in pool])
-        torch.save(vectors, cache)
+        save_file({"vectors": vectors}, cache)
 
     def search(questions: Sequence[str]) -> list[list[Passage]]:
         found: list[list[Passage]] = []

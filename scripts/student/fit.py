@@ -13,6 +13,7 @@ that measure is read. Prints cross-validated figures.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shutil
 import sys
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
@@ -92,9 +94,14 @@ class Cache:
     """Ask the student of each item once, also over several runs of this script."""
 
     def __init__(self, folder: Path) -> None:
-        self.student, self.file = Quick(folder), folder / "asked.pt"
+        self.student, self.file = Quick(folder), folder / "asked.safetensors"
         self.student.fitted = {"labels": {name: [1.0, 0.0] for name in LABELS}}
-        self.known: dict[str, Any] = torch.load(self.file) if self.file.exists() else {}
+        self.known: dict[str, list[list[Any]]] = {}
+        for key, tensor in (load_file(self.file) if self.file.exists() else {}).items():
+            name, at, _ = key.split()  # outputs lie in order: what is saved is sorted by its name
+            chunks = self.known.setdefault(name, [])
+            chunks.extend([] for _ in range(int(at) + 1 - len(chunks)))
+            chunks[int(at)].append(tensor)
 
     def ask(self, items: list[dict[str, Any]]) -> None:
         """Ask what is not known of some items, many at once: small batches cost twice as much."""
@@ -107,7 +114,15 @@ class Cache:
                 each = [next(found) for _ in group]
                 self.known[name_of(item)] = [[torch.from_numpy(x.copy()) for x in o] for o in each]
         if new:
-            torch.save(self.known, self.file)
+            save_file(
+                {
+                    f"{name} {at} {part}": tensor
+                    for name, chunks in self.known.items()
+                    for at, outputs in enumerate(chunks)
+                    for part, tensor in enumerate(outputs)
+                },
+                self.file,
+            )
 
     def told(self, item: dict[str, Any]) -> list[Any]:
         """Give the student's output of an item's chunks."""
@@ -121,7 +136,7 @@ def triples_of(item: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def name_of(item: dict[str, Any]) -> str:
     """Name an item by its pairs."""
-    return json.dumps(triples_of(item))
+    return hashlib.sha256(json.dumps(triples_of(item)).encode()).hexdigest()
 
 
 def judge(cache: Cache, item: dict[str, Any]) -> list[dict[str, Any]]:

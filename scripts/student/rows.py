@@ -103,7 +103,7 @@ def main() -> None:
     print(len(pool), "passages", flush=True)
     finders = [
         searching(pool, depth=DEPTH),
-        dense_search(pool, args.out / "dense.pt", depth=DEPTH),
+        dense_search(pool, args.out / "dense.safetensors", depth=DEPTH),
     ]
     measured = {key(row["question"]) for pattern in MEASURING for row in _rows(args.data, pattern)}
     measured |= {key(q) for q in sampled(args.data)}

@@ -12,7 +12,7 @@ from fitrag_integrations import models
 from fitrag_integrations.commands.engine import models as loading
 from fitrag_integrations.commands.engine.options import Files, Hardware, RunOptions
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.remote.base import RemoteOptions
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.training.labels.llm_calls import RemoteAnswers
@@ -117,11 +117,17 @@ def load_llm(
     """Load the model that answers; `embedded` is the small one that ships with the package."""
     kind = models.LocalGenerator
     load = kind.embedded if name == EMBEDDED else partial(kind.from_pretrained, name)
-    made: LocalGenerator = load(
-        device=hardware.device,
-        dtype=hardware.dtype,
-        batch_tokens=hardware.batch_tokens,
-        max_new_tokens=max_new_tokens,
-        stop=stop,
-    )
+    try:
+        made: LocalGenerator = load(
+            device=hardware.device,
+            dtype=hardware.dtype,
+            batch_tokens=hardware.batch_tokens,
+            max_new_tokens=max_new_tokens,
+            stop=stop,
+        )
+    except ModelLoadError as error:
+        if Path(name).exists():
+            raise
+        allowed = "a folder, a hub name, PROVIDER:MODEL, or with --url a name of the server"
+        raise ModelLoadError(f"--llm: given {name}, allowed {allowed}. {error}") from error
     return made

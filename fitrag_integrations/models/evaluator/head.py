@@ -166,7 +166,9 @@ def gathered(read: Sequence[Read], batch: Batch) -> tuple[Tensor, Tensor]:
     `batch` holds the chunks. Shapes: (chunks, width), (chunks,).
     """
     vectors, marked = zip(*read, strict=True)
-    pooled, scores = torch.stack(vectors).cpu(), pad_sequence(list(marked), batch_first=True).cpu()
+    scores = pad_sequence(list(marked), batch_first=True)
+    one = torch.cat([torch.stack(vectors), scores.flatten(1)], dim=1).cpu()  # one copy, one wait
+    pooled, scores = one[:, : len(vectors[0])], one[:, len(vectors[0]) :].view(scores.shape)
     return pooled, span_scores(scores, batch) if scores.shape[1] else pooled.new_zeros(len(pooled))
 
 

@@ -60,9 +60,10 @@ def span_evidence(
     device = states.device
     text = torch.from_numpy(batch.placed).to(device)
     bounds, there = (each.to(device) for each in _filled(ranges, most))
+    longest = max((end - begin for each in ranges for begin, end in each), default=1)
     places = torch.arange(states.shape[1], device=device)
     inside = (places >= bounds[..., :1]) & (places < bounds[..., 1:]) & text.unsqueeze(1)
-    counts, at = inside.sum(2), _Spans.of(bounds, text)
+    counts, at = inside.sum(2), _Spans.of(bounds, text, longest)
     means = inside.to(states.dtype) @ states / counts.clamp(min=1).unsqueeze(2)
     sizes = torch.from_numpy(batch.lengths).to(device).unsqueeze(1)
     numbers = [
@@ -75,7 +76,7 @@ def span_evidence(
         *(_kept(answers[..., 2], at) if answers.shape[2] > 2 else ()),
     ]
     found = torch.stack([number.float() for number in numbers], dim=2)
-    return SpanEvidence(means[there], found[there])
+    return SpanEvidence(means.flatten(0, 1)[there], found.flatten(0, 1)[there])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +92,8 @@ class _Spans:
     room: Tensor
 
     @classmethod
-    def of(cls, bounds: Tensor, text: Tensor) -> _Spans:
+    def of(cls, bounds: Tensor, text: Tensor, longest: int) -> _Spans:
         """Lay the tokens of spans side by side. Shapes: (batch, spans, 2), (batch, tokens)."""
-        longest = int((bounds[..., 1] - bounds[..., 0]).amax()) if bounds.numel() else 1
         wide = bounds[..., :1] + torch.arange(max(1, longest), device=bounds.device)
         places = wide.clamp(max=text.shape[1] - 1)
         inside = (wide < bounds[..., 1:]) & text.gather(1, places.flatten(1)).view(places.shape)
@@ -113,11 +113,14 @@ class _Spans:
 
 
 def _filled(ranges: Sequence[Sequence[Range]], most: int) -> tuple[Tensor, Tensor]:
-    """Fill up each chunk's spans with empty ones. Shapes: (batch, most, 2), (batch, most) bool."""
+    """Fill up each chunk's spans with empty ones; gives them, and the places of the true ones.
+
+    Shapes: (batch, most, 2), (spans,), places in batch and spans laid flat. No device is asked.
+    """
     there = np.arange(most) < np.array([len(each) for each in ranges]).reshape(-1, 1)
     bounds = np.zeros((*there.shape, 2), dtype=np.int64)
     bounds[there] = np.array([span for each in ranges for span in each]).reshape(-1, 2)
-    return torch.from_numpy(bounds), torch.from_numpy(there)
+    return torch.from_numpy(bounds), torch.from_numpy(np.flatnonzero(there))
 
 
 def _found(
