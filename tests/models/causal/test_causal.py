@@ -56,6 +56,16 @@ def test_padding_and_batches_do_not_matter(engine, base):
         torch.testing.assert_close(found, alone, atol=1e-4, rtol=1e-4)
 
 
+def test_the_output_layer_sees_contiguous_states(engine, base):
+    # a slice of a batch costs it hundreds of times as long, in bfloat16 on a CPU
+    whole, layer = [], engine.model.get_output_embeddings()
+    seen = layer.register_forward_hook(lambda _, given, __: whole.append(given[0].is_contiguous()))
+    logits(engine, MANY)
+    LocalGenerator(engine, max_new_tokens=2).generate(list(QUESTIONS))
+    seen.remove()
+    assert whole and all(whole)
+
+
 @pytest.mark.parametrize("batch_tokens", [1, 90, 100_000])
 def test_gates_give_the_same_in_any_batch(base, tmp_path, batch_tokens):
     drafts = [DRAFTS[i % 3] for i in range(len(MANY))]
