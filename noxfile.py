@@ -50,3 +50,10 @@ def imports(session, extra):
     """One extra at a time: everything imports, and what is missing is named by its extra."""
     install(session, extras=[extra])
     run(session, ["tests/test_imports.py", "tests/test_public_names.py"])
+
+
+@nox.session(python="3.11")
+def scale_out(session):
+    """Rows answered by workers of Ray on this machine, with some of them killed."""
+    install(session, extras=["offline", "ray", "serve"])
+    run(session, ["tests/commands/engine/test_scale_out.py"])

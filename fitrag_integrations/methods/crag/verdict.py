@@ -86,13 +86,18 @@ class ListVerdict(Record, Checked):
         told = {"format": 1, "kind": "verdict", **self.to_dict()}
         (home / FILE).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
 
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Name the numbers that have a weight; one of 0 asks for nothing."""
+        return tuple(name for name, weight in self.weights.items() if weight)
+
     def asks(self, role: str) -> bool:
         """Say whether some weight is on a number of a `role`: scorer, evaluator or reader."""
-        return any(self.weights.get(name) for name in ROLES[role])
+        return any(name in ROLES[role] for name in self.used)
 
     def chance(self, numbers: Mapping[str, float]) -> float:
         """Give the probability that some passage holds the answer."""
-        total = self.bias + sum(w * numbers[name] for name, w in self.weights.items())
+        total = self.bias + sum(self.weights[name] * numbers[name] for name in self.used)
         return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, total))))
 
     def action(self, chance: float) -> Action:
@@ -146,7 +151,7 @@ class ListJudge(Checked):
         numbers = list_numbers(scores, grades, answers)
         chance = self.verdict.chance(numbers)
         limits = {"upper": self.verdict.upper, "lower": self.verdict.lower}
-        used = {name: numbers[name] for name in self.verdict.weights}
+        used = {name: numbers[name] for name in self.verdict.used}
         return self.verdict.action(chance), {"chance": chance, **limits, "inputs": used}
 
     def _check(self, asked: Mapping[str, object]) -> None:

@@ -134,3 +134,9 @@ def test_it_is_read_back_and_what_is_wrong_is_named(tmp_path):
     (tmp_path / "kept" / "model.json").write_text(json.dumps({**told, "bias": "high"}))
     with pytest.raises(InputError, match="bias"):
         ListVerdict.read(tmp_path / "kept")
+
+
+def test_a_weight_of_nothing_asks_nobody():
+    made = ListVerdict({"grade best": 1.0, "trust best": 0.0}, 0.0, 0.7, 0.3, {})
+    assert made.used == ("grade best",) and not made.asks("reader")
+    assert made.chance({"grade best": 0.0}) == 0.5
