@@ -4,6 +4,8 @@
 session runs the tests that need only what it installs; the full suite is ``make test``.
 """
 
+from pathlib import Path
+
 import nox
 
 nox.options.error_on_missing_interpreters = False
@@ -11,15 +13,19 @@ nox.options.reuse_venv = "yes"
 
 # What pyproject.toml allows at the least; "newest" is whatever the index gives today.
 OLDEST = ["langchain-core==1.4.0", "llama-index-core==0.14.0", "transformers==5.0.0"]
+# One version, as the newest is built for CUDA; which build of it comes is the index's to say.
+PINNED = Path(__file__).with_name("constraints.txt").read_text(encoding="utf-8").splitlines()
+TORCH = next(line for line in PINNED if line.startswith("torch=="))
 EXTRAS = ["langchain", "llama-index", "faiss", "web", "remote", "serve", "evaluate", "train"]
 CORE = ["tests/core", "tests/text", "tests/values", "tests/flow", "tests/methods", "tests/testing"]
 FRAMEWORKS = ["tests/adapters"]
 
 
 def install(session, *, extras, pins=()):
-    """Install the package with extras, the CPU build of torch, and what runs the tests."""
-    session.install("pytest", "pytest-asyncio", "pytest-socket", "hypothesis")
-    session.install(f".[{','.join(extras)}]" if extras else ".", *pins)
+    """Install the package with extras, the pinned torch where one needs it, and what tests."""
+    torch = [TORCH] if {"offline", "train"} & set(extras) else []
+    tools = ["pytest", "pytest-asyncio", "pytest-socket", "hypothesis"]
+    session.install(f".[{','.join(extras)}]" if extras else ".", *torch, *tools, *pins)
 
 
 def run(session, folders):
@@ -29,8 +35,8 @@ def run(session, folders):
 
 @nox.session(python=["3.11", "3.12", "3.13"])
 def core(session):
-    """Without any extra but the encoder's file: types, flows, methods, contracts."""
-    install(session, extras=["offline"])
+    """Without any extra: types, flows, methods, contracts, over the embedded models."""
+    install(session, extras=[])
     run(session, CORE)
 
 

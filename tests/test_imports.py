@@ -1,6 +1,7 @@
 """Imports go one way, and the package root loads nothing heavy."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections import Counter
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fitrag_integrations
+from fitrag_integrations.core.extras import installed
 
 ROOT = Path(fitrag_integrations.__file__).parent
 VALUES = {"errors", "core", "text", "types", "values", "flow", "ports"}
@@ -48,6 +50,11 @@ MODULES = sorted(ROOT.rglob("*.py"))
 def part_of(path):
     """Name the room a file belongs to."""
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def module_of(path):
+    """Name the module a file is imported as."""
+    return ".".join(["fitrag_integrations", *path.relative_to(ROOT).with_suffix("").parts])
 
 
 def imported(path):
@@ -109,11 +116,7 @@ def circles(graph):
 
 def test_no_modules_import_one_another():
     """Imports inside functions count too; the doors, ``__init__``, only pass names on."""
-    files = {
-        ".".join(["fitrag_integrations", *path.relative_to(ROOT).with_suffix("").parts]): path
-        for path in MODULES
-        if path.name != "__init__.py"
-    }
+    files = {module_of(path): path for path in MODULES if path.name != "__init__.py"}
     graph = {name: set(imported(path)) & set(files) - {name} for name, path in files.items()}
     assert circles(graph) == []
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c"]]
@@ -127,6 +130,14 @@ def test_frameworks_and_torch_stay_where_they_belong(path):
         assert not tops & TORCH
     homes = {FRAMEWORKS[top] for top in tops if top in FRAMEWORKS}
     assert homes <= ({part} if part in ADAPTERS else set()) or part in {"testing", *ABOVE}
+
+
+def test_every_module_imports_but_for_an_extra_that_is_not_installed():
+    for path in MODULES:
+        try:
+            importlib.import_module(module_of(path).removesuffix(".__init__"))
+        except ImportError as error:
+            assert not installed(error.name), f"{module_of(path)}: {error}"
 
 
 def test_the_house_stays_small_enough_to_look_at():

@@ -23,6 +23,8 @@ HALF = "half \ud83d a character"
 @pytest.fixture
 def shipped(monkeypatch):
     """Use the encodings that llama_index.core brings, as there is no network."""
+    pytest.importorskip("tiktoken")
+    pytest.importorskip("llama_index")
     (folder,) = find_spec("llama_index.core").submodule_search_locations
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(Path(folder) / "_static" / "tiktoken_cache"))
 
@@ -88,6 +90,7 @@ def test_what_counts_nothing_is_refused_with_what_to_do(wrong):
 
 
 def test_an_unknown_encoding_names_the_known_ones():
+    pytest.importorskip("tiktoken")
     with pytest.raises(
         InputError, match=r"count_tokens: given 'gpt' .*tiktoken knows .*o200k_base"
     ):
@@ -95,6 +98,7 @@ def test_an_unknown_encoding_names_the_known_ones():
 
 
 def test_an_encoding_that_cannot_be_fetched_says_where_to_put_it(monkeypatch, tmp_path):
+    pytest.importorskip("tiktoken")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     with pytest.raises(ModelLoadError, match="TIKTOKEN_CACHE_DIR"):
         counter_for("p50k_base")

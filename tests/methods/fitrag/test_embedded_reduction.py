@@ -88,6 +88,7 @@ def test_a_few_short_passages_are_all_kept():
 
 
 def test_a_scorer_that_only_scores_pairs_is_asked_for_the_papers_windows():
+    pytest.importorskip("torch")
     from fitrag_integrations.models import BiLabelScorer
 
     method = FitRag(BiLabelScorer.embedded())
