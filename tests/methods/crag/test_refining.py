@@ -139,7 +139,7 @@ def test_questions_share_one_call():
         {"sentences": 0},
         {"max_tokens": 0},
         {"split": 3},
-        {"count_tokens": "x"},
+        {"count_tokens": 3},
     ],
 )
 def test_wrong_arguments_are_told_at_once(options):

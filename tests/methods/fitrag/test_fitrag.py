@@ -254,7 +254,7 @@ def test_wrong_answers_of_a_backend_are_told():
         ({"stride": 4}, "stride: given 4 .* from 1 to window=1"),
         ({"weight": 1.5}, r"weight: given 1\.5"),
         ({"max_tokens": 0}, "max_tokens: given 0"),
-        ({"count_tokens": "words"}, "count_tokens: given 'words' .* a callable"),
+        ({"count_tokens": 3}, "count_tokens: given 3 .* lambda text: len"),
         ({"gate": object()}, "gate: given"),
         ({"detector": object()}, "detector: given"),
         ({"scorer": "t5"}, "scorer: given 't5'"),
