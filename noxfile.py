@@ -46,7 +46,7 @@ def frameworks(session, versions):
     """Both adapters against the oldest, the pinned and the newest frameworks."""
     pins = {"oldest": OLDEST, "pinned": ["-c", "constraints.txt"], "newest": ["--upgrade"]}
     extras = ["agents", "evaluate", "faiss", "langchain", "llama-index", "offline", "remote", "web"]
-    install(session, extras=extras, pins=[*pins[versions], "langchain-tests"])
+    install(session, extras=extras, pins=[*pins[versions], "langchain-classic", "langchain-tests"])
     run(session, FRAMEWORKS)
 
 
