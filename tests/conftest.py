@@ -1,8 +1,15 @@
-"""What holds for every test: no hub, and one tokenizer thread."""
+"""What holds for every test: no hub, one tokenizer thread, and no example is timed."""
 
+import importlib.util
 import os
 
 # Before anything imports transformers, which reads both once.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("FITRAG_CPU_DTYPE", "float32")  # the same numbers on every processor
+
+if importlib.util.find_spec("hypothesis"):  # the tests on a GPU do without
+    from hypothesis import settings
+
+    settings.register_profile("unhurried", settings(), deadline=None)  # a busy machine is no defect
+    settings.load_profile("unhurried")

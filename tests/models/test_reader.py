@@ -26,7 +26,7 @@ def reload(reader, folder):
     return ExtractiveReader.from_pretrained(folder, device="cpu")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.text(
         st.one_of(st.sampled_from(" .the riverÉ\n" + MARKS), st.characters(codec="utf-8")),

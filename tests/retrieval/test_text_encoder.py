@@ -49,7 +49,7 @@ def test_minilm_reads_256_tokens(minilm):
 
 
 @given(st.lists(st.lists(st.sampled_from(WORDS), max_size=25), min_size=1, max_size=8))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_order_and_company_do_not_matter(tiny, rows):
     texts = [" ".join(row) for row in rows]
     np.testing.assert_allclose(tiny.encode(texts), tiny.encode(texts[::-1])[::-1], atol=1e-5)

@@ -49,7 +49,7 @@ texts = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(texts)
 def test_spans_cover_any_text(text):
     check_spans(text)
@@ -63,13 +63,13 @@ def check_signs(text):
             assert not edges & set(range(sign.start() + 1, sign.end()))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(texts)
 def test_no_sign_of_several_characters_is_torn(text):
     check_signs(text)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(TRICKY, min_size=400, max_size=600).map("".join))
 def test_nor_is_one_in_long_texts(text):
     check_signs(text)

@@ -57,7 +57,7 @@ def test_wrong_sizes_are_refused(sizes):
         windows(FIVE, **sizes)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 9), st.integers(1, 5), st.data())
 def test_every_sentence_is_in_a_window(count, size, data):
     stride = data.draw(st.integers(1, size))
@@ -127,7 +127,7 @@ some_excerpts = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(some_excerpts, st.integers(1, 40))
 def test_no_budget_is_exceeded(excerpts, max_tokens):
     kept = fit(excerpts, max_tokens=max_tokens, count_tokens=approximate_tokens)
@@ -147,7 +147,7 @@ def one_by_one(excerpts, max_tokens, count_tokens):
 texts = st.lists(st.sampled_from(["Rota", "Amarcord", "a", "1973.", "—"]), min_size=1, max_size=30)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(texts.map(" ".join), max_size=30), st.integers(1, 300))
 def test_of_different_passages_the_longest_prefix_is_kept(texts, max_tokens):
     excerpts = [Excerpt.whole(Passage(str(n), text)) for n, text in enumerate(texts)]
@@ -156,7 +156,7 @@ def test_of_different_passages_the_longest_prefix_is_kept(texts, max_tokens):
         assert kept == one_by_one(excerpts, max_tokens, count)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(some_excerpts, st.integers(1, 40), st.integers(2, 9))
 def test_with_any_counter_what_is_kept_fits_and_one_more_does_not(excerpts, max_tokens, odd):
     def count(text):  # no sum of its parts, and not even growing with the text

@@ -85,7 +85,7 @@ class FirstHalf:
 
 
 @pytest.mark.parametrize("name", COUNTERS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(passages, st.integers(1, 80), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_no_tokenizer_is_given_more_than_the_budget(name, passages, most, size, chance):
     count = counter(name)
@@ -99,7 +99,7 @@ def test_no_tokenizer_is_given_more_than_the_budget(name, passages, most, size, 
 
 
 @pytest.mark.parametrize("name", COUNTERS)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(passages, st.integers(1, 80), st.sampled_from([1, 2, None]), st.sampled_from([1, 3]))
 def test_nor_does_the_reducer_give_more(name, passages, most, per_passage, window):
     count = counter(name)
@@ -119,7 +119,7 @@ def test_nor_does_the_reducer_give_more(name, passages, most, per_passage, windo
 
 
 @pytest.mark.parametrize("name", COUNTERS)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(passages, st.integers(1, 80))
 def test_nor_does_the_refiner(name, passages, most):
     count = counter(name)
@@ -132,7 +132,7 @@ def test_nor_does_the_refiner(name, passages, most):
     assert count(render_excerpts(kept)) <= most
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(texts, st.integers(1, 4), st.data())
 def test_every_window_and_strip_slices_its_source(text, size, data):
     passage = Passage("p", text, "A title")
@@ -147,7 +147,7 @@ def test_every_window_and_strip_slices_its_source(text, size, data):
     assert [window.start for window in cut] == sorted({window.start for window in cut})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(passages, st.randoms(use_true_random=False), st.sampled_from([1, None]))
 def test_the_order_of_passages_does_not_matter_where_scores_differ(passages, chance, per_passage):
     reducer = TokenReducer(max_tokens=60, per_passage=per_passage, detector=False, window=1)
@@ -159,7 +159,7 @@ def test_the_order_of_passages_does_not_matter_where_scores_differ(passages, cha
     assert first == second
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(passages, st.integers(1, 7))
 def test_the_size_of_batches_does_not_matter(passages, size):
     def in_batches(pairs):

@@ -184,7 +184,7 @@ def test_the_budget_holds_and_is_noted():
     assert context.notes == ("2 of 3 excerpts left out by max_tokens=18",)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.permutations([FILM, ROTA, RAIN, replace(RAIN, text="Amarcord.")]), st.integers(1, 80))
 def test_order_of_retrieval_does_not_matter_where_scores_differ(passages, max_tokens):
     method = FitRag(Words(), max_tokens=max_tokens)

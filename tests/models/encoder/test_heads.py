@@ -13,7 +13,7 @@ from fitrag_integrations.models.light import heads
 logits = st.integers(-9, 9).map(float)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(logits, logits, st.booleans()), min_size=1, max_size=12),
     st.integers(1, 5),

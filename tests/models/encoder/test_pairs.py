@@ -11,7 +11,7 @@ from fitrag_integrations import Passage
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, QUESTION_TOKENS, PairTokenizer
 
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=40)
 cached = cache(tokenizer_of)
 texts = st.text(st.one_of(st.sampled_from(" .the riverÉ\n" + MARKS), st.characters(codec="utf-8")))
 

@@ -10,7 +10,7 @@ import weakref
 from concurrent.futures import CancelledError
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import ModelLoadError
@@ -206,7 +206,6 @@ models[0].worker.submit(models[0].run, [1] * 1_000_000)  # hours of work when th
 lengths = st.lists(st.integers(1, 60), max_size=40)
 
 
-@settings(deadline=None)  # the first batch imports torch
 @given(lengths, st.integers(1, 200))
 def test_batches_cover_every_item_once_within_the_budget(lengths, budget):
     batches = list(token_batches(lengths, budget=budget))
@@ -219,7 +218,6 @@ def test_batches_cover_every_item_once_within_the_budget(lengths, budget):
     assert longest == sorted(longest, reverse=True)
 
 
-@settings(deadline=None)  # the first batch imports torch
 @given(lengths, st.integers(1, 200))
 def test_results_of_batches_come_in_the_order_of_the_items(lengths, budget):
     items = list(enumerate(lengths))

@@ -3,7 +3,7 @@
 import ipaddress
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError, SearchError
@@ -84,7 +84,6 @@ def spellings_4(address):
     ]
 
 
-@settings(deadline=None)
 @given(special_4)
 @example(ipaddress.ip_address("127.0.0.1"))
 @example(ipaddress.ip_address("169.254.169.254"))
@@ -97,7 +96,6 @@ def test_no_special_ipv4_address_is_admitted_in_any_spelling(address):
         assert refused.value.kind == "blocked"
 
 
-@settings(deadline=None)
 @given(special_6)
 @example(ipaddress.ip_address("fd00:ec2::254"))
 @example(ipaddress.ip_address("::1"))
@@ -108,7 +106,6 @@ def test_no_special_ipv6_address_is_admitted_in_any_spelling(address):
         assert refused.value.kind == "blocked"
 
 
-@settings(deadline=None)
 @given(special_4 | special_6)
 async def test_no_special_address_is_taken_from_the_resolver(address):
     mapped = f"::ffff:{address}" if address.version == 4 else f"{address}%eth0"
