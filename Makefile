@@ -121,13 +121,17 @@ embedded: $(STAMP)
 		--depth 20 --seed 13 --unanswered --dtype bfloat16 --out runs/labelled.jsonl
 	$(BIN)/fitrag calibrate reader runs/labelled.jsonl --model runs/reader
 	$(BIN)/python scripts/embed.py runs/reader
-	$(MAKE) embedded-evaluator embedded-scorer embedded-onepass embedded-eligibility
+	$(MAKE) embedded-scorer embedded-evaluator embedded-onepass embedded-eligibility
 
-# Trains the bi-label scorer, from the embedded evaluator, about an hour on one core
+# Trains the bi-label scorer: an evaluator over the embedded reader, and the scorer from that; two
+# hours on one core
 embedded-scorer: $(STAMP)
+	$(BIN)/python scripts/evaluator_rows.py $(DATA) runs/evaluator-rows
+	$(BIN)/fitrag train evaluator runs/evaluator-rows/train.jsonl --out runs/evaluator \
+		--base fitrag_integrations/embedded/reader --name start-of-the-scorer --steps 560
 	$(BIN)/python scripts/scorer_rows.py $(DATA) runs/scorer-rows
-	$(BIN)/python scripts/train_scorer.py runs/scorer-rows runs/scorer
-	$(BIN)/python scripts/embed_adapter.py bilabel runs/scorer
+	$(BIN)/python scripts/train_scorer.py runs/evaluator runs/scorer-rows runs/scorer
+	$(BIN)/python scripts/embed_adapter.py runs/scorer
 
 # Trains the closed-book model, minutes on one core, and puts it into fitrag_integrations/embedded
 closed-book: $(STAMP)
@@ -145,14 +149,12 @@ embedded-gate: $(STAMP)
 	rm -r $(GATE)/run
 	$(BIN)/python benchmarks/gates.py runs/gate
 
-# Trains the evaluator, over the embedded reader, about an hour on one core
+# Makes the scorer's llm_prefer the evaluator's grade, and fits its thresholds; minutes on one core
 embedded-evaluator: $(STAMP)
 	$(BIN)/python scripts/evaluator_rows.py $(DATA) runs/evaluator-rows
-	$(BIN)/fitrag train evaluator runs/evaluator-rows/train.jsonl --out runs/evaluator \
-		--base fitrag_integrations/embedded/reader --name fitrag-minilm-1 --steps 560
-	$(BIN)/fitrag calibrate evaluator runs/evaluator-rows/held.jsonl --model runs/evaluator \
-		--sentences 1
-	$(BIN)/python scripts/embed_adapter.py evaluator runs/evaluator
+	$(BIN)/python scripts/embed_evaluator.py
+	$(BIN)/fitrag calibrate evaluator runs/evaluator-rows/held.jsonl \
+		--model fitrag_integrations/embedded/evaluator --sentences 1
 
 UNSEEN := $(patsubst %,--without runs/scorer-rows/%.jsonl,asked held)
 

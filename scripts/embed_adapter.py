@@ -1,6 +1,6 @@
-"""Put a trained and calibrated evaluator or scorer into the package, over the encoder it holds.
+"""Put a trained and calibrated scorer into the package, over the encoder it holds.
 
-    python scripts/embed_adapter.py evaluator|bilabel FOLDER
+    python scripts/embed_adapter.py FOLDER
 
 It must have been trained from what is embedded: its adapter goes on top of the reader's encoder,
 which stays stored once.
@@ -21,10 +21,8 @@ HOME = Path(__file__).resolve().parent.parent / "fitrag_integrations" / "embedde
 def main() -> None:
     """Check that the encoder is the embedded one, then write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("evaluator", "bilabel"))
     parser.add_argument("folder", type=Path)
-    args = parser.parse_args()
-    source, target = args.folder, HOME / args.kind
+    source, target = parser.parse_args().folder, HOME / "bilabel"
     encoder = _fields(source / "encoder", "encoder.json", "encoder")
     trunk = _fields(HOME / "trunk", "encoder.json", "encoder")
     if encoder["tuned"]["sha256"] != trunk["tuned"]["sha256"]:
@@ -34,8 +32,8 @@ def main() -> None:
     write_manifest(target / "encoder", "encoder.json", kind="encoder", fields=encoder)
     for file in ("encoder/factors.safetensors", "head.safetensors"):
         shutil.copyfile(source / file, target / file)
-    fields = _fields(source, "model.json", args.kind)
-    write_manifest(target, "model.json", kind=args.kind, fields=fields)
+    fields = _fields(source, "model.json", "bilabel")
+    write_manifest(target, "model.json", kind="bilabel", fields=fields)
 
 
 def _fields(folder: Path, name: str, kind: str) -> dict[str, Any]:

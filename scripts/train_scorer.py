@@ -1,10 +1,10 @@
 """Train the embedded bi-label scorer over the rows of `scripts/scorer_rows.py`.
 
-    python scripts/train_scorer.py ROWS OUT
+    python scripts/train_scorer.py START ROWS OUT
 
 The embedded reader says which passages it answers right from (llm_prefer); it quotes, so only
-those that hold an answer are read. The scorer then goes on from the embedded evaluator, and is
-calibrated on whole lists of other questions. Started again it goes on where it stopped.
+those that hold an answer are read. The scorer then goes on from an evaluator in the folder START,
+and is calibrated on whole lists of other questions. Started again it goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from fitrag_integrations.training.calibration import calibrated
 from fitrag_integrations.training.evaluator.rows import Judged, judged_row
 from fitrag_integrations.training.rows import read_jsonl
 
-HOME = Path(__file__).resolve().parent.parent / "fitrag_integrations" / "embedded"
 LABELS = ("has_answer", "llm_prefer")
 
 
 def main() -> None:
     """Label, fit, calibrate."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("start", type=Path, help="the evaluator whose encoder and head it takes up")
     parser.add_argument("rows", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=SpanPlan.steps)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    plan = SpanPlan(base=str(HOME / "evaluator"), steps=args.steps)
+    plan = SpanPlan(base=str(args.start), steps=args.steps)
     fit_span_scorer(preferred(args.rows / "asked.jsonl"), args.out, plan)
     calibrate(preferred(args.rows / "held.jsonl"), args.out)
 
