@@ -8,7 +8,7 @@ from typing import Any
 from fakes import OverlapRetriever
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, MockLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
@@ -54,6 +54,14 @@ class EmptyRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle):
         return []
+
+
+class MockChat(MockLLM):
+    """A mock that says it chats; a ``MockLLM`` of the oldest version takes no argument for it."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(num_output=-1, is_chat_model=True)
 
 
 class ScriptedLLM(CustomLLM):

@@ -7,7 +7,7 @@ import pickle
 import pytest
 from decision_fakes import AsyncWordGate, BrokenGate, WordGate
 from fakes import QUESTIONS, OverlapScorer, longest_pause
-from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM
+from llama_fakes import EmptyRetriever, Events, MockChat, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
 from llama_index.core import Settings
 from llama_index.core.base.response.schema import (
@@ -169,7 +169,7 @@ def test_the_engines_stream_passes_through_as_it_is():
     assert len(list(response.response_gen)) == 2
 
 
-@pytest.mark.parametrize("llm", [MockLLM(), MockLLM(is_chat_model=True)])
+@pytest.mark.parametrize("llm", [MockLLM(), MockChat()])
 async def test_other_models_stream_too(llm):
     made = router(llm=llm, streaming=True)
     response = await made.aquery(KNOWN)

@@ -13,7 +13,7 @@ from fakes import (
     OverlapScorer,
     longest_pause,
 )
-from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM
+from llama_fakes import EmptyRetriever, Events, MockChat, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
 from llama_index.core import Settings
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
@@ -121,7 +121,7 @@ def test_a_stream_is_a_stream():
     assert response.metadata["fitrag"]["method"] == "fitrag"
 
 
-@pytest.mark.parametrize("llm", [ScriptedLLM(), MockLLM(), MockLLM(is_chat_model=True)])
+@pytest.mark.parametrize("llm", [ScriptedLLM(), MockLLM(), MockChat()])
 async def test_an_async_stream_is_a_stream(llm):
     made = engine(llm, streaming=True)
     response = await made.aquery(QUESTION)
