@@ -27,6 +27,7 @@ from fitrag_integrations.commands.trial.proof import (
 )
 from fitrag_integrations.commands.trial.reading import passages_in
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.compress import (
     Compressed,
     compress_figures,
@@ -162,10 +163,9 @@ class TryPlan:
     def _skipped(self, asked: Sequence[Asked]) -> float | None:
         """Give the share of questions that the embedded gate would not retrieve for."""
         gate: Any = models.load_gate(replace(self.hardware.of(None), backend=None))
-        questions = [each.question for each in asked]
-        known = gate.p_known(questions, [draft.text for draft in gate.drafter.draft(questions)])
+        known = _p_known(gate, [each.question for each in asked])
         skipped: int = sum(p > gate.threshold for p in known)
-        return skipped / len(questions)
+        return skipped / len(asked)
 
     def _notes(self, asked: Sequence[Asked]) -> list[str]:
         if self.llm is not None:
@@ -206,6 +206,17 @@ class TryPlan:
         self.out.write_text(
             html_report([result], title="fitrag try", lead=sentence(proof)), encoding="utf-8"
         )
+
+
+def _p_known(gate: Any, questions: list[str]) -> list[float]:
+    """Ask a gate; for a question that is too long for it there is retrieval, as in a chain."""
+    try:
+        drafts = [draft.text for draft in gate.drafter.draft(questions)]
+        return list(gate.p_known(questions, drafts))
+    except InputError:
+        if len(questions) == 1:
+            return [0.0]
+        return [p for question in questions for p in _p_known(gate, [question])]
 
 
 def _known(asked: Sequence[Asked], oracle: Oracle) -> float:

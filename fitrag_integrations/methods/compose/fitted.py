@@ -155,7 +155,8 @@ class Fitted(Record):
         decider = self.decider(llm)
         if "scorer" in names:
             if self.is_plain:
-                raise self._nothing(f"the retriever alone with k={self.recipe['k']}: it was best")
+                best = f"the retriever alone with k={self.recipe['k']}, which was best"
+                raise self._nothing(f"{best}: use it as it is, or MethodRetriever.from_fitted")
             placed = {name: value for name, value in self._placed().items() if name in names}
             if isinstance(placed.get("scorer"), str):
                 placed["scorer"] = Models(Path(self.folder)).named("FitRag", "scorer", "scorer", "")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # it loads torch
 
 T = TypeVar("T")
 GAP = "what"
-FEWEST_WORDS = 8  # of a sentence that a question is made of
+WORDS = range(8, 41)  # of a sentence that a question is made of
 ALIKE = 0.7  # of the words of both questions together: one of them goes
 WRITTEN_MORE = 1.5  # times the questions asked for, since some do not come back
 WRITE = (
@@ -163,7 +163,7 @@ def _question_from(passage: Passage) -> Asked | None:
     for start, end in split_sentences(passage.text):
         sentence = " ".join(passage.text[start:end].split())
         found = _FACT.search(sentence)
-        if found is not None and len(sentence.split()) >= FEWEST_WORDS:
+        if found is not None and "|" not in sentence and len(sentence.split()) in WORDS:
             question = f"{sentence[: found.start()]}{GAP}{sentence[found.end() :]}"
             return Asked(question.rstrip(".;, ") + "?", (found[0],), passage.text)
     return None

@@ -1,6 +1,7 @@
 """`fitrag try`: what is read, what is compared, and the sentence it comes to."""
 
 import json
+from pathlib import Path
 
 import pytest
 from command_fakes import write
@@ -24,7 +25,7 @@ from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskLLM
 from fitrag_integrations.training.fitted.questions import Asked, questions_from, questions_in
-from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.types import Draft, Excerpt, Passage
 
 LONG = "The weather was mild and nobody had much to say about it that whole long year. " * 4
 ANSWER = "The bridge was built by Ann."
@@ -120,6 +121,36 @@ def test_questions_are_made_of_sentences():
     assert questions_from([Passage("0", text), Passage("1", "Short.")], 5) == [
         Asked("The old stone bridge was built in the spring by what, they say?", ("Ann Lee",), text)
     ]
+
+
+def test_no_question_is_made_of_a_table_or_of_half_a_page():
+    table = "| bridge | built | by | whom | is | told | Ann Lee | 1851 |\n| a | b | c |"
+    endless = "The old stone bridge " + "and its two abutments " * 30 + "were built by Ann Lee."
+    assert questions_from([Passage("0", table), Passage("1", endless)], 5) == []
+
+
+class Small:
+    """A gate whose model reads ten words."""
+
+    threshold = 0.5
+
+    def __init__(self):
+        self.drafter = self
+
+    def draft(self, questions):
+        if any(len(question.split()) > 10 for question in questions):
+            raise InputError("tokens of a prompt: given 387 (int), allowed fewer than 256")
+        return [Draft("Ann") for _ in questions]
+
+    def p_known(self, questions, drafts):
+        return [0.9 if "bridge" in question else 0.1 for question in questions]
+
+
+def test_a_question_too_long_for_the_gate_is_retrieved_for(monkeypatch):
+    monkeypatch.setattr(trial.models, "load_gate", lambda hardware: Small())
+    asked = [Asked("Who built the bridge?"), Asked("Who?"), Asked("Who built the bridge " * 9)]
+    asked.append(Asked("Where is the bridge?"))
+    assert TryPlan(corpus=Path("c"))._skipped(asked) == 0.5
 
 
 def pdf(text):
