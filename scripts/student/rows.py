@@ -82,7 +82,7 @@ READ = {
 }
 READ_SAMPLE = 3000
 DEPTH, LIST = 50, 6
-WORDS = (50, 70, 90, 110, 130)
+WORDS = (60, 90, 110, 140, 400)
 NEAR, LEFT, TWISTED = 0.3, 0.1, 0.4
 HELD = {"rank": 600, "read": 500}  # what is chosen by, of which a third find no answer
 LISTS = 1200
@@ -331,7 +331,7 @@ def without(passage: Passage, answers: Sequence[str]) -> Passage | None:
 def cropped(
     passage: Passage, chance: random.Random, answers: Sequence[str], start: int | None = None
 ) -> Passage:
-    """Cut a longer passage to a stretch of 50 to 130 words, round an answer where one is."""
+    """Cut a longer passage to a stretch of 60 words or more, round an answer where one is."""
     words = [*re.finditer(r"\S+", passage.text)]
     most = chance.choice(WORDS)
     last = len(words) - most

@@ -1,13 +1,17 @@
 """Train the student, from what ships, on the rows of `rows.py`.
 
-    python scripts/student/train.py ROWS OUT [--minutes 60]
+    python scripts/student/train.py ROWS OUT [--minutes 60] [--first FILE]
 
 Its start is the scorer's encoder under the heads of scorer, evaluator and reader; the upper four
 layers and the heads train. A step has `--ranks` lists and `--reads` readings. Losses: cross-entropy
 of the labels that are known, the place of a list's best (ListMLE's first term), whether any of a
-list holds the answer, where the answer is or that it is nowhere, and which sentences hold it.
-`llm_prefer` is whether the student itself, as it reads at that step, marks the right answer: it
-is the reader that ships. Started again with the same folder, a run goes on from its checkpoint.
+list holds the answer, where the answer is or that it is nowhere, and which sentences hold it. In
+lists both labels are mixed with a teacher's, and the order is brought to the teacher's (Hinton et
+al., 2015): the scorer that ships, and with `--first` one part in four of what `label.py` wrote of
+the first one. A label that `llm_prefer` has of its own is whether the student, as it reads at that
+step, marks the right answer. Where an answer stands is learned from readings alone: in a list it is
+every place of the string. Started again with the same folder, a run goes on from its checkpoint;
+minutes are the processor's.
 `fit.py` says how much of the change is kept.
 """
 
@@ -27,16 +31,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from model import ANSWER_TOKENS, Student, batched, save, shipped_student  # noqa: E402
+from label import pair_name  # noqa: E402
+from model import ANSWER_TOKENS, HOME, Student, batched, load, save, shipped_student  # noqa: E402
 
 from fitrag_integrations.models.encoder.heads import best_spans
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.runtime.folder import read_manifest
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Passage  # noqa: E402
 
 LOWEST = 2  # the layers below stay
 MICRO = 16
 WARM = 200  # steps
+FIRST, TAUGHT = 0.25, 0.7
 Item = dict[str, Any]
 
 
@@ -52,6 +59,8 @@ def main() -> None:
     parser.add_argument("--reads", type=int, default=12)
     parser.add_argument("--full", action="store_true", help="float32 instead of bfloat16")
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
+    parser.add_argument("--start", type=Path, default=None, help="a run's end to begin with")
+    parser.add_argument("--first", type=Path, default=None, help="what label.py wrote")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--save-seconds", type=float, default=180.0)
@@ -62,11 +71,15 @@ def main() -> None:
     ranks = [item for item in items if item["kind"] == "rank"]
     reads = [item for item in items if item["kind"] != "rank"]
     model, tokenizer = shipped_student(attention="eager")  # faster than fused ones in bfloat16
+    if args.start is not None:
+        model, tokenizer = load(args.start, attention="eager")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trains(name))
-    model.to(args.device)
-    if not args.full:
-        model.encoder.forward = torch.autocast(args.device, torch.bfloat16)(model.encoder.forward)
+    teacher = Teacher(shipped_student(attention="eager")[0].eval(), args.first)
+    for one in (model, teacher.second):
+        one.to(args.device)
+        if not args.full:
+            one.encoder.forward = torch.autocast(args.device, torch.bfloat16)(one.encoder.forward)
     groups = [
         {
             "params": [
@@ -84,7 +97,7 @@ def main() -> None:
     saved = time.monotonic()
     mean: dict[str, float] = {}
     while (done := progress(at, spent, args)) < 1:
-        began = time.monotonic()
+        began = time.process_time()
         part = min((at + 1) / WARM, max(0.02, (1 - done) / 0.95))
         for group in optimizer.param_groups:
             group["lr"] = group["rate"] * part
@@ -93,12 +106,14 @@ def main() -> None:
         batch += [reads[i % len(reads)] for i in drawn(len(reads), args.reads, at, args.seed + 1)]
         chance.shuffle(batch)
         flat, encoded, logits, tokens = asked(model, tokenizer, batch, args.device)
-        parts = losses(batch, flat, encoded, logits, tokens)
+        parts = losses(
+            batch, flat, encoded, logits, tokens, teacher.told(flat, encoded, args.device)
+        )
         torch.stack([*parts.values()]).sum().backward()
         torch.nn.utils.clip_grad_norm_([p for g in groups for p in g["params"]], 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        at, spent = at + 1, spent + time.monotonic() - began
+        at, spent = at + 1, spent + time.process_time() - began
         for name, value in parts.items():
             mean[name] = mean.get(name, float(value.detach())) * 0.96 + 0.04 * float(value.detach())
         if at % 20 == 0:
@@ -147,9 +162,15 @@ def asked(
     encoded = tokenizer.encode_cut(
         [(i["question"], Passage("", p["text"], p["title"])) for i, p in flat]
     )
-    order = sorted(range(len(flat)), key=lambda i: len(encoded[i]))
-    labels: list[Any] = [None] * len(flat)
-    tokens: list[Any] = [None] * len(flat)
+    labels, tokens = run(model, encoded, device)
+    return flat, encoded, torch.stack(labels), tokens
+
+
+def run(model: Student, encoded: list[EncodedPair], device: str) -> tuple[list[Any], list[Any]]:
+    """Run pairs, those of like length together. Gives logits and tokens of each."""
+    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+    labels: list[Any] = [None] * len(encoded)
+    tokens: list[Any] = [None] * len(encoded)
     for lot in range(0, len(order), MICRO):
         some = order[lot : lot + MICRO]
         given = {k: v.to(device) for k, v in batched([encoded[i] for i in some]).items()}
@@ -157,7 +178,45 @@ def asked(
         for row, i in enumerate(some):
             labels[i] = found[row].cpu()
             tokens[i] = marks[row, : len(encoded[i])].cpu()
-    return flat, encoded, torch.stack(labels), tokens
+    return labels, tokens
+
+
+class Teacher:
+    """Tell both labels' logits of the pairs in lists: the shipped scorer's and the first one's."""
+
+    def __init__(self, second: Student, first: Path | None) -> None:
+        self.second, self.first = second, first
+        self.known: dict[str, list[float]] = {}
+        self.read = 0
+        told = read_manifest(HOME / "bilabel", "model.json", kind="bilabel", needs=("head",))
+        self.temperatures = torch.tensor(told["temperatures"])
+
+    def told(self, flat: list[Any], encoded: list[EncodedPair], device: str) -> Tensor:
+        """Give the logits of each pair, NaN outside of lists. Shape: (pairs, 2)."""
+        made = torch.full((len(flat), 2), float("nan"))
+        places = [i for i, (item, _) in enumerate(flat) if item["kind"] == "rank"]
+        with torch.inference_mode():
+            labels, _ = run(self.second, [encoded[i] for i in places], device)
+        made[places] = torch.stack(labels)[:, :2].clone() / self.temperatures
+        if self.first is not None:
+            other = torch.tensor([self._of_first(*flat[i]) for i in places])
+            made[places] = (1 - FIRST) * made[places] + FIRST * other
+        return made
+
+    def _of_first(self, item: Item, passage: Item) -> list[float]:
+        """Look up a pair, waiting for it while it is being written."""
+        name = pair_name(item["question"], passage)
+        while name not in self.known:
+            assert self.first is not None
+            with self.first.open() as file:
+                file.seek(self.read)
+                while (line := file.readline()).endswith("\n"):
+                    row = json.loads(line)
+                    self.known[row["pair"]] = row["logits"]
+                    self.read = file.tell()
+            if name not in self.known:
+                time.sleep(5)
+        return self.known[name]
 
 
 def losses(
@@ -166,16 +225,26 @@ def losses(
     encoded: list[EncodedPair],
     logits: Tensor,
     tokens: list[Tensor],
+    taught: Tensor,
 ) -> dict[str, Tensor]:
-    """Give the named losses of what the labels say."""
+    """Give the named losses of what the labels say, and the teacher."""
     spans = [place(p["spans"], pair) for (_, p), pair in zip(flat, encoded, strict=True)]
-    gold = targets(flat, spans, tokens, encoded)
+    hard = targets(flat, spans, tokens, encoded)
+    gold, soft = hard.clone(), taught.sigmoid()
+    mixed = torch.where(hard[:, :2].isnan(), soft, TAUGHT * soft + (1 - TAUGHT) * hard[:, :2])
+    gold[:, :2] = torch.where(soft.isnan(), hard[:, :2], mixed)
     known = ~gold.isnan()
     weights = torch.tensor([1.0, 1.0, 0.8, 0.8]) * known
     each = F.binary_cross_entropy_with_logits(logits, gold.nan_to_num(), reduction="none")
     parts = {"pair": (each * weights).sum() / weights.sum()}
-    parts |= listwise(logits, gold, [len(item["passages"]) for item in batch])
-    parts["span"] = 0.5 * located(tokens, spans, encoded)
+    sizes = [len(item["passages"]) for item in batch]
+    parts |= listwise(logits, hard, sizes)
+    parts["order"] = ordered(logits, taught, sizes)
+    single = [
+        None if item["kind"] == "rank" and there else there
+        for (item, _), there in zip(flat, spans, strict=True)
+    ]
+    parts["span"] = 0.5 * located(tokens, single, encoded)
     parts["keep"] = 0.25 * kept_sentences(flat, tokens, spans, encoded)
     return parts
 
@@ -236,6 +305,16 @@ def listwise(logits: Tensor, gold: Tensor, sizes: list[int]) -> dict[str, Tensor
         "rank": torch.stack(first).sum() / max(1, len(some)) if first else nothing,
         "any": 0.2 * torch.stack(some).mean() if some else nothing,
     }
+
+
+def ordered(logits: Tensor, taught: Tensor, sizes: list[int]) -> Tensor:
+    """Bring the order of each list to the teacher's: cross-entropy of their softmaxes."""
+    parts = [
+        -(told.softmax(0) * own[:, :2].log_softmax(0)).sum(0) @ torch.tensor([0.4, 0.4])
+        for own, told in zip(logits.split(sizes), taught.split(sizes), strict=True)
+        if not told.isnan().any()
+    ]
+    return torch.stack(parts).mean() if parts else logits.sum() * 0
 
 
 def located(tokens: list[Tensor], spans: list[Any], encoded: list[EncodedPair]) -> Tensor:
