@@ -215,8 +215,11 @@ def tabled(parts: dict[str, list[Row]], known: dict[str, Told], model: Any = Non
     made: Table = {}
     for part, asked in parts.items():
         kind, _, name = part.partition(" ")
-        for row in asked:
-            row["told"] = [known[key(kind, row["question"], *p)] for p in row["passages"]]
+        names = [[key(kind, row["question"], *p) for p in row["passages"]] for row in asked]
+        if not all(each in known for row in names for each in row):
+            continue
+        for row, own in zip(asked, names, strict=True):
+            row["told"] = [known[each] for each in own]
         if kind == "ranked":
             made |= {f"{part}, {k}": v for k, v in ranking(asked).items()}
         if kind == "retrieved":
