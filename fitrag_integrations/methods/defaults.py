@@ -31,14 +31,17 @@ HOMES = {
     "one_pass": ("fitrag_integrations.models", "OnePassScorer"),
     "detector": ("fitrag_integrations.models", "EligibilityDetector"),
 }
-LIGHT_HOME = "fitrag_integrations.models.light.models"
+LIGHT_HOME = "fitrag_integrations.models.light"
 LIGHT = {
-    "scorer": "LightScorer",
-    "one_pass": "LightOnePass",
-    "evaluator": "LightEvaluator",
-    "reader": "LightReader",
+    "scorer": ("models", "LightScorer"),
+    "one_pass": ("models", "LightOnePass"),
+    "evaluator": ("models", "LightEvaluator"),
+    "reader": ("models", "LightReader"),
+    "gate": ("gate", "LightGate"),
+    "generator": ("gate", "LightGenerator"),
 }
 """What decides the same without torch, and is ready sooner. The detector never needs it."""
+WRITING = ("gate", "generator")  # where torch is installed it writes faster
 
 _loading = Lock()
 _loaded: dict[str, object] = {}
@@ -60,8 +63,9 @@ def home_of(role: str) -> tuple[str, str]:
 
     Raises `MissingExtraError` for one that needs torch where that is not installed.
     """
-    if role in LIGHT and not torch_sees_gpu():
-        return LIGHT_HOME, LIGHT[role]
+    if role in LIGHT and not torch_sees_gpu() and not (role in WRITING and installed("torch")):
+        module, name = LIGHT[role]
+        return f"{LIGHT_HOME}.{module}", name
     if role != "detector" and not installed("torch"):
         raise torch_needed(ModuleNotFoundError(name="torch"), f"the embedded {role}")
     return HOMES[role]

@@ -1,5 +1,6 @@
 """What ships decides without torch what it decides with it, and loads no torch."""
 
+import pickle
 import subprocess
 import sys
 import types
@@ -8,15 +9,17 @@ import pytest
 
 from fitrag_integrations import Passage
 from fitrag_integrations.core import extras
-from fitrag_integrations.errors import MissingExtraError, ModelLoadError
+from fitrag_integrations.errors import InputError, MissingExtraError, ModelLoadError
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.models import (
     BiLabelScorer,
     ExtractiveReader,
+    IKClassifier,
     OnePassScorer,
     RetrievalEvaluator,
 )
 from fitrag_integrations.models.light import engine as light_engine
+from fitrag_integrations.models.light.gate import LightGate
 from fitrag_integrations.models.light.models import (
     LightEvaluator,
     LightOnePass,
@@ -32,6 +35,7 @@ PAIRS = [
     ("Who wrote Hamlet?", Passage("3", "Hamlet is a play by William Shakespeare. " * 60)),
     ("Who wrote Hamlet?", Passage("4", "?", "")),
 ]
+QUESTIONS = ["Where does the Danube end?", "What was volleyball first called?"]
 SPANS = [(0, 37), (38, 63), (64, len(TEXT))]
 
 
@@ -80,6 +84,42 @@ async def test_answers_are_those_of_torch():
     light.unload()
 
 
+async def test_the_gate_drafts_and_decides_as_in_torch():
+    light, wanted = LightGate.embedded(), IKClassifier.embedded(device="cpu", dtype="float32")
+    asked = [*QUESTIONS, "Who was the first person to give an account of the ginkgo? " * 9]
+    drafts, theirs = light.drafter.draft(asked), wanted.drafter.draft(asked)
+    for one, two in zip(drafts, theirs, strict=True):
+        assert one.text == two.text
+        for numbers in ("logprobs", "margins", "entropies"):
+            assert getattr(one, numbers) == pytest.approx(getattr(two, numbers), abs=1e-3)
+    for texts in (
+        [draft.text for draft in drafts],
+        [""] * len(asked),
+        ["a king " * 40] * len(asked),
+    ):
+        known = light.p_known(asked, texts)
+        assert known == pytest.approx(wanted.p_known(asked, texts), abs=1e-3)
+        assert await light.ap_known(asked, texts) == known
+        told, other = (one.drafter.rescore(asked, texts) for one in (light, wanted))
+        assert [one.text for one in told] == [one.text for one in other]
+        assert told[0].logprobs == pytest.approx(other[0].logprobs, abs=1e-3)
+    for name in ("name", "threshold", "fitted", "draft_tokens", "model_name"):
+        assert getattr(light, name) == getattr(wanted, name)
+    assert light.drafter.answer(QUESTIONS) == wanted.drafter.answer(QUESTIONS)
+    assert await light.drafter.aanswer(QUESTIONS) == light.drafter.answer(QUESTIONS)
+    assert light.drafter.generate(["Rome is"]) == wanted.drafter.generate(["Rome is"])
+    with pytest.raises(InputError, match="tokens of a prompt: given .*, allowed fewer than 256"):
+        light.drafter.draft(["Who? " * 200])
+
+
+def test_a_gate_without_torch_is_pickled_and_unloaded():
+    light = pickle.loads(pickle.dumps(LightGate()))
+    assert 0 <= light.p_known(["Who?"], [""])[0] <= 1
+    light.unload()
+    with pytest.raises(ModelLoadError, match="was unloaded"):
+        light.p_known(["Who?"], [""])
+
+
 @pytest.fixture
 def no_torch(monkeypatch):
     monkeypatch.setattr(defaults, "installed", lambda name: name != "torch")
@@ -91,8 +131,9 @@ def test_defaults_need_no_torch_where_it_is_not(no_torch):
     assert (type(scorer), type(one_pass)) == (LightScorer, LightOnePass)
     assert scorer._engine is one_pass._engine
     assert defaults.home_of("detector")[1] == "EligibilityDetector"
-    with pytest.raises(MissingExtraError, match=r"embedded gate: .*\[torch\]"):
-        defaults.default_model("gate")
+    assert type(defaults.default_model("gate")) is LightGate
+    with pytest.raises(MissingExtraError, match=r"embedded continuer: .*\[torch\]"):
+        defaults.default_model("continuer")
 
 
 def test_nothing_of_it_loads_torch():
@@ -105,6 +146,8 @@ defaults.installed = lambda name: name != "torch"
 from fitrag_integrations import Passage
 for role, verb in [("scorer", "score"), ("evaluator", "evaluate"), ("reader", "read")]:
     getattr(defaults.default_model(role), verb)([("who?", Passage("1", "the king of Rome"))])
+gate = defaults.default_model("gate")
+gate.p_known(["who?"], [draft.text for draft in gate.drafter.draft(["who?"])])
 scorer = defaults.EMBEDDED_SCORER
 print(defaults.embedded_detector(scorer.name, window=3, stride=1, per_passage=1).threshold)
 """
@@ -129,7 +172,8 @@ def test_the_default_runs_without_torch_where_there_is_no_gpu(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert not extras.torch_sees_gpu()
     assert "torch" not in sys.modules
-    assert defaults.home_of("reader") == (defaults.LIGHT_HOME, "LightReader")
+    assert defaults.home_of("reader") == ("fitrag_integrations.models.light.models", "LightReader")
+    assert defaults.home_of("gate") == defaults.HOMES["gate"]  # torch is here, and writes faster
     monkeypatch.setattr(defaults, "torch_sees_gpu", lambda: True)
     assert defaults.home_of("reader") == defaults.HOMES["reader"]
 

@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_padded
+from fitrag_integrations.models.causal.words import cut_at
 from fitrag_integrations.models.runtime.worker import Steps, abandoned
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import Written
@@ -185,9 +186,3 @@ def by_how(
         places = [i for i, (_, own) in enumerate(items) if own == how]
         found.update(zip(places, (yield from run([items[i][0] for i in places], how)), strict=True))
     return [found[i] for i in range(len(items))]
-
-
-def cut_at(text: str, stop: Sequence[str]) -> str:
-    """Cut a text before the first stop text in it."""
-    ends = [at for at in (text.find(mark) for mark in stop) if at >= 0]
-    return text[: min(ends)] if ends else text

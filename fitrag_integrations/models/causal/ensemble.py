@@ -19,7 +19,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal.decoding import Writing, _Listener, by_how, read_row
 from fitrag_integrations.models.causal.engine import Ids, left_padded
 from fitrag_integrations.models.causal.generator import LocalGenerator
-from fitrag_integrations.models.causal.model import checked_texts
+from fitrag_integrations.models.causal.words import checked_texts
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.values.prompt import Asked
 

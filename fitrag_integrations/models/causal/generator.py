@@ -11,15 +11,17 @@ from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.loading import shared_causal
-from fitrag_integrations.models.causal.model import (
-    CausalModel,
+from fitrag_integrations.models.causal.model import CausalModel, needs_fields
+from fitrag_integrations.models.causal.streaming import stream_from
+from fitrag_integrations.models.causal.words import (
     checked_pairs,
     checked_texts,
+    choice_ids,
+    common_prefix,
     filled,
-    needs_fields,
+    joined,
+    share,
 )
-from fitrag_integrations.models.causal.streaming import stream_from
-from fitrag_integrations.models.causal.words import choice_ids, common_prefix, joined, share
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.worker import Steps

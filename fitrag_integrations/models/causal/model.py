@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.loading import base_of, shared_causal
-from fitrag_integrations.models.encoder.pairs import whole
 from fitrag_integrations.models.runtime.engine import EngineModel, Options
 from fitrag_integrations.models.runtime.folder import reading, write_manifest
 from fitrag_integrations.models.runtime.sources import model_folder
-
-_FIELD = re.compile(r"\{(\w+)\}")
 
 
 class CausalModel(EngineModel[CausalEngine]):
@@ -79,26 +74,6 @@ class CausalModel(EngineModel[CausalEngine]):
         if self._origin is None or not base.startswith("."):
             return base
         return base_of(model_folder(self._origin.source), base)
-
-
-def checked_texts(field: str, texts: Sequence[str]) -> list[str]:
-    """Check that each text is a string that is not blank; lone surrogates are replaced."""
-    many = check_many(field, texts, str)
-    return [whole(check_text(f"{field}[{i}]", text, blank=False)) for i, text in enumerate(many)]
-
-
-def checked_pairs(questions: Sequence[str], drafts: Sequence[str]) -> list[tuple[str, str]]:
-    """Check questions and their drafts, one each; blank drafts become empty ones."""
-    asked = checked_texts("questions", questions)
-    given = [whole(draft.strip()) for draft in check_many("drafts", drafts, str)]
-    if len(given) != len(asked):
-        raise InputError.of("drafts", given=len(given), allowed=f"{len(asked)}, one per question")
-    return list(zip(asked, given, strict=True))
-
-
-def filled(prompt: str, **fields: str) -> str:
-    """Fill the fields of a prompt; braces in what fills them stay braces."""
-    return _FIELD.sub(lambda found: fields.get(found[1], found[0]), prompt)
 
 
 def needs_fields(field: str, prompt: str, names: Sequence[str]) -> str:

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
-from fitrag_integrations.models.causal.decoding import Hear, cut_at
+from fitrag_integrations.models.causal.decoding import Hear
+from fitrag_integrations.models.causal.words import cut_at
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models.encoder.pairs import whole
+
+_FIELD = re.compile(r"\{(\w+)\}")
 
 
 def choice_ids(tokenizer: Any, words: tuple[str, str], *, spaced: bool) -> tuple[int, int]:
@@ -65,3 +70,29 @@ def share(logits: Sequence[float], temperature: float = 1.0) -> float:
     """Give the softmax of the first of two logits, in [0, 1]."""
     gap = (logits[1] - logits[0]) / temperature
     return 1.0 / (1.0 + math.exp(gap)) if gap < 700 else 0.0
+
+
+def cut_at(text: str, stop: Sequence[str]) -> str:
+    """Cut a text before the first stop text in it."""
+    ends = [at for at in (text.find(mark) for mark in stop) if at >= 0]
+    return text[: min(ends)] if ends else text
+
+
+def checked_texts(field: str, texts: Sequence[str]) -> list[str]:
+    """Check that each text is a string that is not blank; lone surrogates are replaced."""
+    many = check_many(field, texts, str)
+    return [whole(check_text(f"{field}[{i}]", text, blank=False)) for i, text in enumerate(many)]
+
+
+def checked_pairs(questions: Sequence[str], drafts: Sequence[str]) -> list[tuple[str, str]]:
+    """Check questions and their drafts, one each; blank drafts become empty ones."""
+    asked = checked_texts("questions", questions)
+    given = [whole(draft.strip()) for draft in check_many("drafts", drafts, str)]
+    if len(given) != len(asked):
+        raise InputError.of("drafts", given=len(given), allowed=f"{len(asked)}, one per question")
+    return list(zip(asked, given, strict=True))
+
+
+def filled(prompt: str, **fields: str) -> str:
+    """Fill the fields of a prompt; braces in what fills them stay braces."""
+    return _FIELD.sub(lambda found: fields.get(found[1], found[0]), prompt)

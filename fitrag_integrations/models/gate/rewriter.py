@@ -17,7 +17,8 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
 from fitrag_integrations.models.causal.engine import CausalEngine
-from fitrag_integrations.models.causal.model import CausalModel, checked_pairs, filled
+from fitrag_integrations.models.causal.model import CausalModel
+from fitrag_integrations.models.causal.words import checked_pairs, filled
 from fitrag_integrations.models.gate.gate import Texts, cut_drafts
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import read_manifest

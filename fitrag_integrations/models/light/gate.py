@@ -1,0 +1,223 @@
+"""The IK gate that ships and its language model without torch: equal drafts, equal decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self, cast
+
+import numpy as np
+
+from fitrag_integrations.models.causal.words import (
+    checked_pairs,
+    checked_texts,
+    common_prefix,
+    filled,
+    joined,
+    share,
+)
+from fitrag_integrations.models.light.llama import Floats, Llama, facts
+from fitrag_integrations.models.light.models import head_of
+from fitrag_integrations.models.runtime.manifest import both_positive, read_manifest
+from fitrag_integrations.models.runtime.saved import SavedModel, embedded_folder
+from fitrag_integrations.models.runtime.worker import Steps, Worker
+from fitrag_integrations.types import Draft
+from fitrag_integrations.values.thresholds import FittedThreshold
+
+SINGLE = 8
+FACTS = 11 + 3 * SINGLE
+"""What `causal.states` measures of a draft beside the states."""
+
+
+class LightGenerator(SavedModel):
+    """Write closed-book answers and drafts, as `LocalGenerator` does over the model that ships."""
+
+    kind = "generator"
+
+    def __init__(self) -> None:
+        folder = embedded_folder("closed_book")
+        super().__init__(read_manifest(folder, "model.json", kind=self.kind, needs=("files",)))
+        self.llama = Llama(folder, self.manifest)
+        self.name = self.llama.name
+        self.draft_tokens = self.max_new_tokens = int(self.manifest["max_new_tokens"])
+        self.stop = tuple(self.manifest["stop"])
+        self.worker = Worker("light language model")
+
+    @classmethod
+    def embedded(cls, **options: Any) -> Self:
+        """Load what ships; there is nothing to choose."""
+        return cls(**options)
+
+    def question_prompt(self, question: str) -> str:
+        """Write the prompt for a closed-book answer."""
+        return filled(self.manifest["prompt"], question=question)
+
+    def generate(self, prompts: Sequence[str]) -> list[str]:
+        """Continue each prompt greedily; gives the new text alone, without blanks around it."""
+        return self._call(self._texts, checked_texts("prompts", prompts))
+
+    async def agenerate(self, prompts: Sequence[str]) -> list[str]:
+        """Do what `generate` does without blocking the event loop."""
+        return await self._acall(self._texts, checked_texts("prompts", prompts))
+
+    def answer(self, questions: Sequence[str]) -> list[str]:
+        """Answer each question closed-book."""
+        return self.generate([*map(self.question_prompt, checked_texts("questions", questions))])
+
+    async def aanswer(self, questions: Sequence[str]) -> list[str]:
+        """Do what `answer` does without blocking the event loop."""
+        asked = checked_texts("questions", questions)
+        return await self.agenerate([*map(self.question_prompt, asked)])
+
+    def draft(self, questions: Sequence[str]) -> list[Draft]:
+        """Write the first tokens of an answer to each question, and tell how sure each was."""
+        asked = checked_texts("questions", questions)
+        return self._call(self._written, [*map(self.question_prompt, asked)])
+
+    async def adraft(self, questions: Sequence[str]) -> list[Draft]:
+        """Do what `draft` does without blocking the event loop."""
+        asked = checked_texts("questions", questions)
+        return await self._acall(self._written, [*map(self.question_prompt, asked)])
+
+    def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
+        """Tell how sure the model is of each token of drafts already written."""
+        return self._call(self._rescored, checked_pairs(questions, drafts))
+
+    async def arescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
+        """Do what `rescore` does without blocking the event loop."""
+        return await self._acall(self._rescored, checked_pairs(questions, drafts))
+
+    def read(self, question: str, draft: str) -> tuple[list[int], list[int]]:
+        """Encode a question's prompt and what follows it. On the worker only."""
+        prompt = self.question_prompt(question)
+        alone = self.llama.encode(prompt)
+        if not draft:
+            return alone, []
+        both = self.llama.encode(joined(prompt, draft, spaced=True))
+        at = min(common_prefix(alone, both), len(both) - 1)
+        return both[:at], both[at:]
+
+    def first_tokens(self, text: str, count: int) -> str:
+        """Cut a text to its first tokens. On the worker only."""
+        ids = self.llama.tokenizer.encode(text, add_special_tokens=False).ids
+        return text if len(ids) <= count else self.llama.tokenizer.decode(ids[:count]).strip()
+
+    def _texts(self, prompts: Sequence[str]) -> Steps[list[str]]:
+        drafts = yield from self._written(prompts)
+        return [draft.text for draft in drafts]
+
+    def _written(self, prompts: Sequence[str]) -> Steps[list[Draft]]:
+        made = []
+        for prompt in prompts:
+            text, told = self.llama.written(prompt, self.max_new_tokens, self.stop)
+            made.append(_draft(text, told))
+            yield len(made), len(prompts)
+        return made
+
+    def _rescored(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Draft]]:
+        made = []
+        for question, draft in pairs:
+            prompt, ids = self.read(question, draft)
+            if ids:
+                _, logits = self.llama.passed([*prompt, *ids])
+                made.append(_draft(draft, facts(logits[-len(ids) - 1 : -1], ids)))
+            else:
+                made.append(Draft(""))
+            yield len(made), len(pairs)
+        return made
+
+    def _own_worker(self) -> Worker:
+        return self.worker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class LightGate(SavedModel):
+    """Tell how likely the model that ships knows each answer, as `IKClassifier` does."""
+
+    kind = "ik"
+
+    def __init__(self) -> None:
+        folder = embedded_folder(self.kind)
+        super().__init__(read_manifest(folder, "model.json", kind=self.kind, needs=("weights",)))
+        self._head = head_of(folder, {"head": self.manifest["weights"]})
+        self._temperatures = both_positive(self.manifest)
+        self.draft_tokens = int(self.manifest["draft_tokens"])
+        self.fitted = FittedThreshold.from_dict(self.manifest["threshold"])
+        self.threshold = self.fitted.value
+        self.model_name = self.fitted.model
+        self.name = f"IK for {self.model_name}"
+        self.drafter = LightGenerator()
+
+    @classmethod
+    def embedded(cls, **options: Any) -> Self:
+        """Load what ships; there is nothing to choose."""
+        return cls(**options)
+
+    def p_known(
+        self,
+        questions: Sequence[str],
+        drafts: Sequence[str],
+        *,
+        show_progress: bool | None = False,
+    ) -> list[float]:
+        """Give the probability that each question is known, in [0, 1], in the order given.
+
+        One draft per question; a blank one is none, and then the question alone decides.
+        """
+        return self._shown(self._known, checked_pairs(questions, drafts), show_progress)
+
+    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
+        """Do what `p_known` does, in [0, 1], without blocking the event loop."""
+        return await self._acall(self._known, checked_pairs(questions, drafts))
+
+    def _known(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[float]]:
+        found: list[float] = []
+        for question, draft in pairs:
+            cut = self.drafter.first_tokens(draft, self.draft_tokens) if draft else ""
+            numbers = self._features(*self.drafter.read(question, cut))
+            told = (numbers - self._head["mean"]) / self._head["scale"]
+            gap = float(self._head["out.weight"][0] @ told + self._head["out.bias"][0])
+            found.append(share((gap, 0.0), self._temperatures[bool(cut)]))
+            yield len(found), len(pairs)
+        return found
+
+    def _features(self, prompt: list[int], draft: list[int]) -> Floats:
+        """Measure a prompt and its draft as `causal.states.features` does. Shape: (features,)."""
+        states, logits = self.drafter.llama.passed([*prompt, *draft])
+        parts: list[Floats] = []
+        for layer in self.manifest["weights"]["layers"]:
+            last = states[layer][-1]
+            parts += [last, states[layer][-len(draft) :].mean(0) if draft else np.zeros_like(last)]
+        return np.concatenate([*parts, _measured(logits, draft)])
+
+    def _own_worker(self) -> Worker:
+        return self.drafter.worker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def _draft(text: str, told: Floats) -> Draft:
+    numbers = cast(list[list[float]], told.tolist())
+    return Draft(text, *zip(*numbers, strict=True)) if numbers else Draft("")
+
+
+def _measured(logits: Floats, draft: list[int]) -> Floats:
+    """Tell how sure the model was, from the position before the draft on. Shape: (FACTS,)."""
+    count = len(draft)
+    first = facts(logits[len(logits) - count - 1 :][:1], [0])[0, 1:]
+    if not count:
+        return np.concatenate([first, np.zeros(FACTS - 2, np.float32)])
+    told = facts(logits[-count - 1 : -1], draft)
+    worst = [told[:, 0].min(), told[:, 1].min(), told[:, 2].max()]
+    sums = np.log1p([-told[:, 0].sum(), told[:, 2].sum()])
+    single = np.tile(np.array([0.0, 1.0, 0.0], np.float32), (SINGLE, 1))
+    single[:count] = told[:SINGLE]
+    return np.concatenate([first, told.mean(0), worst, sums, [1.0], single.ravel()])
