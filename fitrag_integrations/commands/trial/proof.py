@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fitrag_integrations.evaluation.figures.compress import KEPT, THERE, Compressed
+from fitrag_integrations.evaluation.figures.intervals import share_interval
 from fitrag_integrations.evaluation.figures.summaries import Draws, Question, column, difference
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -116,7 +117,7 @@ def proof_of(
 ) -> Proof:
     """Average the questions; `price` is that of a million prompt tokens."""
     kept, plain = column(questions, KEPT), column(questions, PLAIN)
-    low = draws.mean(kept)[0] if kept else None
+    low = share_interval(sum(kept), len(kept))[0] if kept else None
     gain = difference(plain, kept, draws).bounds if kept else None
     return Proof(
         len(questions),

@@ -49,6 +49,16 @@ def bootstrap(
     return float(low), float(high)
 
 
+def share_interval(hits: float, count: int) -> Interval:
+    """Bound a share at 95 % (Wilson, 1927), also where all hit or none, as in every draw."""
+    check_whole("count", count, low=1)
+    z = 1.959964
+    share = check_number("hits", hits, low=0, high=count) / count
+    middle, scale = share + z * z / (2 * count), 1 + z * z / count
+    away = z * float(np.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2))
+    return max(0.0, (middle - away) / scale), min(1.0, (middle + away) / scale)
+
+
 def mean_interval(
     values: Values, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Interval:

@@ -98,6 +98,11 @@ def test_files_of_one_name_are_all_read(tmp_path):
     assert len({passage.id for passage in found}) == len(found) == 4
 
 
+def test_all_of_a_few_kept_is_not_told_as_sure():
+    told = sentence(proof([row(answer_first=False)] * 20))
+    assert "100% of 20 answers kept (at least 84%)" in told
+
+
 def test_nothing_to_read_is_refused(tmp_path):
     (tmp_path / "c.bin").write_bytes(b"\0\1")
     for corpus in (tmp_path, tmp_path / "missing"):

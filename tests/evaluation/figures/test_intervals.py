@@ -10,6 +10,7 @@ from fitrag_integrations.evaluation.figures.intervals import (
     mcnemar,
     mean_interval,
     paired_interval,
+    share_interval,
 )
 
 
@@ -64,3 +65,9 @@ def test_mcnemar_by_hand():
 def test_lists_that_are_no_pairs(compare, first, second):
     with pytest.raises(InputError):
         compare(first, second)
+
+
+def test_a_share_of_all_is_not_sure():
+    for hits, count in ((46, 46), (0, 5), (39, 40), (3, 10)):
+        wanted = stats.binomtest(hits, count).proportion_ci(method="wilson")
+        assert share_interval(hits, count) == pytest.approx((wanted.low, wanted.high), abs=1e-6)
