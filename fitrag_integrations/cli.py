@@ -126,7 +126,24 @@ def fitrag(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; always ends in `SystemExit`."""
+    """Run the command line; always ends in `SystemExit`, or with the process."""
+    try:
+        _run(arguments)
+    except SystemExit as ended:
+        if "gloo" in _groups():  # its threads may outlive the group, and abort what tears them down
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+        raise
+
+
+def _groups() -> str:
+    """Name how this process talked to others of one training; blank for one that is alone."""
+    talked = sys.modules.get("fitrag_integrations.training.loop.parallel")
+    return "" if talked is None else str(talked.talked_by)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
     try:
         with Stopping().heard():
             app(None if arguments is None else list(arguments), prog_name="fitrag")

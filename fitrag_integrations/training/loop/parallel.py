@@ -82,6 +82,8 @@ class Processes:
 
 
 ALONE = Processes()
+talked_by = ""
+"""The backend of the group that this process was in, such as gloo; it stays when the group ends."""
 
 
 def join(device: torch.device) -> tuple[Processes, torch.device]:
@@ -109,5 +111,7 @@ def lost_processes() -> bool:
 
 def leave() -> None:
     """End the group of processes, if there is one."""
+    global talked_by
     if distributed.is_available() and distributed.is_initialized():
+        talked_by = str(distributed.get_backend())
         distributed.destroy_process_group()

@@ -21,10 +21,12 @@ from training_process import PLAN, mixed_rows, train
 from training_rows import judged_rows
 from typer.testing import CliRunner
 
+from fitrag_integrations import cli
 from fitrag_integrations.cli import app
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.bilabel.fit import _fit_on_frozen
 from fitrag_integrations.training.evaluator.rows import judged_json
+from fitrag_integrations.training.loop import parallel
 from fitrag_integrations.training.loop.parallel import ALONE, SIZES, Processes, lost_processes
 from fitrag_integrations.training.rows import labelled_json, write_jsonl
 
@@ -233,3 +235,16 @@ def test_accelerates_silent_single_process_is_noticed(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE")
     monkeypatch.delenv("MASTER_PORT")
     assert not lost_processes()
+
+
+def test_a_process_of_several_ends_without_tearing_down(monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setattr(parallel, "talked_by", "gloo")
+    for words in (["--version"], ["score", "missing.jsonl", "out.jsonl"]):
+        with pytest.raises(SystemExit):
+            cli.main(words)
+    monkeypatch.setattr(parallel, "talked_by", "")
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert ended == [0, 2]
