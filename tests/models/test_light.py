@@ -26,6 +26,7 @@ from fitrag_integrations.models.light.models import (
     LightReader,
     LightScorer,
 )
+from fitrag_integrations.values.prompt import Asked
 
 NEAR = 0.02  # the embeddings ship in eight bits
 TEXT = "The Danube rises in the Black Forest. It ends in the Black Sea. Vienna lies on it."
@@ -107,7 +108,11 @@ async def test_the_gate_drafts_and_decides_as_in_torch():
         assert getattr(light, name) == getattr(wanted, name)
     assert light.drafter.answer(QUESTIONS) == wanted.drafter.answer(QUESTIONS)
     assert await light.drafter.aanswer(QUESTIONS) == light.drafter.answer(QUESTIONS)
-    assert light.drafter.generate(["Rome is"]) == wanted.drafter.generate(["Rome is"])
+    for prompt in ("Rome is", Asked("Rome is", tokens=5), Asked("Rome is", tokens=500)):
+        ((own,), (other,)) = (one.drafter.generate([prompt]) for one in (light, wanted))
+        assert (own, own.cut) == (other, other.cut)
+        ((own,), (other,)) = (one.drafter.draft([prompt]) for one in (light, wanted))
+        assert (own.text, len(own.logprobs)) == (other.text, len(other.logprobs))
     with pytest.raises(InputError, match="tokens of a prompt: given .*, allowed fewer than 256"):
         light.drafter.draft(["Who? " * 200])
 

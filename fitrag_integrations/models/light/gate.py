@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -16,19 +16,21 @@ from fitrag_integrations.models.causal.words import (
     share,
 )
 from fitrag_integrations.models.light.llama import Floats, Llama, facts
-from fitrag_integrations.models.light.models import head_of
+from fitrag_integrations.models.light.models import Shipped, head_of
 from fitrag_integrations.models.runtime.manifest import both_positive, read_manifest
-from fitrag_integrations.models.runtime.saved import SavedModel, embedded_folder
+from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 from fitrag_integrations.types import Draft
+from fitrag_integrations.values.prompt import Asked
 from fitrag_integrations.values.thresholds import FittedThreshold
 
+Item: TypeAlias = tuple[str, int]  # a prompt, and the tokens of its reply at most
 SINGLE = 8
 FACTS = 11 + 3 * SINGLE
 """What `causal.states` measures of a draft beside the states."""
 
 
-class LightGenerator(SavedModel):
+class LightGenerator(Shipped):
     """Write closed-book answers and drafts, as `LocalGenerator` does over the model that ships."""
 
     kind = "generator"
@@ -42,41 +44,33 @@ class LightGenerator(SavedModel):
         self.stop = tuple(self.manifest["stop"])
         self.worker = Worker("light language model")
 
-    @classmethod
-    def embedded(cls, **options: Any) -> Self:
-        """Load what ships; there is nothing to choose."""
-        return cls(**options)
-
     def question_prompt(self, question: str) -> str:
         """Write the prompt for a closed-book answer."""
         return filled(self.manifest["prompt"], question=question)
 
     def generate(self, prompts: Sequence[str]) -> list[str]:
-        """Continue each prompt greedily; gives the new text alone, without blanks around it."""
-        return self._call(self._texts, checked_texts("prompts", prompts))
+        """Continue each prompt greedily, as long as it asks; gives the new text alone."""
+        return self._call(self._texts, self._asked("prompts", prompts))
 
     async def agenerate(self, prompts: Sequence[str]) -> list[str]:
         """Do what `generate` does without blocking the event loop."""
-        return await self._acall(self._texts, checked_texts("prompts", prompts))
+        return await self._acall(self._texts, self._asked("prompts", prompts))
 
     def answer(self, questions: Sequence[str]) -> list[str]:
         """Answer each question closed-book."""
-        return self.generate([*map(self.question_prompt, checked_texts("questions", questions))])
+        return self._call(self._texts, self._questions(self._asked("questions", questions)))
 
     async def aanswer(self, questions: Sequence[str]) -> list[str]:
         """Do what `answer` does without blocking the event loop."""
-        asked = checked_texts("questions", questions)
-        return await self.agenerate([*map(self.question_prompt, asked)])
+        return await self._acall(self._texts, self._questions(self._asked("questions", questions)))
 
     def draft(self, questions: Sequence[str]) -> list[Draft]:
         """Write the first tokens of an answer to each question, and tell how sure each was."""
-        asked = checked_texts("questions", questions)
-        return self._call(self._written, [*map(self.question_prompt, asked)])
+        return self._call(self._written, self._drafted(questions))
 
     async def adraft(self, questions: Sequence[str]) -> list[Draft]:
         """Do what `draft` does without blocking the event loop."""
-        asked = checked_texts("questions", questions)
-        return await self._acall(self._written, [*map(self.question_prompt, asked)])
+        return await self._acall(self._written, self._drafted(questions))
 
     def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
         """Tell how sure the model is of each token of drafts already written."""
@@ -101,16 +95,29 @@ class LightGenerator(SavedModel):
         ids = self.llama.tokenizer.encode(text, add_special_tokens=False).ids
         return text if len(ids) <= count else self.llama.tokenizer.decode(ids[:count]).strip()
 
-    def _texts(self, prompts: Sequence[str]) -> Steps[list[str]]:
-        drafts = yield from self._written(prompts)
+    def _asked(self, field: str, texts: Sequence[str]) -> list[Item]:
+        """Check texts, and say how long the reply to each may be: as it asks, within bounds."""
+        most = self.max_new_tokens
+        wanted = [min(Asked(text).tokens or most, most) for text in texts]
+        return list(zip(checked_texts(field, texts), wanted, strict=True))
+
+    def _drafted(self, questions: Sequence[str]) -> list[Item]:
+        checked = checked_texts("questions", questions)
+        wanted = [Asked(text).tokens or self.draft_tokens for text in questions]
+        return self._questions(list(zip(checked, wanted, strict=True)))
+
+    def _questions(self, items: Sequence[Item]) -> list[Item]:
+        return [(self.question_prompt(question), most) for question, most in items]
+
+    def _texts(self, items: Sequence[Item]) -> Steps[list[str]]:
+        drafts = yield from self._written(items)
         return [draft.text for draft in drafts]
 
-    def _written(self, prompts: Sequence[str]) -> Steps[list[Draft]]:
+    def _written(self, items: Sequence[Item]) -> Steps[list[Draft]]:
         made = []
-        for prompt in prompts:
-            text, told = self.llama.written(prompt, self.max_new_tokens, self.stop)
-            made.append(_draft(text, told))
-            yield len(made), len(prompts)
+        for prompt, most in items:
+            made.append(_draft(*self.llama.written(prompt, most, self.stop)))
+            yield len(made), len(items)
         return made
 
     def _rescored(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Draft]]:
@@ -128,14 +135,8 @@ class LightGenerator(SavedModel):
     def _own_worker(self) -> Worker:
         return self.worker
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), ()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-
-class LightGate(SavedModel):
+class LightGate(Shipped):
     """Tell how likely the model that ships knows each answer, as `IKClassifier` does."""
 
     kind = "ik"
@@ -151,11 +152,6 @@ class LightGate(SavedModel):
         self.model_name = self.fitted.model
         self.name = f"IK for {self.model_name}"
         self.drafter = LightGenerator()
-
-    @classmethod
-    def embedded(cls, **options: Any) -> Self:
-        """Load what ships; there is nothing to choose."""
-        return cls(**options)
 
     def p_known(
         self,
@@ -196,12 +192,6 @@ class LightGate(SavedModel):
 
     def _own_worker(self) -> Worker:
         return self.drafter.worker
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), ()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
 
 
 def _draft(text: str, told: Floats) -> Draft:

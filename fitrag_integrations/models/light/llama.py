@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal.words import cut_at
 from fitrag_integrations.models.runtime.manifest import read_arrays, read_checked
+from fitrag_integrations.values.prompt import Written
 
 Floats = NDArray[np.float32]
 
@@ -73,10 +74,10 @@ class Llama:
         states[-1] = self._normed("model.norm", states[-1])
         return states, self._line("model.embed_tokens", states[-1])
 
-    def written(self, prompt: str, most: int, stop: Sequence[str]) -> tuple[str, Floats]:
+    def written(self, prompt: str, most: int, stop: Sequence[str]) -> tuple[Written, Floats]:
         """Continue a prompt greedily: the text, and each of its tokens' `facts`.
 
-        At most `most` tokens, up to the first of the `stop` texts.
+        At most `most` tokens, up to the first of the `stop` texts; `cut` tells where those ran out.
         """
         ids, kept = self.encode(prompt), list[Any]()
         most = min(most, self.limit - len(ids))
@@ -92,9 +93,11 @@ class Llama:
             text = self.tokenizer.decode(made)
             if cut_at(text, stop) != text:
                 break
-        return self._cut(made, told, stop)
+        text, count = self._until_stop(made, stop)
+        cut = count if count == most else None
+        return Written(text.strip(), cut=cut), np.array(told[:count]).reshape(count, 3)
 
-    def _cut(self, made: list[int], told: list[Floats], stop: Sequence[str]) -> tuple[str, Floats]:
+    def _until_stop(self, made: list[int], stop: Sequence[str]) -> tuple[str, int]:
         """End a text before its stop; the tokens of what is left speak for it."""
         text = self.tokenizer.decode(made)
         cut, count = cut_at(text, stop), len(made)
@@ -102,8 +105,7 @@ class Llama:
             whole = range(1, len(made))
             held = (n for n in whole if self.tokenizer.decode(made[:n]).startswith(cut.rstrip()))
             count = next(held, len(made))
-        count = count if cut.strip() else 0
-        return cut.strip(), np.array(told[:count]).reshape(count, 3)
+        return cut, count if cut.strip() else 0
 
     def _attended(self, name: str, x: Floats, layer: int, begin: int, kept: list[Any]) -> Floats:
         size, tokens = self.config["head_dim"], len(x)

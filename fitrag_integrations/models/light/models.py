@@ -36,7 +36,22 @@ from fitrag_integrations.values.thresholds import ActionThresholds
 Judged = tuple[BiLabelScore, list[BiLabelScore]]
 
 
-class LightModel(SavedModel):
+class Shipped(SavedModel):
+    """A model of which there is one, the one that ships: nothing is chosen or saved."""
+
+    @classmethod
+    def embedded(cls, **options: Any) -> Self:
+        """Load what ships; there is nothing to choose."""
+        return cls(**options)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class LightModel(Shipped):
     """A head over an engine of its own, both as they ship."""
 
     def __init__(self) -> None:
@@ -47,11 +62,6 @@ class LightModel(SavedModel):
         self._engine = engine_of((folder / self.manifest["encoder"]).resolve(), self)
         self._rarity = self._head.get("rarity", np.zeros(0, np.float32))
         self._clues = Clues.of(self._engine.tokenizer, self._rarity.astype(np.float64))
-
-    @classmethod
-    def embedded(cls, **options: Any) -> Self:
-        """Load what ships; there is nothing to choose."""
-        return cls(**options)
 
     def _own_worker(self) -> Worker:
         return self._engine.worker
@@ -69,12 +79,6 @@ class LightModel(SavedModel):
     def _best_span(self, states: Floats, batch: Batch) -> Floats:
         scores, _, _ = heads.best_spans(heads.linear(self._head, "span", states), batch)
         return scores.clip(-FURTHEST, FURTHEST)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), ()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
 
 
 class LightScorer(LightModel):
