@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from fitted_world import (
     Bank,
@@ -128,6 +129,15 @@ def test_a_model_that_tells_of_its_tokens_is_gated_by_them(fitted_at, tmp_path):
     knows = [each.question.split()[2] in ("Ada", "Bela") for each in table.questions]
     for name in ("margin", "entropy", "likelihood", "p_true"):
         assert [sure > 0.5 for sure in table.p_known[name]] == knows
+
+
+def test_a_gate_that_hardly_ever_skips_is_not_on_the_path():
+    known = np.array([0.9] + [0.1] * 5 + [0.5] * 4 + [0.2] * 10)
+    plain = trying.Tried(np.ones(20), np.full(20, 9.0))
+    table = trying.Table([], {"plain": plain}, {}, {}, plain, [], {"ik": known}, {"ik": 0.0})
+    _, settings = behind_gates(table, {"plain": {"method": "direct", "k": 3}}, np.arange(20))
+    cuts = [setting.threshold for setting in settings.values() if setting.gate]
+    assert cuts == [0.1, 0.2], "0.5 skips one question of twenty"
 
 
 @pytest.mark.parametrize("name", ["margin", "entropy", "likelihood", "p_true"])
