@@ -6,12 +6,11 @@ Its start is the scorer's encoder under the heads of scorer, evaluator and reade
 layers and the heads train. A step has `--ranks` lists and `--reads` readings. Losses: cross-entropy
 of the labels that are known, the place of a list's best (ListMLE's first term), whether any of a
 list holds the answer, where the answer is or that it is nowhere, and which sentences hold it. In
-lists both labels are mixed with a teacher's, and the order is brought to the teacher's (Hinton et
-al., 2015): the scorer that ships, and with `--first` one part in four of what `label.py` wrote of
-the first one. A label that `llm_prefer` has of its own is whether the student, as it reads at that
-step, marks the right answer. Where an answer stands is learned from readings alone: in a list it is
-every place of the string. Started again with the same folder, a run goes on from its checkpoint;
-minutes are the processor's.
+lists `has_answer` is mixed with a teacher's, `llm_prefer` is the teacher's alone, and the order is
+brought to the teacher's (Hinton et al., 2015): the scorer that ships, and with `--first` one part in
+four of what `label.py` wrote of the first one. Where an answer stands is learned from readings
+alone: in a list it is every place of the string. Started again with the same folder, a run goes on
+from its checkpoint; minutes are the processor's.
 `fit.py` says how much of the change is kept.
 """
 
@@ -34,7 +33,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from label import pair_name  # noqa: E402
 from model import ANSWER_TOKENS, HOME, Student, batched, load, save, shipped_student  # noqa: E402
 
-from fitrag_integrations.models.encoder.heads import best_spans
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.runtime.folder import read_manifest
 from fitrag_integrations.text.sentences import split_sentences
@@ -43,7 +41,9 @@ from fitrag_integrations.types import Passage  # noqa: E402
 LOWEST = 2  # the layers below stay
 MICRO = 16
 WARM = 200  # steps
-FIRST, TAUGHT = 0.25, 0.7
+FIRST = 0.25
+TAUGHT = torch.tensor([0.7, 1.0])
+ORDER = torch.tensor([0.5, 1.0])
 Item = dict[str, Any]
 
 
@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--start", type=Path, default=None, help="a run's end to begin with")
     parser.add_argument("--first", type=Path, default=None, help="what label.py wrote")
+    parser.add_argument("--skip", type=int, default=0, help="steps whose rows are left out")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--save-seconds", type=float, default=180.0)
@@ -101,9 +102,9 @@ def main() -> None:
         part = min((at + 1) / WARM, max(0.02, (1 - done) / 0.95))
         for group in optimizer.param_groups:
             group["lr"] = group["rate"] * part
-        chance = random.Random(f"{args.seed} {at}")
-        batch = [ranks[i % len(ranks)] for i in drawn(len(ranks), args.ranks, at, args.seed)]
-        batch += [reads[i % len(reads)] for i in drawn(len(reads), args.reads, at, args.seed + 1)]
+        chance, place = random.Random(f"{args.seed} {at}"), at + args.skip
+        batch = [ranks[i] for i in drawn(len(ranks), args.ranks, place, args.seed)]
+        batch += [reads[i] for i in drawn(len(reads), args.reads, place, args.seed + 1)]
         chance.shuffle(batch)
         flat, encoded, logits, tokens = asked(model, tokenizer, batch, args.device)
         parts = losses(
@@ -229,7 +230,7 @@ def losses(
 ) -> dict[str, Tensor]:
     """Give the named losses of what the labels say, and the teacher."""
     spans = [place(p["spans"], pair) for (_, p), pair in zip(flat, encoded, strict=True)]
-    hard = targets(flat, spans, tokens, encoded)
+    hard = targets(flat)
     gold, soft = hard.clone(), taught.sigmoid()
     mixed = torch.where(hard[:, :2].isnan(), soft, TAUGHT * soft + (1 - TAUGHT) * hard[:, :2])
     gold[:, :2] = torch.where(soft.isnan(), hard[:, :2], mixed)
@@ -261,28 +262,14 @@ def place(spans: Any, pair: EncodedPair) -> Any:
     return found if found or not spans else None
 
 
-def targets(
-    flat: list[Any], spans: list[Any], tokens: list[Tensor], encoded: list[EncodedPair]
-) -> Tensor:
-    """Give the four labels of each pair, NaN where unknown."""
+def targets(flat: list[Any]) -> Tensor:
+    """Give the four labels of each pair, NaN where unknown: `llm_prefer` is the teacher's alone."""
     rows = []
     nan = float("nan")
-    for (_, p), gold, marks, pair in zip(flat, spans, tokens, encoded, strict=True):
+    for _, p in flat:
         has = nan if p["has"] is None else float(p["has"])
         right = nan if p["right"] is None else float(p["right"])
-        prefer = 0.0 if has == 0 else nan
-        if gold:
-            allowed = torch.tensor([o is not None for o in pair.offsets]).unsqueeze(0)
-            _, first, last = best_spans(marks.detach()[:, :2].unsqueeze(0), allowed)
-            best = (int(first), int(last))
-            prefer = float(
-                any(
-                    a >= best[0] - 1 and b <= best[1] + 1 and abs(best[1] - best[0] - b + a) <= 1
-                    for a, b in gold
-                )
-            )
-        grade = right if right == right else has
-        rows.append([has, prefer, grade, right])
+        rows.append([has, nan, right if right == right else has, right])
     return torch.tensor(rows)
 
 
@@ -292,7 +279,7 @@ def listwise(logits: Tensor, gold: Tensor, sizes: list[int]) -> dict[str, Tensor
     for scores, labels in zip(logits.split(sizes), gold.split(sizes), strict=True):
         if len(scores) < 3:
             continue
-        for column, weight in ((0, 0.5), (1, 0.4), (2, 0.3)):
+        for column, weight in ((0, 0.5), (2, 0.3)):
             own = labels[:, column].nan_to_num()
             if 0 < own.sum() < len(own):
                 log = scores[:, column].log_softmax(0)
@@ -310,7 +297,7 @@ def listwise(logits: Tensor, gold: Tensor, sizes: list[int]) -> dict[str, Tensor
 def ordered(logits: Tensor, taught: Tensor, sizes: list[int]) -> Tensor:
     """Bring the order of each list to the teacher's: cross-entropy of their softmaxes."""
     parts = [
-        -(told.softmax(0) * own[:, :2].log_softmax(0)).sum(0) @ torch.tensor([0.4, 0.4])
+        -(told.softmax(0) * own[:, :2].log_softmax(0)).sum(0) @ ORDER
         for own, told in zip(logits.split(sizes), taught.split(sizes), strict=True)
         if not told.isnan().any()
     ]
