@@ -7,8 +7,8 @@ layers and the heads train. A step has `--ranks` lists and `--reads` readings. L
 of the labels that are known, the place of a list's best (ListMLE's first term), whether any of a
 list holds the answer, where the answer is or that it is nowhere, and which sentences hold it. In
 lists `has_answer` is mixed with a teacher's, `llm_prefer` is the teacher's alone, and the order is
-brought to the teacher's (Hinton et al., 2015): the scorer that ships, and with `--first` one part in
-four of what `label.py` wrote of the first one. Where an answer stands is learned from readings
+brought to the teacher's (Hinton et al., 2015): the scorer that ships, and with `--first` one part
+in four of what `label.py` wrote of the first one. Where an answer stands is learned from readings
 alone: in a list it is every place of the string. Started again with the same folder, a run goes on
 from its checkpoint; minutes are the processor's.
 `fit.py` says how much of the change is kept.

@@ -210,9 +210,9 @@ def behind_gates(
 ) -> tuple[dict[str, Tried], dict[str, Setting]]:
     """Give every setting, alone and behind each gate at each threshold, and what it came to.
 
-    Thresholds lie evenly over the questions at `order`, those on which settings are chosen; one that
-    skips retrieval for less than a tenth of them is left out. It would come early on the path, being
-    sure to lose little, and where it fails all cheaper settings fail with it.
+    Thresholds lie evenly over the questions at `order`, those on which settings are chosen; one
+    that skips retrieval for less than a tenth of them is left out. It would come early on the path,
+    being sure to lose little, and where it fails all cheaper settings fail with it.
     """
     tried = dict(table.tried)
     settings = {name: Setting(recipe) for name, recipe in ways.items()}
