@@ -16,8 +16,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo docs dist sbom notebooks test test-browser test-notebooks browser gpu lint types \
-	check format embedded closed-book embedded-gate embedded-evaluator embedded-scorer \
-	embedded-eligibility embedded-onepass embedded-student embedded-fitted clean
+	check format embedded closed-book embedded-gate embedded-teachers student embedded-student \
+	embedded-fitted embedded-eligibility clean
 
 help:
 	@echo "make demo    answer the demo questions with the embedded models"
@@ -112,8 +112,10 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 # Trains what ships in fitrag_integrations/embedded, some hours on two cores; docs/training.md. First
-# the reader, whose encoder all of them share; then, on top of it, the evaluator and the scorer.
+# the teachers: the reader, a scorer over its encoder, an evaluator; then the one student of them all.
 DATA ?= ../shared/data
+ROWS ?= runs/student/rows
+RUN ?= runs/student/fitted
 embedded: $(STAMP)
 	$(BIN)/python scripts/embedded_rows.py $(DATA) runs
 	$(BIN)/fitrag train reader runs/reading.jsonl --out runs/reader --steps 2100
@@ -121,17 +123,53 @@ embedded: $(STAMP)
 		--depth 20 --seed 13 --unanswered --dtype bfloat16 --out runs/labelled.jsonl
 	$(BIN)/fitrag calibrate reader runs/labelled.jsonl --model runs/reader
 	$(BIN)/python scripts/embed.py runs/reader
-	$(MAKE) embedded-scorer embedded-evaluator embedded-onepass embedded-eligibility
+	$(MAKE) embedded-teachers student embedded-student
 
-# Trains the bi-label scorer: an evaluator over the embedded reader, and the scorer from that; two
+# An evaluator over the embedded reader, the scorer from that, the evaluator of its second label; two
 # hours on one core
-embedded-scorer: $(STAMP)
+embedded-teachers: $(STAMP)
 	$(BIN)/python scripts/evaluator_rows.py $(DATA) runs/evaluator-rows
 	$(BIN)/fitrag train evaluator runs/evaluator-rows/train.jsonl --out runs/evaluator \
 		--base fitrag_integrations/embedded/reader --name start-of-the-scorer --steps 560
 	$(BIN)/python scripts/scorer_rows.py $(DATA) runs/scorer-rows
 	$(BIN)/python scripts/train_scorer.py runs/evaluator runs/scorer-rows runs/scorer
 	$(BIN)/python scripts/embed_adapter.py runs/scorer
+	$(BIN)/python scripts/embed_evaluator.py
+
+# Three rounds, each from a part of the change of the one before; three hours of one core, and fewer
+# where FIRST, what scripts/student/label.py wrote, is left out
+FIRST ?=
+TEACH = $(BIN)/python scripts/student/train.py $(ROWS) $(addprefix --first ,$(FIRST))
+student: $(STAMP)
+	$(BIN)/python scripts/student/rows.py $(DATA) $(ROWS)
+	$(TEACH) runs/student/first --minutes 52
+	$(TEACH) runs/student/second --minutes 65 --start runs/student/first --part 0.6
+	$(TEACH) runs/student/third --minutes 67 --start runs/student/second --part 0.8 --skip 1100
+	$(BIN)/python scripts/student/fit.py runs/student/third $(ROWS) $(RUN) --parts 1 \
+		--other runs/student/second --lists 1000 --ranks 100
+	$(BIN)/python scripts/student/export.py $(RUN) $(RUN)/graph --shared --check $(ROWS)
+
+# Puts the student into the package, one trunk under all four parts, and fits what depends on its
+# scores: make embedded-student RUN=... ROWS=...
+embedded-student: $(STAMP)
+	$(BIN)/python scripts/embed_student.py $(RUN) $(ROWS)
+	$(MAKE) embedded-fitted
+
+# Thresholds of the actions and strips, the detector: nothing that was fitted to other scores ships
+embedded-fitted: $(STAMP)
+	$(BIN)/fitrag calibrate evaluator $(RUN)/judged.jsonl --sentences 1 \
+		--model fitrag_integrations/embedded/evaluator
+	$(MAKE) embedded-eligibility
+
+# Trains the detector on the embedded scorer's scores, about two minutes on one core
+ELIGIBILITY := fitrag_integrations/embedded/eligibility
+embedded-eligibility: $(STAMP)
+	$(BIN)/python scripts/eligibility_rows.py $(DATA) runs/eligibility.jsonl \
+		--without $(ROWS)/train.jsonl $(patsubst %,--without runs/scorer-rows/%.jsonl,asked held)
+	$(BIN)/fitrag label eligibility runs/eligibility.jsonl --out runs/eligibility_windows.jsonl \
+		--combinations prefixes --depth 10 --dtype bfloat16 --overwrite
+	$(BIN)/fitrag train eligibility runs/eligibility_windows.jsonl --out $(ELIGIBILITY) \
+		--combinations prefixes --label kept --sees-rest
 
 # Trains the closed-book model, minutes on one core, and puts it into fitrag_integrations/embedded
 closed-book: $(STAMP)
@@ -148,45 +186,6 @@ embedded-gate: $(STAMP)
 	$(BIN)/fitrag calibrate gate runs/gate/gate_valid.jsonl --model $(GATE)
 	rm -r $(GATE)/run
 	$(BIN)/python benchmarks/gates.py runs/gate
-
-# Makes the scorer's llm_prefer the evaluator's grade, and fits its thresholds; minutes on one core
-embedded-evaluator: $(STAMP)
-	$(BIN)/python scripts/evaluator_rows.py $(DATA) runs/evaluator-rows
-	$(BIN)/python scripts/embed_evaluator.py
-	$(BIN)/fitrag calibrate evaluator runs/evaluator-rows/held.jsonl \
-		--model fitrag_integrations/embedded/evaluator --sentences 1
-
-UNSEEN := $(patsubst %,--without runs/scorer-rows/%.jsonl,asked held)
-
-# Trains the head that scores sentences in the embedded scorer's own pass, a quarter of an hour
-embedded-onepass: $(STAMP)
-	$(BIN)/python scripts/onepass_rows.py $(DATA) runs runs/onepass-rows.jsonl $(UNSEEN)
-	$(BIN)/fitrag train onepass runs/onepass-rows.jsonl --out runs/onepass --steps 1200 \
-		--dtype bfloat16 --scorer fitrag_integrations/embedded/bilabel \
-		--reader fitrag_integrations/embedded/reader
-	$(BIN)/python scripts/embed_onepass.py runs/onepass
-
-# Trains the detector on the embedded scorer's scores, about two minutes on one core
-ELIGIBILITY := fitrag_integrations/embedded/eligibility
-embedded-eligibility: $(STAMP)
-	$(BIN)/python scripts/eligibility_rows.py $(DATA) runs/eligibility.jsonl $(UNSEEN)
-	$(BIN)/fitrag label eligibility runs/eligibility.jsonl --out runs/eligibility_windows.jsonl \
-		--combinations prefixes --depth 10 --dtype bfloat16 --overwrite
-	$(BIN)/fitrag train eligibility runs/eligibility_windows.jsonl --out $(ELIGIBILITY) \
-		--combinations prefixes --label kept --sees-rest
-
-# Puts a trained student (scripts/student) into the package: one trunk under all four parts; then
-# fits anew what depends on its scores. make embedded-student RUN=... ROWS=...
-embedded-student: $(STAMP)
-	$(BIN)/python scripts/embed_student.py $(RUN) $(ROWS)
-	$(MAKE) embedded-fitted LISTS=$(RUN)/judged.jsonl
-
-# Thresholds of the actions and strips, the detector: nothing that was fitted to other scores ships
-LISTS ?= runs/evaluator-rows/held.jsonl
-embedded-fitted: $(STAMP)
-	$(BIN)/fitrag calibrate evaluator $(LISTS) --model fitrag_integrations/embedded/evaluator \
-		--sentences 1
-	$(MAKE) embedded-eligibility
 
 clean:
 	rm -rf $(VENV) $(TOOLS) build dist site .benchmarks .codspeed .hypothesis .mypy_cache .pytest_cache .ruff_cache

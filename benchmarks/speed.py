@@ -48,9 +48,16 @@ from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import Pair, PairTokenizer
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.light.models import LightEvaluator, LightReader, LightScorer
+from fitrag_integrations.models.light.models import (
+    LightEvaluator,
+    LightOnePass,
+    LightReader,
+    LightScorer,
+)
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.sources import MINILM
+from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.types import Passage
 
 CALLERS, EACH = (1, 4, 16, 64), 20
 WAYS: list[dict[str, str]] = [{}, {"dtype": "float32"}, {"dtype": "bfloat16"}, {"backend": "onnx"}]
@@ -380,6 +387,42 @@ def decided(way: dict[str, str], pairs: list[Pair]) -> list[tuple[Any, Any, Any,
     ]
 
 
+def together(args: argparse.Namespace) -> list[Row]:
+    """Rerank, grade, compress and read 100 passages without torch: how often each is gone through.
+
+    Once for all four; once for each, as models of their own would; and each sentence by itself.
+    """
+    pairs = pairs_of(100)
+    scorer, evaluator, reader = LightOnePass(), LightEvaluator(), LightReader()
+    items = [(*pair, split_sentences(pair[1].text)) for pair in pairs]
+    single = [(q, Passage(p.id, p.text[a:b], p.title)) for q, p, spans in items for a, b in spans]
+    others: list[Callable[[], object]] = [
+        lambda: evaluator.evaluate(pairs),
+        lambda: reader.read(pairs),
+    ]
+    one_by_one: list[Callable[[], object]] = [
+        lambda: scorer.score(pairs),
+        lambda: scorer.score(single),
+    ]
+
+    def ask(jobs: list[Callable[[], object]], again: bool) -> None:
+        for job in jobs:
+            job()
+            if again:
+                scorer._engine.forget()
+        scorer._engine.forget()
+
+    in_one: list[Callable[[], object]] = [lambda: scorer.score_sentences(items), *others]
+    jobs: dict[str, Job] = {
+        "a pass for each of the four, each sentence by itself": lambda: ask(
+            [*one_by_one, *others], True
+        ),
+        "a pass for each of three, sentences in the first": lambda: ask(in_one, True),
+        "one pass for all four": lambda: ask(in_one, False),
+    }
+    return in_turns(jobs, args.repeats, next(iter(jobs)))
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
     "rerank": rerank,
     "outside": outside,
@@ -391,6 +434,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
     "index": scaling.index,
     "start": start,
     "decisions": decisions,
+    "together": together,
 }
 
 

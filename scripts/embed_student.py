@@ -21,11 +21,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "student"))
-from model import CLUES, SPAN_SCALE, Clues, Student  # noqa: E402
+from model import CLUES, SPAN_SCALE, Student, load  # noqa: E402
 from reference import Student as Reference  # noqa: E402
 from reference import sigmoid  # noqa: E402
 
@@ -34,7 +33,6 @@ from fitrag_integrations.models import (  # noqa: E402
     OnePassScorer,
     RetrievalEvaluator,
 )
-from fitrag_integrations.models.encoder.encoders import load_encoder  # noqa: E402
 from fitrag_integrations.models.light.models import (  # noqa: E402
     LightEvaluator,
     LightOnePass,
@@ -66,7 +64,7 @@ def main() -> None:
     parser.add_argument("rows", type=Path)
     parser.add_argument("--into", type=Path, default=HOME)
     args = parser.parse_args()
-    student = load_student(args.run)
+    student = load(args.run)[0].requires_grad_(False)
     fitted = json.loads((args.run / "fitted.json").read_text())
     trained = json.loads((args.run / "student.json").read_text())
     told = {"recipe": "scripts/student", **{k: trained[k] for k in ("step", "seed", "kept")}}
@@ -89,25 +87,16 @@ def judged(lists: Path) -> Iterator[dict[str, Any]]:
             yield {"question": row["question"], "answers": row["answers"], "passages": passages}
 
 
-def load_student(run: Path) -> Student:
-    """Load a student, whatever ships at present."""
-    found = {n: t.float() for n, t in load_file(run / "student.safetensors").items()}
-    trunk, tokenizer = load_encoder(HOME / "trunk")
-    bracket = next(iter(next(tokenizer.vocabularies(["("]))))
-    made = Student(trunk.encoder, Clues(found["clues.rarity"], bracket))
-    made.load_state_dict(found)
-    return made.eval().requires_grad_(False)
-
-
 def write_trunk(student: Student, folder: Path) -> None:
-    """Write the layers in half precision; the embeddings stay the base's."""
+    """Write the layers in half precision; the embeddings stay the base's, rounded to eight bits."""
     layers = {
         name.removeprefix("encoder."): tensor.to(torch.float16)
         for name, tensor in student.state_dict().items()
         if name.startswith(("encoder.encoder.", "encoder.pooler."))
     }
     entry = write_tensors(folder, "tuned.safetensors", layers)
-    fields = {"base": MINILM, "pooling": "first", "max_length": 384, "tuned": entry}
+    fields = {"base": MINILM, "pooling": "first", "max_length": 384}
+    fields |= {"rounded": True, "tuned": entry}
     write_manifest(folder, "encoder.json", kind="encoder", fields=fields)
 
 

@@ -43,7 +43,7 @@ TOLD: Mapping[str, str] = {
     "scoring": "How windows are judged: each by itself, or from one reading of the passage.",
     "split": "A callable from text to [start, end) spans of sentences; None is the built-in one.",
     "thresholds": "ActionThresholds, or the name of a preset; None are the evaluator's own.",
-    "verdict": "What judges the whole list: a folder, a ListVerdict or a ListJudge; "
+    "verdict": "What judges the whole list: 'embedded', a folder, a ListVerdict or a ListJudge; "
     "None is the paper's rule, the best grade.",
     "threshold": "What a number has to be above, or a grade to reach; None is the model's own.",
     "strip_threshold": "The grade a strip has to reach, in [-1, 1]; None is the thresholds' own.",

@@ -30,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from model import keep  # noqa: E402
+from model import averaged, keep  # noqa: E402
 from quick import Quick  # noqa: E402
 from reference import LABELS, Judged, sentence_numbers, verdict_numbers  # noqa: E402
 
@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("rows", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--parts", type=float, nargs="+", default=[0.5, 0.7, 1.0])
+    parser.add_argument("--other", type=Path, help="another run, to be averaged with it first")
     parser.add_argument("--lists", type=int, default=900)
     parser.add_argument("--ranks", type=int, default=150, help="lists that the part is chosen by")
     args = parser.parse_args()
@@ -58,7 +59,10 @@ def main() -> None:
     lists = [*map(json.loads, (args.rows / "lists.jsonl").open())][: args.lists]
     some = [i for i in held if i["kind"] == "rank"][: args.ranks]
     some += [i for i in held if i["kind"] != "rank"]
-    looked = {part: look(args.run, args.out / f"kept-{part:g}", part, some) for part in args.parts}
+    run = args.run
+    if args.other is not None:
+        run = averaged(run, args.other, args.out / "averaged")
+    looked = {part: look(run, args.out / f"kept-{part:g}", part, some) for part in args.parts}
     best = max(looked, key=lambda part: looked[part])
     print(f"kept: {best:g}", flush=True)
     chosen = args.out / f"kept-{best:g}"

@@ -10,6 +10,7 @@ question, title and text is counted inside the graph, from the token ids, as
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,9 @@ ANSWER_TOKENS = 24
 FURTHEST, SPAN_SCALE = 20.0, 0.2
 CLUES = 9
 SEPARATOR = 102
-HOME = Path(__file__).resolve().parents[2] / "fitrag_integrations" / "embedded"
+PACKAGE = Path(__file__).resolve().parents[2] / "fitrag_integrations" / "embedded"
+HOME = Path(os.environ.get("TEACHERS") or PACKAGE)
+"""Where the models lie that the student begins from and is taught by."""
 
 
 class Clues(nn.Module):
@@ -147,10 +150,22 @@ def best_span(tokens: Tensor, text: Tensor) -> Tensor:
     return (start + reach.squeeze(1).squeeze(1)).amax(1)
 
 
-def shipped_student(*, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
-    """Build the student of what ships: the scorer's encoder, and the heads of all three."""
+def fresh_student(
+    encoder: Path, rarity: Tensor, *, attention: str = "sdpa"
+) -> tuple[Student, PairTokenizer]:
+    """Build a student over an encoder folder; nothing is ever left out of what it reads."""
+    trunk, tokenizer = load_encoder(encoder, attention=attention)
+    bracket = next(iter(next(tokenizer.vocabularies(["("]))))
+    made = Student(trunk.encoder, Clues(rarity.float(), bracket))
+    for part in made.encoder.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    return made, tokenizer
+
+
+def teachers_student(*, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
+    """Build the student of the teachers: the scorer's encoder, and the heads of all three."""
     scorer = read_manifest(HOME / "bilabel", "model.json", kind="bilabel", needs=("head",))
-    trunk, tokenizer = load_encoder(HOME / "bilabel" / scorer["encoder"], attention=attention)
     head = read_tensors(HOME / "bilabel", scorer["head"])
     grader = read_tensors(
         HOME / "evaluator",
@@ -159,8 +174,8 @@ def shipped_student(*, attention: str = "sdpa") -> tuple[Student, PairTokenizer]
     reader = read_tensors(
         HOME / "reader", read_manifest(HOME / "reader", "model.json", kind="reader")["head"]
     )
-    bracket = next(iter(next(tokenizer.vocabularies(["("]))))
-    made = Student(trunk.encoder, Clues(head["rarity"].float(), bracket))
+    encoder = HOME / "bilabel" / scorer["encoder"]
+    made, tokenizer = fresh_student(encoder, head["rarity"], attention=attention)
     own = {name.removeprefix("head."): t.float() for name, t in head.items()}
     other = {name.removeprefix("head."): t.float() for name, t in grader.items()}
     with torch.no_grad():
@@ -184,9 +199,6 @@ def shipped_student(*, attention: str = "sdpa") -> tuple[Student, PairTokenizer]
         _fold(made.units, slice(16, 32), other["hidden.weight"], other["hidden.bias"], shift, scale)
         made.mixed.weight[:2, :16] = own["mixed.weight"]
         made.mixed.weight[2, 16:] = other["mixed.weight"][0]
-    for part in made.encoder.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
     return made, tokenizer
 
 
@@ -228,22 +240,37 @@ def save(model: Student, folder: Path, told: dict[str, Any]) -> None:
 
 def keep(run: Path, folder: Path, part: float) -> None:
     """Save a student whose encoder has come a part of the way from the start to a run's end."""
-    start, done = shipped_student()[0], load(run)[0]
+    told = json.loads((run / "student.json").read_text())
+    save(kept(run, part)[0], folder, {**told, "kept": part})
+
+
+def kept(run: Path, part: float, *, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
+    """Load a run, its encoder a part of the way from the teachers' to the run's end."""
+    (start, _), (done, tokenizer) = teachers_student(), load(run, attention=attention)
     with torch.no_grad():
         for one, other in zip(start.encoder.parameters(), done.encoder.parameters(), strict=True):
             other.lerp_(one, 1 - part)
-    told = json.loads((run / "student.json").read_text())
-    save(done, folder, {**told, "kept": part})
+    return done, tokenizer
+
+
+def averaged(run: Path, other: Path, folder: Path) -> Path:
+    """Save the mean of two runs' weights (Wortsman et al., 2022); gives the folder."""
+    (one, _), (two, _) = load(run), load(other)
+    with torch.no_grad():
+        for mine, theirs in zip(one.parameters(), two.parameters(), strict=True):
+            mine.lerp_(theirs, 0.5)
+    save(one, folder, json.loads((run / "student.json").read_text()))
+    return folder
 
 
 def load(folder: Path, *, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
     """Load what `save` saved."""
     from safetensors.torch import load_file
 
-    model, tokenizer = shipped_student(attention=attention)
     found = {n: t.float() for n, t in load_file(folder / "student.safetensors").items()}
-    left = model.load_state_dict(found, strict=False)
-    assert not left.unexpected_keys, left
+    rarity = found["clues.rarity"]
+    model, tokenizer = fresh_student(PACKAGE / "trunk", rarity, attention=attention)
+    model.load_state_dict(found)
     return model.eval(), tokenizer
 
 

@@ -31,7 +31,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from label import pair_name  # noqa: E402
-from model import ANSWER_TOKENS, HOME, Student, batched, load, save, shipped_student  # noqa: E402
+from model import ANSWER_TOKENS, HOME, Student, batched, kept, save, teachers_student  # noqa: E402
 
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.runtime.folder import read_manifest
@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="float32 instead of bfloat16")
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--start", type=Path, default=None, help="a run's end to begin with")
+    parser.add_argument("--part", type=float, default=1.0, help="so much of that run's change")
     parser.add_argument("--first", type=Path, default=None, help="what label.py wrote")
     parser.add_argument("--skip", type=int, default=0, help="steps whose rows are left out")
     parser.add_argument("--device", default="cpu")
@@ -71,12 +72,12 @@ def main() -> None:
     items = [json.loads(line) for line in (args.rows / "train.jsonl").open()]
     ranks = [item for item in items if item["kind"] == "rank"]
     reads = [item for item in items if item["kind"] != "rank"]
-    model, tokenizer = shipped_student(attention="eager")  # faster than fused ones in bfloat16
+    model, tokenizer = teachers_student(attention="eager")  # faster than fused ones in bfloat16
     if args.start is not None:
-        model, tokenizer = load(args.start, attention="eager")
+        model, tokenizer = kept(args.start, args.part, attention="eager")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trains(name))
-    teacher = Teacher(shipped_student(attention="eager")[0].eval(), args.first)
+    teacher = Teacher(teachers_student(attention="eager")[0].eval(), args.first)
     for one in (model, teacher.second):
         one.to(args.device)
         if not args.full:

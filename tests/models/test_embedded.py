@@ -13,7 +13,7 @@ from fitrag_integrations.errors import ChecksumError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag
-from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
+from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
 from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256, verify, weights_source
 from fitrag_integrations.ports import Ports
 
@@ -67,10 +67,11 @@ def test_the_right_answer_is_read(reader, corpus, name):
     assert found.score > reader.abstain_below and found.score > other.score
 
 
-def test_two_of_a_kind_share_an_engine(scorer, reader):
-    other = BiLabelScorer.embedded(device="cpu")
-    assert other._engine is scorer._engine is not reader._engine
-    other.unload()
+def test_all_that_ship_share_an_engine(scorer, reader):
+    others = [kind.embedded(device="cpu") for kind in (BiLabelScorer, RetrievalEvaluator)]
+    assert {one._engine for one in (*others, scorer, reader)} == {scorer._engine}
+    for one in others:
+        one.unload()
 
 
 def test_the_base_is_the_published_one_to_the_byte(tmp_path):

@@ -28,7 +28,7 @@ from fitrag_integrations.models.light.models import (
 )
 from fitrag_integrations.values.prompt import Asked
 
-NEAR = 0.02  # the embeddings ship in eight bits
+NEAR = 1e-4  # the same rounded embeddings
 TEXT = "The Danube rises in the Black Forest. It ends in the Black Sea. Vienna lies on it."
 PAIRS = [
     ("Where does the Danube end?", Passage("1", TEXT, "Danube")),
@@ -65,6 +65,19 @@ async def test_sentences_are_those_of_torch(light):
     assert len(await light.ascore_sentences(items[:1])) == 1
     for (whole, spans), (their_whole, their_spans) in zip(found, wanted, strict=True):
         near([whole, *spans], [their_whole, *their_spans])
+
+
+def test_all_four_decisions_come_of_one_reading(light, monkeypatch):
+    others, read = (LightEvaluator(), LightReader()), []
+    engine = light._engine
+    assert {one._engine for one in others} == {engine}
+    forward = engine.states
+    monkeypatch.setattr(engine, "states", lambda batch: (read.append(batch), forward(batch))[1])
+    engine.forget()
+    light.score_sentences([(*PAIRS[0], SPANS), (*PAIRS[1], [])])
+    others[0].evaluate(PAIRS[:2])
+    others[1].read(PAIRS[:2])
+    assert sum(len(batch.pairs) for batch in read) == 2
 
 
 async def test_grades_are_those_of_torch():

@@ -39,7 +39,7 @@ class RoutePlan:
     verdict: Annotated[
         str | None,
         Option(
-            "Folder of `fitrag calibrate verdict`: judge the whole list.",
+            "Folder of `fitrag calibrate verdict`, or embedded: judge the whole list.",
             default="the best grade decides",
         ),
     ] = None

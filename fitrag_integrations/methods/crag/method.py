@@ -48,8 +48,8 @@ class Crag(Checked):
     ``min_score`` and the budget ``max_tokens`` are those of ``Refiner``; ``top_n`` holds for what
     was retrieved and for what the web gave, each by itself. They make its ``refiner``.
 
-    With a ``verdict``, a folder of `fitrag calibrate verdict`, the action is not the paper's: all
-    grades, both labels and the reader's answers decide, see `ListVerdict`.
+    With a ``verdict``, "embedded" or a folder of `fitrag calibrate verdict`, the action is not the
+    paper's: all grades, both labels and the reader's answers decide, see `ListVerdict`.
 
     The ablations of the paper's Tables 2, 3 and 11: an action in ``without`` gives way to
     ambiguous; without ambiguous, ``upper`` alone parts correct from incorrect. ``refine=False``

@@ -13,8 +13,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from importlib import resources
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from fitrag_integrations.core.checks import Checked, Number, Share, check_is, check_text
 from fitrag_integrations.core.record import Record, check_mapping
@@ -25,6 +26,7 @@ from fitrag_integrations.ports import AnswerLike, Pair, model_name, port_of, sco
 from fitrag_integrations.types import Action, BiLabelScore
 from fitrag_integrations.values.thresholds import refuse_other
 
+EMBEDDED = "embedded"
 FILE = "model.json"
 BEST = ("best", "second", "third", "mean")
 LABELS = ("has_answer", "llm_prefer")
@@ -72,11 +74,15 @@ class ListVerdict(Record, Checked):
 
     @classmethod
     def read(cls, folder: str | Path) -> Self:
-        """Read what `fitrag calibrate verdict` wrote into a `folder`."""
+        """Read what `fitrag calibrate verdict` wrote into a `folder`; "embedded" is what ships."""
+        home: Any = Path(folder)
+        if folder == EMBEDDED:
+            home = resources.files("fitrag_integrations") / "embedded" / "verdict"
         try:
-            return cls.from_dict(json.loads((Path(folder) / FILE).read_text("utf-8")))
+            return cls.from_dict(json.loads((home / FILE).read_text("utf-8")))
         except (OSError, ValueError) as error:
-            allowed = f"a folder of `fitrag calibrate verdict`, with its {FILE}: {error}"
+            allowed = f"{EMBEDDED!r}, or a folder of `fitrag calibrate verdict` with its {FILE}"
+            allowed = f"{allowed}: {error}"
             raise InputError.of("verdict", given=str(folder), allowed=allowed) from error
 
     def save(self, folder: str | Path) -> None:
@@ -163,11 +169,11 @@ class ListJudge(Checked):
 
 
 def judge_of(given: object, *, allow_other_model: bool = False) -> ListJudge:
-    """Read a verdict as it is given: a folder, a `ListVerdict` or a `ListJudge`."""
+    """Read a verdict as it is given: "embedded", a folder, a `ListVerdict` or a `ListJudge`."""
     if isinstance(given, ListJudge):
         return given
     found = ListVerdict.read(given) if isinstance(given, str | Path) else given
-    allowed = "a folder, a ListVerdict or a ListJudge"
+    allowed = f"{EMBEDDED!r}, a folder, a ListVerdict or a ListJudge"
     if not isinstance(found, ListVerdict):
         raise InputError.of("verdict", given=given, allowed=allowed)
     return ListJudge(found, allow_other_model=allow_other_model)

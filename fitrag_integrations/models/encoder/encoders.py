@@ -32,6 +32,7 @@ MANIFEST = "encoder.json"
 MAX_LENGTH = 384
 MIN_LENGTH = 16  # of an input, in tokens
 POOLINGS = ("first", "mean")
+LEVELS = 127  # of eight bits with a sign
 
 
 def load_base(name_or_dir: str, *, attention: str | None = None) -> tuple[Trunk, Any]:
@@ -61,6 +62,9 @@ def _loaded(
 ) -> tuple[Trunk, PairTokenizer]:
     trunk, tokenizer = load_base(manifest["base"], attention=attention)
     trunk.pooling = pooling
+    if manifest.get("rounded"):
+        trunk.rounded = True
+        _round_embeddings(trunk.encoder)
     if manifest.get("tuned"):
         _load_tuned(trunk, folder, manifest["tuned"])
     if manifest.get("factors"):
@@ -81,6 +85,7 @@ def save_encoder(
     """Save what was tuned: the peft adapter if there is one, else the parameters that train."""
     folder.mkdir(parents=True, exist_ok=True)
     fields: dict[str, Any] = {"base": base, "pooling": trunk.pooling, "max_length": max_length}
+    fields |= {"rounded": True} if trunk.rounded else {}
     encoder: Any = trunk.encoder
     if hasattr(encoder, "peft_config"):
         encoder.save_pretrained(folder)
@@ -89,6 +94,18 @@ def save_encoder(
         tuned = {n: p.to(dtype) for n, p in encoder.named_parameters() if p.requires_grad}
         fields["tuned"] = write_tensors(folder, "tuned.safetensors", tuned) if tuned else None
     write_manifest(folder, MANIFEST, kind="encoder", fields=fields)
+
+
+@torch.no_grad()
+def _round_embeddings(encoder: Any) -> None:
+    """Round as what runs without torch is: words to eight bits and a scale, the rest to half."""
+    words = encoder.embeddings.word_embeddings.weight
+    for parameter in encoder.embeddings.parameters():
+        if parameter is words:
+            scale = words.abs().amax(1, keepdim=True).clamp(min=1e-8) / LEVELS
+            words.copy_((words / scale).round() * scale)
+        else:
+            parameter.copy_(parameter.half().float())
 
 
 def _load_tuned(trunk: Trunk, folder: Path, entry: dict[str, str]) -> None:

@@ -30,8 +30,11 @@ class States(Protocol):
 class Trunk(nn.Module):
     """Run an encoder over padded pairs.
 
-    `pooling` is "first" (the first token, for encoders that have one) or "mean" (T5).
+    `pooling` is "first" (the first token, for encoders that have one) or "mean" (T5). `rounded`
+    tells that its embeddings were rounded to eight bits.
     """
+
+    rounded = False
 
     def __init__(self, encoder: nn.Module, *, pooling: str) -> None:
         super().__init__()

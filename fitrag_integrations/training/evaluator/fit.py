@@ -305,6 +305,7 @@ def _save_encoder(module: EvaluatorModule, folder: Path, plan: EvaluatorPlan, ba
         return save_encoder(module.trunk, folder, base=base, max_length=module.tokenizer.max_length)
     trunk, fields = module.trunk, dict[str, Any](base=base, pooling=module.trunk.pooling)
     fields["max_length"] = module.tokenizer.max_length
+    fields |= {"rounded": True} if trunk.rounded else {}
     start = Path(plan.base)
     if (start / "model.json").is_file():
         source = start / _manifest(start)["encoder"]

@@ -124,7 +124,7 @@ def test_it_is_read_back_and_what_is_wrong_is_named(tmp_path):
     assert ListVerdict.read(tmp_path / "kept") == given
     with pytest.raises(InputError, match="verdict: given .*nowhere"):
         Crag(Models("e"), verdict=str(tmp_path / "nowhere"))
-    with pytest.raises(InputError, match="allowed a folder"):
+    with pytest.raises(InputError, match="allowed 'embedded', a folder"):
         Crag(Models("e"), verdict=3)
     with pytest.raises(InputError, match="weights: given 'luck'"):
         verdict(luck=1.0)

