@@ -5,10 +5,11 @@
     python scripts/student/measure.py DATA tell SHIPPED.json STUDENT.json --model FOLDER
 
 `ask` stores what a system says of every pair, `tell` makes figures of what both were asked: ranking
-of BM25's top 20 (seeds 7 and 1, 60 questions a set), the reader's F1, the evaluator's actions,
+of BM25's top 20 (seeds 7 and 1, 60 questions a set; others, by which the part kept is chosen; two
+sets that nothing was ever chosen by), the reader's F1, the evaluator's actions,
 compression at shares of the words, and abstention on questions that their passage does not answer;
-each with the difference on the same rows and where 95 % of bootstrap samples lie. The sets are
-looked at here only; nothing is fitted or chosen on them.
+each with the difference on the same rows and where 95 % of bootstrap samples lie. Nothing is fitted
+on these sets, and but by those others nothing chosen.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from fitrag_integrations.text.sentences import split_sentences  # noqa: E402
 
 RANKED = ("nq_open_gold", "squad_dev", "hotpotqa", "popqa", "triviaqa")
 RETRIEVED = ("nq", "popqa", "triviaqa")
-SEEDS, PER_SET, UNANSWERED = (7, 1), 60, 400
+UNSEEN = ("2wikimultihopqa", "musique")
+SEEDS, CHOOSING, PER_SET, UNANSWERED = (7, 1), 3, 60, 400
 SHARES = (0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 POINTS = 0.02  # of F1, the price of abstaining
 Row = dict[str, Any]
@@ -57,7 +59,7 @@ def sample(given: Iterable[Row], n: int, seed: int) -> list[Row]:
     return drawn[:n]
 
 
-def ranked(data: Path, seed: int) -> list[Row]:
+def ranked(data: Path, seed: int, sets: Sequence[str] = RANKED) -> list[Row]:
     """Give the ranking's questions, each with its 20 passages in BM25's order."""
     texts = {row["id"]: row for row in rows(data / "wikipool/passages.jsonl.gz")}
     by: dict[str, list[Row]] = {}
@@ -70,9 +72,15 @@ def ranked(data: Path, seed: int) -> list[Row]:
             "gold": row["has_answer"],
             "passages": [[texts[c]["title"], texts[c]["text"]] for c in row["candidates"]],
         }
-        for name in RANKED
+        for name in sets
         for row in sample(by[name], PER_SET, seed)
     ]
+
+
+def choosing(data: Path) -> list[Row]:
+    """Give other questions of four of the sets: part of NQ-open was trained on."""
+    used = {row["question"] for seed in SEEDS for row in ranked(data, seed)}
+    return [row for row in ranked(data, CHOOSING, RANKED[1:]) if row["question"] not in used]
 
 
 def retrieved(data: Path, name: str) -> list[Row]:
@@ -115,6 +123,8 @@ def everything(data: Path) -> dict[str, list[Row]]:
     """Give all that is asked, part by part."""
     return {
         **{f"ranked {seed}": ranked(data, seed) for seed in SEEDS},
+        "ranked to choose": choosing(data),
+        "ranked unseen": ranked(data, SEEDS[0], UNSEEN),
         **{f"retrieved {name}": retrieved(data, name) for name in RETRIEVED},
         **read(data),
     }
@@ -242,16 +252,17 @@ def ranking(asked: list[Row]) -> Table:
         "BM25": ([reciprocal_rank(row["gold"]) for row in asked], None),
         "ceiling": ([float(any(row["gold"])) for row in asked], None),
     }
-    for label in ("has", "prefer"):
+    for label in ("has", "prefer", "sum"):
         orders = [
-            np.argsort([-told[label] for told in row["told"]], kind="stable") for row in asked
+            np.argsort([-_logit(told, label) for told in row["told"]], kind="stable")
+            for row in asked
         ]
         ours = [
             reciprocal_rank([row["gold"][i] for i in order])
             for row, order in zip(asked, orders, strict=True)
         ]
         made[f"MRR by {label}"] = (ours, None)
-        chances = [sigmoid(told[label]) for row in asked for told in row["told"]]
+        chances = [sigmoid(_logit(told, label)) for row in asked for told in row["told"]]
         gold = [g for row in asked for g in row["gold"]]
         closed = gap(ours, made)
         sets = [row["set"] for row in asked]
@@ -268,6 +279,10 @@ def ranking(asked: list[Row]) -> Table:
             f"ECE {calibration_error(chances, gold):.3f}"
         )
     return made
+
+
+def _logit(told: Told, label: str) -> float:
+    return float(told["has"] + told["prefer"] if label == "sum" else told[label])
 
 
 def gap(ours: Sequence[float], made: Table) -> float:
