@@ -157,8 +157,10 @@ embedded-student: $(STAMP)
 
 # Thresholds of the actions and strips, the detector: nothing that was fitted to other scores ships
 embedded-fitted: $(STAMP)
-	$(BIN)/fitrag calibrate evaluator $(RUN)/judged.jsonl --sentences 1 \
-		--model fitrag_integrations/embedded/evaluator
+	$(BIN)/fitrag calibrate evaluator $(RUN)/judged.jsonl --sentences 1 --correct 0.9 \
+		--incorrect 0.9 --model fitrag_integrations/embedded/evaluator --dtype bfloat16
+	$(BIN)/fitrag calibrate verdict $(RUN)/judged.jsonl --correct 0.9 --incorrect 0.9 \
+		--out fitrag_integrations/embedded/verdict --dtype bfloat16
 	$(MAKE) embedded-eligibility
 
 # Trains the detector on the embedded scorer's scores, about two minutes on one core

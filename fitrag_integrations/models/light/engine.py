@@ -1,8 +1,8 @@
-"""One graph without weights, and the weights of each embedded encoder put into it.
+"""One graph without weights, and the weights of the embedded encoder put into it.
 
 `embedded/light` holds the graph of MiniLM's forward pass, its tokenizer, and what no embedded model
-has tuned: the embeddings, in eight bits with a scale for each token. All else lies where the torch
-models have it, the tuned layers and each model's LoRA factors, so no weight ships twice.
+has tuned: the embeddings, in eight bits with a scale for each token. The tuned layers lie where the
+torch models have them, so no weight ships twice.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LightEngine:
         self.users: WeakSet[object] = WeakSet()
         home = embedded_folder("light")
         manifest = read_manifest(home, "model.json", kind="light", needs=("graph", "embeddings"))
-        told = read_manifest(encoder, "encoder.json", kind="encoder", needs=("max_length",))
+        told = read_manifest(encoder, "encoder.json", kind="encoder", needs=("max_length", "tuned"))
         tokenizer = Fast(read_checked(home, manifest["tokenizer"]))
         self.tokenizer = PairTokenizer(tokenizer, max_length=told["max_length"])
         weights = weights_of(home, manifest["embeddings"], encoder, told)
@@ -140,21 +140,12 @@ def engine_of(encoder: Path, user: object) -> LightEngine:
 
 
 def weights_of(
-    home: Path, embeddings: Mapping[str, str], encoder: Path, told: Mapping[str, object]
+    home: Path, embeddings: Mapping[str, str], encoder: Path, told: Mapping[str, Any]
 ) -> dict[str, Floats]:
     """Put an encoder's weights together, by the names they have in the graph."""
     weights = read_arrays(home, embeddings)
     weights[f"{EMBEDDINGS}.weight"] *= weights.pop(f"{EMBEDDINGS}.scale")
-    for kind in ("tuned", "factors"):
-        entry = told.get(kind)
-        if not isinstance(entry, dict):
-            continue
-        arrays = read_arrays(encoder, entry)
-        if kind == "tuned":
-            weights |= arrays
-            continue
-        for layer in {name.rpartition(".")[0] for name in arrays}:
-            weights[f"{layer}.weight"] += arrays[f"{layer}.B"] @ arrays[f"{layer}.A"]
+    weights |= read_arrays(encoder, told["tuned"])
     used = (name for name in weights if not name.startswith("pooler."))
     return {f"encoder.{name}": weights[name] for name in used}
 
