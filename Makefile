@@ -155,10 +155,16 @@ embedded-student: $(STAMP)
 	$(BIN)/python scripts/embed_student.py $(RUN) $(ROWS)
 	$(MAKE) embedded-fitted
 
-# Thresholds of the actions and strips, the detector: nothing that was fitted to other scores ships
+# Thresholds of the actions, strips and answers, the verdict, the detector: nothing that was fitted to
+# other scores ships
+READER := fitrag_integrations/embedded/reader
 embedded-fitted: $(STAMP)
+	$(BIN)/fitrag label bilabel $(RUN)/judged.jsonl --pool $(ROWS)/pool.jsonl --model $(READER) \
+		--depth 5 --seed 13 --unanswered --dtype bfloat16 --out runs/read.jsonl
+	$(BIN)/fitrag calibrate reader runs/read.jsonl --model $(READER)
 	$(BIN)/fitrag calibrate evaluator $(RUN)/judged.jsonl --sentences 1 --correct 0.9 \
-		--incorrect 0.9 --model fitrag_integrations/embedded/evaluator --dtype bfloat16
+		--incorrect 0.9 --survival 0.93 --model fitrag_integrations/embedded/evaluator \
+		--dtype bfloat16
 	$(BIN)/fitrag calibrate verdict $(RUN)/judged.jsonl --correct 0.9 --incorrect 0.9 \
 		--out fitrag_integrations/embedded/verdict --dtype bfloat16
 	$(MAKE) embedded-eligibility

@@ -399,7 +399,7 @@ async def test_a_decision_model_is_an_evaluator(decisions):
     documents = [Document(page_content=text) for text in pages]
     given = {"question": about("")["question"], "documents": documents}
     own = RetrievalJudge().invoke(given)["grades"]
-    limits = ActionThresholds(0.5, -0.4, -0.5)
+    limits = ActionThresholds(0.1, -0.4, -0.5)
     judged = RetrievalJudge(evaluator=judge, thresholds=limits)
     for said in (judged.invoke(given), await judged.ainvoke(given)):
         assert (said["action"], said["grades"]) == ("correct", pytest.approx(own, abs=1e-4))
