@@ -175,7 +175,10 @@ def test_any_text_may_be_a_manifest(content, tmp_path):
         assert loads_or_is_refused(kind, tmp_path)
 
 
-@pytest.mark.parametrize("field", ["max_length", "pooling", "base", "factors", "tuned", "adapter"])
+ENCODER_FIELDS = ["max_length", "pooling", "base", "factors", "tuned", "adapter", "rounded"]
+
+
+@pytest.mark.parametrize("field", ENCODER_FIELDS)
 def test_any_field_of_an_encoder_may_be_anything(field, bert, tmp_path):
     save_encoder(load_base(bert)[0], tmp_path, base=bert)
     given = json.loads((tmp_path / "encoder.json").read_text())

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.checks import check_is, check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.adapter import fold
@@ -62,9 +62,9 @@ def _loaded(
 ) -> tuple[Trunk, PairTokenizer]:
     trunk, tokenizer = load_base(manifest["base"], attention=attention)
     trunk.pooling = pooling
-    if manifest.get("rounded"):
-        trunk.rounded = True
-        _round_embeddings(trunk.encoder)
+    trunk.rounded = check_is("rounded", manifest.get("rounded", False), bool)
+    if trunk.rounded:
+        _round_embeddings(trunk.encoder, folder)
     if manifest.get("tuned"):
         _load_tuned(trunk, folder, manifest["tuned"])
     if manifest.get("factors"):
@@ -97,8 +97,10 @@ def save_encoder(
 
 
 @torch.no_grad()
-def _round_embeddings(encoder: Any) -> None:
+def _round_embeddings(encoder: Any, folder: Path) -> None:
     """Round as what runs without torch is: words to eight bits and a scale, the rest to half."""
+    if not hasattr(getattr(encoder, "embeddings", None), "word_embeddings"):
+        raise ModelLoadError(f"{folder / MANIFEST}: only BERT's embeddings can be 'rounded'")
     words = encoder.embeddings.word_embeddings.weight
     for parameter in encoder.embeddings.parameters():
         if parameter is words:

@@ -103,3 +103,22 @@ def test_a_base_that_is_not_there_is_named(tmp_path):
     weights.write_bytes(weights.read_bytes()[:100])
     with pytest.raises(ModelLoadError, match="could not be loaded"):
         load_base(str(tmp_path))
+
+
+def test_rounded_embeddings_stay_so_where_it_is_saved_again(bert, t5, tmp_path):
+    plain = load_base(bert)[0]
+    save_encoder(plain, tmp_path / "plain", base=bert)
+    manifest = json.loads((tmp_path / "plain" / "encoder.json").read_text())
+    (tmp_path / "plain" / "encoder.json").write_text(json.dumps({**manifest, "rounded": True}))
+    trunk, _ = load_encoder(tmp_path / "plain")
+    words, given = (each.encoder.embeddings.word_embeddings.weight for each in (trunk, plain))
+    steps = words / (given.abs().amax(1, keepdim=True).clamp(min=1e-8) / 127)
+    torch.testing.assert_close(steps, steps.round(), atol=1e-3, rtol=0)
+    assert 0 < (words - given).abs().max() < given.abs().max() / 250
+    save_encoder(trunk, tmp_path / "again", base=bert)
+    again, _ = load_encoder(tmp_path / "again")
+    assert torch.equal(again.encoder.embeddings.word_embeddings.weight, words)
+    other = {**manifest, "base": t5, "pooling": "mean", "rounded": True}
+    (tmp_path / "plain" / "encoder.json").write_text(json.dumps(other))
+    with pytest.raises(ModelLoadError, match="rounded"):
+        load_encoder(tmp_path / "plain")
