@@ -405,12 +405,16 @@ def together(args: argparse.Namespace) -> list[Row]:
         lambda: scorer.score(single),
     ]
 
+    def forget() -> None:
+        for engine in {one._engine for one in (scorer, evaluator, reader)}:
+            engine.forget()
+
     def ask(jobs: list[Callable[[], object]], again: bool) -> None:
         for job in jobs:
             job()
             if again:
-                scorer._engine.forget()
-        scorer._engine.forget()
+                forget()
+        forget()
 
     in_one: list[Callable[[], object]] = [lambda: scorer.score_sentences(items), *others]
     jobs: dict[str, Job] = {
