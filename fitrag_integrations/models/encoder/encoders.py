@@ -33,6 +33,7 @@ MAX_LENGTH = 384
 MIN_LENGTH = 16  # of an input, in tokens
 POOLINGS = ("first", "mean")
 LEVELS = 127  # of eight bits with a sign
+WORDS = "embeddings.word_embeddings.weight"
 
 
 def load_base(name_or_dir: str, *, attention: str | None = None) -> tuple[Trunk, Any]:
@@ -97,16 +98,16 @@ def save_encoder(
 
 
 @torch.no_grad()
-def _round_embeddings(encoder: Any, folder: Path) -> None:
+def _round_embeddings(encoder: nn.Module, folder: Path) -> None:
     """Round as what runs without torch is: words to eight bits and a scale, the rest to half."""
-    if not hasattr(getattr(encoder, "embeddings", None), "word_embeddings"):
+    named = dict(encoder.named_parameters())
+    words = named.pop(WORDS, None)
+    if words is None:
         raise ModelLoadError(f"{folder / MANIFEST}: only BERT's embeddings can be 'rounded'")
-    words = encoder.embeddings.word_embeddings.weight
-    for parameter in encoder.embeddings.parameters():
-        if parameter is words:
-            scale = words.abs().amax(1, keepdim=True).clamp(min=1e-8) / LEVELS
-            words.copy_((words / scale).round() * scale)
-        else:
+    scale = words.abs().amax(1, keepdim=True).clamp(min=1e-8) / LEVELS
+    words.copy_((words / scale).round() * scale)
+    for name, parameter in named.items():
+        if name.startswith("embeddings."):
             parameter.copy_(parameter.half().float())
 
 
