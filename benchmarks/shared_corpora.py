@@ -3,7 +3,7 @@
     python benchmarks/shared_corpora.py ROWS.jsonl.gz FOLDER
 
 Rows hold a question, its answers, and the passages they came with (`passages`, or one in
-`gold_passage` or `context`). Written are FOLDER/corpus.jsonl, each passage once, and
+`gold_passage`, `passage` or `context`). Written are FOLDER/corpus.jsonl, each passage once, and
 FOLDER/questions.jsonl without them: what stood beside a question has to be found again.
 """
 
@@ -35,7 +35,8 @@ def main() -> None:
 
 def passages_of(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Give title and text of each passage of a row."""
-    single = row.get("gold_passage") or {"title": row.get("title"), "text": row.get("context")}
+    single = row.get("gold_passage") or row.get("passage")
+    single = single or {"title": row.get("title"), "text": row.get("context")}
     for passage in row.get("passages", [single]):
         yield passage.get("title") or "", passage["text"]
 

@@ -16,6 +16,7 @@ from fitrag_integrations.evaluation.answers import normalize
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import ALL, Figure
 from fitrag_integrations.evaluation.figures.summaries import (
+    COST,
     SECONDS,
     Draws,
     Question,
@@ -38,7 +39,6 @@ from fitrag_integrations.evaluation.result import Plot
 from fitrag_integrations.ports import YesNo
 
 SPENT = ("tokens_in", "tokens_out", "retriever_calls", SECONDS)
-COST = "cost of a thousand questions"
 TELLS = ("explained", "decision", "action", "excerpts", "rounds")
 SHOWN = ("notes", "error", *TELLS)
 

@@ -59,6 +59,18 @@ def share_interval(hits: float, count: int) -> Interval:
     return max(0.0, (middle - away) / scale), min(1.0, (middle + away) / scale)
 
 
+def outcome_interval(values: Values, *, resamples: int = 1000, seed: int = 0) -> Interval:
+    """Bound at 95 % a mean of outcomes in [0, 1]: a share by Wilson's, else by the bootstrap.
+
+    A share is a mean of nothing but 0 and 1; drawn from rows that all hit, or all missed, it has
+    no spread to show. Neither counts nor differences are outcomes.
+    """
+    column = np.asarray(values, float)
+    if np.isin(column, (0.0, 1.0)).all():
+        return share_interval(float(column.sum()), len(column))
+    return mean_interval(column, resamples=resamples, seed=seed)
+
+
 def mean_interval(
     values: Values, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Interval:

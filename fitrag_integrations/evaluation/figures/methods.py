@@ -13,9 +13,15 @@ from dataclasses import dataclass
 from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.answers import COST, SHOWN
+from fitrag_integrations.evaluation.figures.answers import SHOWN
 from fitrag_integrations.evaluation.figures.figure import Figure
-from fitrag_integrations.evaluation.figures.summaries import SECONDS, Draws, Question, difference
+from fitrag_integrations.evaluation.figures.summaries import (
+    COST,
+    COUNTED,
+    Draws,
+    Question,
+    difference,
+)
 from fitrag_integrations.evaluation.figures.system import System
 from fitrag_integrations.evaluation.questions import question_id, set_of, with_ids
 from fitrag_integrations.evaluation.result import Plot
@@ -29,7 +35,6 @@ WRITING = frozenset(
 )
 """Ports behind which a language model stands. Gates, scorers and evaluators are none."""
 READING = "read"
-COUNTED = ("retriever_calls", "llm_calls", "tokens_in", "tokens_out", SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

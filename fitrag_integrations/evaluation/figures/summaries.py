@@ -18,13 +18,16 @@ from fitrag_integrations.evaluation.figures.intervals import (
     bootstrap,
     mcnemar,
     mean_interval,
+    outcome_interval,
     paired_interval,
 )
 from fitrag_integrations.evaluation.ranking import Area
 
 Question: TypeAlias = Row
 Statistic: TypeAlias = Callable[[Places], float | None]
-SECONDS = "seconds"
+SECONDS, COST = "seconds", "cost of a thousand questions"
+COUNTED = ("retriever_calls", "llm_calls", "tokens_in", "tokens_out", SECONDS)
+"""What a question spent, in the order it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,10 @@ class Draws:
         """Bound a figure over draws of the rows."""
         return bootstrap(statistic, rows, resamples=self.resamples, seed=self.seed)
 
-    def mean(self, values: Values) -> Interval:
-        """Bound a mean."""
-        return mean_interval(values, resamples=self.resamples, seed=self.seed)
+    def mean(self, values: Values, *, counts: bool = False) -> Interval:
+        """Bound a mean of outcomes in [0, 1], or of counts."""
+        bound = mean_interval if counts else outcome_interval
+        return bound(values, resamples=self.resamples, seed=self.seed)
 
 
 def by_set(questions: Sequence[Question]) -> dict[str, list[Question]]:
@@ -72,7 +76,8 @@ def mean_figure(questions: Sequence[Question], name: str, draws: Draws, **of: st
     values = column(questions, name)
     if not values:
         return None
-    bounds = draws.mean(values) if is_apart(name, values) else None
+    counts = name in (*COUNTED, COST)
+    bounds = draws.mean(values, counts=counts) if is_apart(name, values) else None
     return Figure(name, float(np.mean(values)), bounds, len(values), of=of)
 
 

@@ -10,7 +10,8 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import Shown
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import ALL, Change, Figure, pair, real
-from fitrag_integrations.evaluation.figures.intervals import Interval, mean_interval
+from fitrag_integrations.evaluation.figures.intervals import Interval
+from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.result import Result
 
 ACCURACY = "accuracy"
@@ -138,24 +139,24 @@ def cost_bounds(result: Result, name: str, prices: Prices) -> Interval | None:
     counted = [each for each in values if isinstance(each, Mapping) and set(each) >= SPENT]
     if len(counted) < len(values):
         return None
-    return _bootstrapped(result, [prices.of_counts(each) for each in counted])
+    return _bounds(result, [prices.of_counts(each) for each in counted], counts=True)
 
 
 def _bounds_of(result: Result, name: str) -> Interval | None:
-    """Bound a method's accuracy by the bootstrap over its questions, where they are kept."""
+    """Bound a method's accuracy over its questions, where they are kept."""
     found = [right_of(row) for row in _asked(result, name)]
-    return _bootstrapped(result, [right for right in found if right is not None])
+    return _bounds(result, [right for right in found if right is not None])
 
 
-def _bootstrapped(result: Result, values: Sequence[float]) -> Interval | None:
+def _bounds(result: Result, values: Sequence[float], *, counts: bool = False) -> Interval | None:
     if not values:
         return None
     resamples, seed = (result.settings.get(each) for each in ("resamples", "seed"))
-    return mean_interval(
-        values,
-        resamples=resamples if isinstance(resamples, int) and resamples > 0 else 1000,
-        seed=seed if isinstance(seed, int) and seed >= 0 else 0,
+    draws = Draws(
+        resamples if isinstance(resamples, int) and resamples > 0 else 1000,
+        seed if isinstance(seed, int) and seed >= 0 else 0,
     )
+    return draws.mean(values, counts=counts)
 
 
 def _asked(result: Result, name: str) -> Sequence[Row]:

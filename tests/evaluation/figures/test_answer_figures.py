@@ -46,6 +46,13 @@ def test_each_set_has_its_own_lines():
     assert "difference" not in whole
 
 
+def test_what_was_always_right_is_not_sure_and_what_was_always_spent_is():
+    found = answer_figures(answer_rows(rows(set(range(8)), retriever_calls=1)), DRAWS)
+    right, calls = figure(found, "accuracy"), figure(found, "retriever_calls")
+    assert (round(right["low"], 3), right["value"], right["high"]) == (0.676, 1.0, 1.0)
+    assert (calls["low"], calls["high"]) == (1.0, 1.0)
+
+
 def test_two_systems_are_compared_question_by_question():
     one, two = answer_rows(rows({0, 1}), "one"), answer_rows(rows({0, 2, 3, 4})[::-1], "two")
     found = answer_figures([*one, *two], DRAWS)

@@ -9,6 +9,7 @@ from fitrag_integrations.evaluation.figures.intervals import (
     bootstrap,
     mcnemar,
     mean_interval,
+    outcome_interval,
     paired_interval,
     share_interval,
 )
@@ -71,3 +72,10 @@ def test_a_share_of_all_is_not_sure():
     for hits, count in ((46, 46), (0, 5), (39, 40), (3, 10)):
         wanted = stats.binomtest(hits, count).proportion_ci(method="wilson")
         assert share_interval(hits, count) == pytest.approx((wanted.low, wanted.high), abs=1e-6)
+
+
+def test_outcomes_are_a_share_where_nothing_else_can_be():
+    assert outcome_interval([1, 1, 1, 0]) == share_interval(3, 4)
+    assert outcome_interval(np.ones(22)) == share_interval(22, 22)
+    graded = [0.0, 0.5, 1.0, 1.0]
+    assert outcome_interval(graded, seed=3) == mean_interval(graded, seed=3)
