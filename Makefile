@@ -82,8 +82,14 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
+# The package strictly; what is beside it by the names and arguments it calls the package with.
 types: $(STAMP)
 	$(BIN)/mypy --strict
+	for folder in benchmarks scripts; do \
+		$(BIN)/mypy --config-file= --cache-dir .mypy_cache/beside --check-untyped-defs \
+			--ignore-missing-imports --follow-imports silent --explicit-package-bases \
+			--disable-error-code arg-type $$folder || exit 1; \
+	done
 
 check: lint types test test-browser
 

@@ -64,7 +64,7 @@ def jobs(
     once = TokenReducer(window=3, scoring="one_pass", detector=False)
     top = TokenReducer(scoring="windows", detector=False)
     return {
-        "rerank": lambda: run(Windows(port).wholes(question, passages)),
+        "rerank": lambda: run(Windows(port).about(question).wholes(passages)),
         "with one pass": lambda: run(once(question, passages, port)),
         "windows of the top 10": lambda: run(top(question, passages[:10], port)),
     }

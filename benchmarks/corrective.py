@@ -51,7 +51,7 @@ class AlwaysWeb:
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context."""
-        found: list[Passage] = []
+        found: Sequence[Passage] = []
         if self.retrieve:
             (found,) = yield from ports.retrieve.ask([question])
         (pages,) = yield from ports.search.ask([question])

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 HOME = Path(__file__).parents[1]
 CORPUS = HOME / "tests" / "fuzz" / "corpus.jsonl.gz"
@@ -47,7 +48,8 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    told, report = [], {}
+    told: list[dict[str, Any]] = []
+    report: dict[str, Any] = {}
     for name in args.names or THOUSANDS:
         told.append(fuzzed(name, args.share))
         report = {"executions": sum(one["executions"] for one in told), "targets": told}

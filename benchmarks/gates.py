@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def scored(gate: IKClassifier, rows: Sequence[Row]) -> Scores:
     """Give every gate's p_known, the drafts being the same for all."""
     questions, drafts = [row["question"] for row in rows], [row["draft"] for row in rows]
     drafter: Any = gate.drafter
-    free = {
+    free: dict[str, Any] = {
         "entropy": EntropyGate(drafter),
         "likelihood": LikelihoodGate(drafter),
         "margin": MarginGate(drafter),
@@ -95,7 +96,7 @@ def knowing(
     for name in scores:
         before, outcomes = about_known(valid, fitted[name]), about_known(test, scores[name])
         limit = choose_threshold(before, resamples=0).value
-        accuracy = _figure(outcomes, lambda o, limit=limit: gate_accuracy(o, limit))
+        accuracy = _figure(outcomes, partial(gate_accuracy, threshold=limit))
         line = f"  {name:20} accuracy {accuracy}  AUC {_figure(outcomes, gate_auc)}"
         if name != OURS:
             line += f"  {OURS} ahead by {_ahead(ours, outcomes)}"
@@ -132,7 +133,8 @@ def answering(test: Sequence[Row], scores: Scores, threshold: float) -> Iterator
             sweep.best_point,
             max((p for p in sweep.points if p.share <= 0.5), key=lambda p: p.accuracy),
         )
-        least = min((p for p in sweep.points if p.accuracy >= sweep.always), key=lambda p: p.share)
+        always = sweep.always or 0.0
+        least = min((p for p in sweep.points if p.accuracy >= always), key=lambda p: p.share)
         yield (
             f"  best point: {best.accuracy:.3f} at a share of {best.share:.3f}; retrieving for at "
             f"most half: {_figure(outcomes, _at_half)} ({half.accuracy:.3f} at {half.share:.3f}); "

@@ -126,7 +126,7 @@ class Bench:
         from transformers import T5Config, T5ForSequenceClassification
 
         model = self._made(
-            T5ForSequenceClassification, T5Config(**T5, **self.sizes.large, num_labels=1)
+            T5ForSequenceClassification, T5Config(**{**T5, **self.sizes.large, "num_labels": 1})
         )
         float32_head(model)
         ids = self._ids(self.sizes.graded, self.sizes.tokens)
@@ -201,14 +201,16 @@ class Bench:
     def _timed(
         self, name: str, run: Callable[[], Any], of: str, floor: float | None = None
     ) -> Figure:
-        walls, devices = [], []
+        walls: list[float] = []
+        devices: list[float | None] = []
         for at in range(REPEATS + 3):
             start = time.perf_counter()
             marks = self._marks()
             run()
             devices.append(self._between(marks))
             if at < 3:  # kernels are chosen and memory is found
-                walls.clear(), devices.clear()
+                walls.clear()
+                devices.clear()
                 continue
             walls.append(1000 * (time.perf_counter() - start))
         worked = [one for one in devices if one is not None]

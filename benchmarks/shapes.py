@@ -87,16 +87,18 @@ def loop(
 
 def random_t5(folder: Path, texts: list[str], **sizes: int) -> Path:
     """Write a T5 of random weights, T5-small's size if none is given, and a tokenizer of words."""
-    from transformers import T5Config, T5ForSequenceClassification, T5TokenizerFast
+    from transformers import T5Config, T5ForSequenceClassification, T5Tokenizer
 
     words = Counter(word for text in texts for word in text.split())
     usual = [(f"▁{word}", -8.0) for word, _ in words.most_common(8000)]
     letters = [(letter, -12.0) for letter in sorted({c for text in texts for c in text if c > " "})]
     special = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -4.0)]
     pieces = dict([*special, *letters, *usual])
-    T5TokenizerFast(vocab=list(pieces.items()), extra_ids=0).save_pretrained(folder)
+    T5Tokenizer(vocab=list(pieces.items()), extra_ids=0).save_pretrained(folder)
     torch.manual_seed(0)
-    config = T5Config(vocab_size=len(pieces), num_labels=1, decoder_start_token_id=0, **sizes)
+    config = T5Config(
+        **{"vocab_size": len(pieces), "num_labels": 1, "decoder_start_token_id": 0, **sizes}
+    )
     T5ForSequenceClassification(config).save_pretrained(folder)
     return folder
 

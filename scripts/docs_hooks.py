@@ -27,8 +27,8 @@ PAGES = {
     "SECURITY.md": "security.md",
 }
 # a package without a public list of names is shown module by module
-PARTS = ("", "methods", "methods.baselines", "models", "langchain", "llama_index", "retrieval")
-PARTS = (*PARTS, "web", "evaluation", "training.asking_llm", "training.collecting")
+MODELS = ("", "methods", "methods.baselines", "models", "langchain", "llama_index", "retrieval")
+PARTS = (*MODELS, "web", "evaluation", "training.asking_llm", "training.collecting")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s:]+)((?:#[^)\s]*)?)\)")
 FETCHED = re.compile(
     r"<(?:script|img|iframe|source)[^>]+src=[\"']?(?:https?:)?//"

@@ -10,6 +10,7 @@ import io
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -57,7 +58,8 @@ def graph_of(trunk):
             output_names=["states"],
             dynamic_shapes=(dims,) * 3,
         )
-    file = io.BytesIO()
+    assert program is not None
+    file: Any = io.BytesIO()  # it says it wants a path, and takes both
     program.save(file)
     return onnx.load_from_string(file.getvalue())
 

@@ -53,11 +53,12 @@ def main() -> None:
     given = parser.parse_args()
     index = FaissIndex()
     index.add(list(read_corpus(HOME / "passages.jsonl")))
-    ports = Ports(retrieve=IndexRetriever(index, given.passages))
+    retriever = IndexRetriever(index, given.passages)
+    ports = Ports(retrieve=retriever)
     context = run(
         FitRag(top_n=given.passages, max_tokens=given.max_tokens)(given.question, ports)
     ).value
-    (found,) = ports.retrieve.call([given.question])
+    (found,) = retriever.retrieve([given.question])
     before, after = context.details["tokens_in"], context.details["tokens_out"]
     told = f"{before} -> {after} tokens"
     rows, y = [], 62

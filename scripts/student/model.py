@@ -116,7 +116,7 @@ class Clues(nn.Module):
 class Student(nn.Module):
     """The encoder under all heads."""
 
-    def __init__(self, encoder: nn.Module, clues: Clues, *, units: int = 32) -> None:
+    def __init__(self, encoder: Any, clues: Clues, *, units: int = 32) -> None:
         super().__init__()
         self.encoder, self.clues = encoder, clues
         width = encoder.config.hidden_size

@@ -338,7 +338,7 @@ def kept_sentences(
                 if any(s[0] < b and s[1] > a for a, b in p["spans"])
             ]
             want = torch.tensor(
-                [float(bool(o) and any(a <= o[0] < b for a, b in cut)) for o in pair.offsets]
+                [float(o is not None and any(a <= o[0] < b for a, b in cut)) for o in pair.offsets]
             )
         parts.append(F.binary_cross_entropy_with_logits(marks[inside, 2], want[inside]))
     return torch.stack(parts).mean()
