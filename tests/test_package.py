@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import subprocess
 import sys
 import tomllib
 from email.parser import HeaderParser
@@ -20,7 +21,8 @@ import fitrag_integrations
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "fitrag_integrations"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT_FILE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PROJECT_FILE["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 TREES = {
     path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))
@@ -76,6 +78,14 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert shipped == tracked
     rest = {name.partition(".dist-info/")[2] for name in wheel[0]} - {""}
     assert {"licenses/LICENSE", "licenses/NOTICE", "entry_points.txt"} <= rest
+
+
+def test_what_lies_at_the_top_is_what_a_source_archive_holds():
+    """A page that a command wrote there was once committed with the rest."""
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    top = {line.partition("/")[0] for line in done.stdout.splitlines()}
+    wanted = PROJECT_FILE["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
+    assert {name for name in top if not name.startswith(".")} <= {*wanted}
 
 
 def test_the_wheel_is_small_enough_to_ship(wheel):
