@@ -133,8 +133,9 @@ def answering(test: Sequence[Row], scores: Scores, threshold: float) -> Iterator
             sweep.best_point,
             max((p for p in sweep.points if p.share <= 0.5), key=lambda p: p.accuracy),
         )
-        always = sweep.always or 0.0
-        least = min((p for p in sweep.points if p.accuracy >= always), key=lambda p: p.share)
+        assert sweep.always is not None  # with retrieval every question was tried
+        as_good = [p for p in sweep.points if p.accuracy >= sweep.always]
+        least = min(as_good, key=lambda p: p.share)
         yield (
             f"  best point: {best.accuracy:.3f} at a share of {best.share:.3f}; retrieving for at "
             f"most half: {_figure(outcomes, _at_half)} ({half.accuracy:.3f} at {half.share:.3f}); "

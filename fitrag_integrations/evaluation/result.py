@@ -56,7 +56,7 @@ class Result(Record):
     """Hold the outcome of one evaluation as plain values.
 
     `figures` are the rows of its table: `figure` and `value`, and where they are known `low` and
-    `high` (the bootstrap's interval of the value, at 0.95), `difference` to the first system with
+    `high` (the interval of the value, at 0.95), `difference` to the first system with
     `difference_low`, `difference_high` and McNemar's `p`, `questions` (how many it is over), and
     what the figure is of: `set`, `system`, `order`. A row of `methods` is a whole line of that
     table instead. Shares and accuracies are in [0, 1], and what is not defined is None.

@@ -53,7 +53,7 @@ class Sweep(Record):
         oracle's order. 1 is the oracle, 0 a gate that tosses a coin, less is worse than that. The
         curve joins its points by straight lines over shares from 0 to 1. The oracle retrieves
         first where retrieval alone is right, then where it makes no difference, and last where
-        only the answer without it is right. None where retrieval changes no answer.
+        only the answer without it is right. None where retrieval changes no answer, or all alike.
         """
         outcomes = Outcomes.of(rows)
         curve = Curve.of(outcomes)
@@ -86,14 +86,14 @@ def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
     drops, without = outcomes.drops, float(np.mean(outcomes.without))
     curve = Curve.of(outcomes) if curve is None else curve
     helped, hurt = float(np.mean(drops > 0)), float(np.mean(drops < 0))
-    if not helped + hurt:
+    room = (helped * (1 - helped) + hurt * (1 - hurt)) / 2  # the oracle's area less the line's
+    if not room:
         return None
     share = np.append(curve.share, 0.0)  # down to never, which a score of 0 keeps out of reach
     accuracy = np.append(curve.accuracy, without)
     under = float(np.sum((accuracy[1:] + accuracy[:-1]) / 2 * (share[:-1] - share[1:])))
     line = without + (helped - hurt) / 2
-    oracle = without + helped - helped**2 / 2 - hurt**2 / 2
-    return (under - line) / (oracle - line)
+    return (under - line) / room
 
 
 def gate_auc(outcomes: Outcomes) -> float | None:

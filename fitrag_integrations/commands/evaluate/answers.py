@@ -36,8 +36,8 @@ class EvaluateAnswers:
     Reads question, answers (the gold ones), and prediction or answer, in any of the published
     shapes; long_answers for ROUGE, and rounds, as --traces of `evaluate methods` keeps them, for
     each round's exact match and answer recall. With --judge a language model says how likely each
-    answer is right (IK's LLMEval). Intervals hold 95 % of bootstrap samples; the difference of two
-    systems is over the same questions, with McNemar's p for accuracies.
+    answer is right (IK's LLMEval). Intervals are at 95 %, of shares Wilson's, else the bootstrap's;
+    the difference of two systems is over the same questions, with McNemar's p for accuracies.
     """
 
     first: Annotated[str, Argument("Rows: a file, or hf:NAME:SPLIT.")]

@@ -51,7 +51,7 @@ class Change:
 class Figure(Shown):
     """Hold a value, None where the rows do not define it, with what is known about it.
 
-    `bounds` hold 95 % of the bootstrap's samples, `questions` is how many it is over. `of` says of
+    `bounds` are its interval at 95 %, `questions` is how many it is over. `of` says of
     what it is, by the names in `OF`. In a comparison of two runs `value` is the second's, `first`
     the first's.
     """

@@ -8,6 +8,7 @@ import numpy as np
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figures.intervals import Interval
 from fitrag_integrations.evaluation.figures.summaries import Draws, Question, Statistic
 from fitrag_integrations.evaluation.outcomes import Curve, Outcomes
 from fitrag_integrations.evaluation.questions import content_id, question_id, set_of, with_ids
@@ -22,20 +23,34 @@ from fitrag_integrations.evaluation.sweep import (
 
 Measure = Callable[[Outcomes], float | None]
 BINS = 20
+MEANS = (
+    "accuracy of the gate",
+    "share of retrieval",
+    "accuracy of the answers",
+    "never retrieving",
+    "always retrieving",
+    "oracle",
+)
+"""Figures that are means of what came of each question."""
 SAID = ("p_known", "score", "retrieve")  # the gate's own words are no part of the question
 
 
 def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Figure]:
     """Give each figure with its bounds, None where the rows do not define it."""
     size = len(outcomes)
+    singles = [outcomes.take(np.array([at])) for at in range(size)]
+
+    def bounds(name: str, figure: Measure) -> Interval | None:
+        apart = [figure(one) for one in singles] if name in MEANS else [None]
+        values = [value for value in apart if value is not None]
+        if len(values) == size:
+            return draws.mean(values)
+        return draws.bounds(lambda places: figure(outcomes.take(places)), size)
+
     return [
-        Figure(name, figure(outcomes), draws.bounds(_drawn(figure, outcomes), size), size)
+        Figure(name, figure(outcomes), bounds(name, figure), size)
         for name, figure in _measures(outcomes, threshold).items()
     ]
-
-
-def _drawn(figure: Measure, outcomes: Outcomes) -> Statistic:
-    return lambda places: figure(outcomes.take(places))
 
 
 def _measures(outcomes: Outcomes, threshold: float) -> dict[str, Measure]:

@@ -1,4 +1,4 @@
-"""Average what is known of each question into figures, with the bootstrap's bounds."""
+"""Average what is known of each question into figures, each with its bounds."""
 
 from __future__ import annotations
 

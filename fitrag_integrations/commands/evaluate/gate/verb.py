@@ -35,7 +35,8 @@ class EvaluateGate:
     """Tell a gate's accuracy, AUC and calibration, and the accuracy of answering by it.
 
     Reads known, or right_without and right_with (0 or 1), with the gate's p_known or else with
-    question and draft, which the gate then scores. Intervals hold 95 % of bootstrap samples.
+    question and draft, which the gate then scores. Intervals are at 95 %, of shares
+    Wilson's, else the bootstrap's.
     """
 
     rows: Annotated[tuple[Path, ...], Argument("Labelled rows: .jsonl or .jsonl.gz.")]
