@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         run,
         run_many,
     )
+    from fitrag_integrations.methods.plain import compress, rerank
     from fitrag_integrations.ports import Ports
     from fitrag_integrations.types import (
         Action,
@@ -51,6 +52,7 @@ _HOME = {
         "SearchError ThresholdMismatchError TrainingError"
     ),
     "flow": "Ask Flow Port Step Traced arun arun_many run run_many",
+    "methods.plain": "compress rerank",
     "ports": "Ports",
     "types": "Action BiLabelScore Context Draft Excerpt Passage RetrievalDecision",
 }
@@ -82,6 +84,8 @@ __all__ = [
     "__version__",
     "arun",
     "arun_many",
+    "compress",
+    "rerank",
     "run",
     "run_many",
 ]

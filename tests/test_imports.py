@@ -161,6 +161,7 @@ def loaded_by(statement):
     "statement",
     [
         "import fitrag_integrations",
+        "from fitrag_integrations import compress, rerank",
         "from fitrag_integrations.methods import FitRag; FitRag()",
         "from fitrag_integrations.methods import IKnow; IKnow()",
         "from fitrag_integrations.methods import Crag; Crag()",

@@ -1,0 +1,156 @@
+"""FIT-RAG's reranker and compressor as plain functions, for code without a framework (section 4.4).
+
+``rerank`` and ``compress`` are exported by ``fitrag_integrations`` itself. They run the steps that
+the drop-ins of both frameworks run, with the same defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.record import check_mapping
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Traced, run
+from fitrag_integrations.methods.compressing import Reducing, Reranking
+from fitrag_integrations.types import Context, Excerpt, Passage
+
+Text: TypeAlias = str | Passage | Mapping[str, Any]
+"""A text, a `Passage`, or a mapping with `text` and perhaps `title`, `source` and `id`."""
+
+
+class Excerpts(list[Excerpt]):
+    """Excerpts that a plain function kept, best first, with the run that chose them.
+
+    A slice or a copy is a plain list.
+
+    Attributes:
+        indices: For each excerpt, the index of its text in the input, from 0.
+        traced: The run: its steps, and the `Context` it ended in.
+    """
+
+    def __init__(
+        self, excerpts: Iterable[Excerpt], indices: Sequence[int], traced: Traced[Context]
+    ) -> None:
+        super().__init__(excerpts)
+        self.indices = tuple(indices)
+        self.traced = traced
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (list(self), self.indices, self.traced)
+
+    @property
+    def context(self) -> Context:
+        """Return the context: the excerpts with notes on what was left out, and `prompt()`."""
+        return self.traced.value
+
+    def explain(self) -> str:
+        """Return a few lines on what was scored, what was kept and what was left out."""
+        return self.traced.explain()
+
+
+def rerank(
+    query: str, texts: Iterable[Text], *, top_n: int | None = Reranking.top_n, **settings: Any
+) -> Excerpts:
+    """Return the texts that best answer a query, best first (FIT-RAG, section 4.4.1).
+
+    Args:
+        query: The question; not blank.
+        texts: Strings, `Passage` objects, or mappings with `text` and perhaps `title`, `source`
+            and `id`. A string gets its index as id.
+        top_n: Maximum number of texts returned; None returns all but blank ones.
+        **settings: Other options of `BiLabelReranker`: `weight` in [0, 1], `min_score` in [0, 2],
+            `scorer`.
+
+    Returns:
+        One `Excerpt` for each text kept, with `text`, `score`, `start`, `end` and `passage`, the
+        input. `indices` of the list are the positions of the texts in the input.
+
+    Raises:
+        InputError: If the query is blank, or a text or an option is not of an allowed kind.
+
+    Example:
+        >>> from fitrag_integrations import rerank
+        >>> texts = ["The Rhine rises in the Alps.", "The Danube rises in the Black Forest."]
+        >>> best = rerank("Where does the Danube rise?", texts, top_n=1)
+        >>> best[0].text, best.indices
+        ('The Danube rises in the Black Forest.', (1,))
+    """
+    passages = as_passages(texts)
+    step = Reranking(top_n=top_n, **settings)
+    return _chosen(step.context(query, passages), passages)
+
+
+def compress(
+    query: str,
+    texts: Iterable[Text],
+    *,
+    max_tokens: int | None = Reducing.max_tokens,
+    **settings: Any,
+) -> Excerpts:
+    """Return the sentences of texts that best answer a query, best first (FIT-RAG, section 4.4.2).
+
+    Args:
+        query: The question; not blank.
+        texts: Strings, `Passage` objects, or mappings with `text` and perhaps `title`, `source`
+            and `id`. A string gets its index as id.
+        max_tokens: Maximum number of tokens of the excerpts as a prompt shows them, numbers and
+            titles included; None keeps a fraction of the input's tokens.
+        **settings: Other options of `SubDocumentCompressor`, such as `per_passage`, `max_share`,
+            `min_score`, `count_tokens` and `scorer`.
+
+    Returns:
+        Excerpts, each an exact slice `passage.text[start:end]` of an input, with its `score`.
+        `indices` of the list are the positions of these texts in the input; `context.prompt()`
+        is the text for a language model.
+
+    Raises:
+        InputError: If the query is blank, or a text or an option is not of an allowed kind.
+
+    Example:
+        >>> from fitrag_integrations import compress
+        >>> text = "The Danube is long. It rises in the Black Forest. Ten countries share it."
+        >>> kept = compress("Where does the Danube rise?", [text], max_tokens=12)
+        >>> kept[0].text, kept[0].start, kept[0].end
+        ('It rises in the Black Forest.', 20, 49)
+    """
+    passages = as_passages(texts)
+    step = Reducing(max_tokens=max_tokens, **settings)
+    return _chosen(step.context(query, passages), passages)
+
+
+def _chosen(flow: Flow[Context], passages: Sequence[Passage]) -> Excerpts:
+    """Run a step, and find each excerpt's place in the input."""
+    traced = run(flow)
+    place = {passage: at for at, passage in reversed(list(enumerate(passages)))}
+    kept = traced.value.excerpts
+    return Excerpts(kept, [place[excerpt.passage] for excerpt in kept], traced)
+
+
+def as_passages(texts: Iterable[Text]) -> list[Passage]:
+    """Return a passage for each text; raise `InputError` naming the first that is none."""
+    if isinstance(texts, str | Mapping | Passage):
+        raise InputError.of("texts", given=texts, allowed="a list of texts, not a single one")
+    return [_as_passage(at, text) for at, text in enumerate(texts)]
+
+
+def _as_passage(at: int, text: Text) -> Passage:
+    if isinstance(text, Passage):
+        return text
+    if isinstance(text, str):
+        return Passage(str(at), text)
+    name = f"texts[{at}]"
+    if not isinstance(text, Mapping):
+        allowed = "a string, a Passage, or a dict with 'text'; documents and nodes go to the"
+        allowed += " classes in fitrag_integrations.langchain and fitrag_integrations.llama_index"
+        raise InputError.of(name, given=text, allowed=allowed)
+    rest = dict(text)
+    body = check_text(f"{name}['text']", rest.pop("text", None))
+    title, source = (
+        check_text(f"{name}[{key!r}]", rest.pop(key, None) or "") for key in ("title", "source")
+    )
+    given = rest.pop("id", None)
+    own = str(at) if given is None else str(given)
+    inner = check_mapping(f"{name}['metadata']", rest.pop("metadata", None) or {})
+    return Passage(own, body, title, source, {**inner, **rest})

@@ -1,0 +1,101 @@
+"""The plain functions: what goes in, what comes out, and that they decide as the drop-ins do."""
+
+import doctest
+import pickle
+
+import pytest
+
+from fitrag_integrations import BiLabelScore, InputError, Passage, compress, rerank
+from fitrag_integrations.methods import plain
+
+RETURNS = "Returns. Items can be returned within 30 days. Shipping is not refunded."
+CARDS = "Gift cards expire after two years. They cannot be exchanged for money."
+QUESTION = "Within how many days can items be returned?"
+
+
+def words(pairs):
+    """Score a text by the words it shares with the question."""
+    shared = [len({*q.lower().split()} & {*p.text.lower().split()}) / 10 for q, p in pairs]
+    return [BiLabelScore(each, each) for each in shared]
+
+
+def test_the_examples_in_the_docstrings_are_what_comes_out():
+    assert doctest.testmod(plain).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "passage"),
+    [
+        (RETURNS, Passage("1", RETURNS)),
+        (Passage("r", RETURNS, "Returns"), Passage("r", RETURNS, "Returns")),
+        ({"text": RETURNS}, Passage("1", RETURNS)),
+        (
+            {"text": RETURNS, "title": "Returns", "source": "a.md", "id": 7, "year": 2024},
+            Passage("7", RETURNS, "Returns", "a.md", {"year": 2024}),
+        ),
+        (
+            {"text": RETURNS, "title": None, "metadata": {"a": 1}},
+            Passage("1", RETURNS, "", "", {"a": 1}),
+        ),
+    ],
+    ids=["text", "passage", "dict", "dict with all", "dict with metadata"],
+)
+def test_texts_of_every_kind(given, passage):
+    for kept in (
+        rerank(QUESTION, [CARDS, given], top_n=1, scorer=words),
+        compress(QUESTION, [CARDS, given], max_tokens=14, scorer=words, window=1),
+    ):
+        (best,) = kept
+        assert best.passage == passage
+        assert kept.indices == (1,)
+        assert best.text == RETURNS[best.start : best.end]
+        assert best.score > 0
+
+
+def test_the_defaults_are_those_of_the_drop_ins():
+    from langchain_core.documents import Document
+
+    from fitrag_integrations.langchain import BiLabelReranker, SubDocumentCompressor
+
+    texts = [f"{CARDS} This is text {n}." for n in range(12)] + [RETURNS]
+    documents = [Document(text) for text in texts]
+    ranked = BiLabelReranker().compress_documents(documents, QUESTION)
+    kept = rerank(QUESTION, texts)
+    assert [each.text for each in kept] == [each.page_content for each in ranked]
+    assert [texts[at] for at in kept.indices] == [each.text for each in kept]
+    cut = SubDocumentCompressor().compress_documents(documents, QUESTION)
+    assert [each.text for each in compress(QUESTION, texts)] == [d.page_content for d in cut]
+
+
+def test_what_was_left_out_is_noted():
+    kept = compress(QUESTION, [RETURNS, CARDS], max_tokens=14, scorer=words, window=1)
+    assert "max_tokens=14" in " ".join(kept.context.notes)
+    assert "max_tokens=14" in kept.explain()
+    assert QUESTION in kept.context.prompt()
+    again = pickle.loads(pickle.dumps(kept))
+    assert (again, again.indices, again.context) == (kept, kept.indices, kept.context)
+
+
+@pytest.mark.parametrize("function", [rerank, compress])
+@pytest.mark.parametrize(
+    ("texts", "named"),
+    [
+        (RETURNS, "texts"),
+        ({"text": RETURNS}, "texts"),
+        ([RETURNS, 7], r"texts\[1\]"),
+        ([{"page": RETURNS}], r"texts\[0\]\['text'\]"),
+        ([{"text": RETURNS, "title": 3}], r"texts\[0\]\['title'\]"),
+        ([{"text": RETURNS, "metadata": "x"}], r"metadata"),
+    ],
+)
+def test_a_wrong_text_is_named(function, texts, named):
+    with pytest.raises(InputError, match=named):
+        function(QUESTION, texts, scorer=words)
+
+
+@pytest.mark.parametrize("function", [rerank, compress])
+def test_no_texts_give_nothing(function):
+    for texts in ([], ["", " \n"]):
+        assert function(QUESTION, texts, scorer=words) == []
+    with pytest.raises(InputError, match="question"):
+        function(" ", [RETURNS], scorer=words)
