@@ -216,7 +216,11 @@ def _onepass(student: Student, sentence: list[float]) -> Any:
         "line.weight": torch.stack([line, line]),
         "line.bias": torch.tensor([bias, bias]),
     }
-    return tensors, {"hidden": 0}, {"temperatures": [1.0, 1.0]}
+    return (
+        tensors,
+        {"hidden": 0, "labels": 1},
+        {"temperatures": [1.0, 1.0]},
+    )  # the row is fitted on has_answer
 
 
 def _named(tensors: dict[str, Tensor], rarity: Tensor) -> dict[str, Tensor]:

@@ -16,11 +16,25 @@ Label: TypeAlias = Literal["has_answer", "llm_prefer"]
 
 @dataclass(frozen=True, slots=True)
 class BiLabelScore(Record):
-    """Hold the two labels of one (question, passage) pair (FIT-RAG, section 4.2).
+    """Labels of one (question, passage) pair (FIT-RAG, section 4.2).
 
-    ``has_answer`` and ``llm_prefer`` are probabilities in [0, 1]; ``llm_prefer`` is None for a
-    scorer with a single output. The raw logits are kept where the scorer has them, because
-    FIT-RAG's recognizer puts its threshold on a logit: ``has_answer_logit``, ``llm_prefer_logit``.
+    Args:
+        has_answer: Probability in [0, 1] that the text holds the answer.
+        llm_prefer: Probability in [0, 1] that the language model answers correctly from the text;
+            None from a scorer with one output. The bundled scorer gives both labels of a passage,
+            and `has_answer` alone of a sentence.
+        has_answer_logit: Logit behind `has_answer`, where the scorer has it; FIT-RAG's recognizer
+            puts its threshold on a logit.
+        llm_prefer_logit: Logit behind `llm_prefer`, likewise.
+
+    Raises:
+        InputError: If a number is out of range or not finite.
+
+    Example:
+        >>> BiLabelScore(0.8, 0.6).combine(0.5)
+        1.4
+        >>> BiLabelScore(0.8).combine(0.5)  # at every weight
+        1.6
     """
 
     has_answer: float
@@ -78,13 +92,17 @@ class BiLabelScore(Record):
 
 
 def _are_sound(has: object, prefer: object, first: object, second: object) -> bool:
-    """Tell two probabilities and two logits, all of them plain finite floats."""
+    """Return whether these are plain finite floats, those of the second label or None."""
     return (
-        type(has) is type(prefer) is type(first) is type(second) is float
+        type(has) is type(first) is float
         and 0.0 <= has <= 1.0
-        and 0.0 <= prefer <= 1.0
         and -MOST <= first <= MOST
-        and -MOST <= second <= MOST
+        and (
+            prefer is second is None
+            or type(prefer) is type(second) is float
+            and 0.0 <= prefer <= 1.0
+            and -MOST <= second <= MOST
+        )
     )
 
 

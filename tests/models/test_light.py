@@ -65,6 +65,7 @@ async def test_sentences_are_those_of_torch(light):
     assert len(await light.ascore_sentences(items[:1])) == 1
     for (whole, spans), (their_whole, their_spans) in zip(found, wanted, strict=True):
         near([whole, *spans], [their_whole, *their_spans])
+        assert whole.llm_prefer is not None and all(one.llm_prefer is None for one in spans)
 
 
 def test_all_four_decisions_come_of_one_reading(light, monkeypatch):

@@ -182,6 +182,8 @@ class TokenReducer(Reducing):
     tokens (None estimates them), ``split`` to the [start, end) of its sentences.
 
     ``weight`` and ``logits`` are those of ``BiLabelScore.combine``; sums of logits are any number.
+    The bundled scorer judges sentences in one pass by ``has_answer`` alone, so that ``weight``
+    changes the order of passages only; of windows it gives both labels.
 
     ``detector`` None is the embedded one, where the scores come from the scorer it was trained on
     and windows are cut as they were in its training; anywhere else, and with False, nothing is cut

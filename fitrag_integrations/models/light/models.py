@@ -23,6 +23,7 @@ from fitrag_integrations.models.light.engine import Floats, engine_of
 from fitrag_integrations.models.light.heads import FURTHEST, Weights
 from fitrag_integrations.models.runtime.manifest import (
     both_positive,
+    label_count,
     positive,
     read_arrays,
     read_manifest,
@@ -119,7 +120,10 @@ class LightScorer(LightModel):
 
 
 class LightOnePass(LightScorer):
-    """Score pairs, and sentences of their passages in the same pass, as `OnePassScorer` does."""
+    """Score pairs, and sentences of their passages in the same pass, as `OnePassScorer` does.
+
+    A passage gets both labels, a sentence as many as the manifest of the span head names.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,6 +131,7 @@ class LightOnePass(LightScorer):
         onepass = read_manifest(folder, "model.json", kind="onepass", needs=("head",))
         self._span_head = head_of(folder, onepass)
         self._span_temperatures = np.array(both_positive(onepass))
+        self._span_labels = label_count(onepass["head"])
 
     def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
         """Give the labels of each passage and of spans of it, in the order given."""
@@ -167,7 +172,7 @@ class LightOnePass(LightScorer):
         )
         chosen = (counts == counts.max(0))[:, :, None]
         best = np.where(chosen, found, -np.inf).max(0) / self._span_temperatures
-        return [_labels(*row) for row in best.tolist()]
+        return [_labels(*row[: self._span_labels]) for row in best.tolist()]
 
 
 class LightEvaluator(LightModel):
@@ -237,8 +242,8 @@ def head_of(folder: Path, manifest: Row) -> Weights:
     return {name.removeprefix("head."): array for name, array in arrays.items()}
 
 
-def _labels(has: float, prefer: float) -> BiLabelScore:
-    return BiLabelScore(_sigmoid(has), _sigmoid(prefer), has, prefer)
+def _labels(has: float, prefer: float | None = None) -> BiLabelScore:
+    return BiLabelScore(_sigmoid(has), None if prefer is None else _sigmoid(prefer), has, prefer)
 
 
 def _sigmoid(logit: float) -> float:

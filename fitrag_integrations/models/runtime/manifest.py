@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
-from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models.runtime.sources import check_digest
@@ -65,6 +65,11 @@ def both_positive(manifest: Row) -> tuple[float, float]:
     both = manifest.get("temperatures", (1.0, 1.0))
     first, second = (check_number("temperatures", one, low=SMALLEST) for one in both)
     return first, second
+
+
+def label_count(head: Row) -> int:
+    """Return how many labels a head gives of a span: 1, `has_answer` alone, or by default 2."""
+    return check_whole("labels", head.get("labels", 2), low=1, high=2)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
     write_tensors,
 )
+from fitrag_integrations.models.runtime.manifest import label_count
 from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps, Worker
@@ -51,8 +52,10 @@ class OnePassScorer(SavedModel):
 
     Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train onepass`.
     Calls are queued to the scorer's own worker. In a passage longer than the encoder's input a
-    span is judged in the chunk that holds the most of it, the best of several. Code that trains
-    builds one from a `scorer`, its `head`, and the `manifest` to be saved with it.
+    span is judged in the chunk that holds the most of it, the best of several. A head whose
+    manifest has `"labels": 1`, as the bundled one's, judges spans by `has_answer` alone: their
+    `llm_prefer` is None, and `weight` does not change their order. Code that trains builds one
+    from a `scorer`, its `head`, and the `manifest` to be saved with it.
     """
 
     kind = "onepass"
@@ -66,6 +69,7 @@ class OnePassScorer(SavedModel):
         answers = copy.deepcopy(self._head.answers).to(scorer._engine.device)
         self._reader = SpanReader(scorer, answers)
         self._temperatures = both_positive(self.manifest)
+        self._labels = label_count(self.manifest.get("head", {}))
 
     @property
     def name(self) -> str:
@@ -83,11 +87,16 @@ class OnePassScorer(SavedModel):
         return await self._scorer.ascore(pairs)
 
     def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Give the labels of each passage and of spans of it, in the order given.
+        """Return the labels of each passage and of spans of it, in the order given.
 
-        An item is a question, a passage and its spans, [start, end) in the text; its answer is
-        what `score` gives for the passage, and a list of the labels of its spans. Raises
-        `InputError` naming the first item that is not so, or whose span is empty or outside.
+        Args:
+            items: Tuples of a question, a passage and its spans, [start, end) in the text.
+
+        Returns:
+            For each item the labels that `score` gives for the passage, and those of its spans.
+
+        Raises:
+            InputError: If an item is no such tuple, or a span is empty or outside the text.
         """
         return self._call(self._judge, checked_items(items))
 
@@ -170,7 +179,8 @@ class OnePassScorer(SavedModel):
             counts = torch.tensor([[end - first for first, end in chunk] for chunk in ranges])
             chosen = (counts == counts.amax(0)).unsqueeze(-1)
             best = torch.stack(logits).masked_fill(~chosen, -torch.inf).amax(0)
-        return [_labels(row) for row in (best / torch.tensor(self._temperatures)).tolist()]
+        rows = (best / torch.tensor(self._temperatures))[:, : self._labels].tolist()
+        return [_labels(*row) for row in rows]
 
     def _details(self) -> list[str]:
         return [repr(self._scorer)]
@@ -180,6 +190,7 @@ def save_onepass(folder: Path, head: SpanHead | LineHead, scorer: Path, fields: 
     """Save a head, and the way from its folder to the scorer's, with that one's checksum."""
     entry: dict[str, Any] = {**write_tensors(folder, "head.safetensors", head.state_dict())}
     entry["hidden"] = head.units.out_features if isinstance(head, SpanHead) else 0
+    entry["labels"] = label_count(fields.get("head", {}))
     made_for = read_manifest(scorer, "model.json", kind="bilabel", needs=("head",))
     own = {
         "scorer": os.path.relpath(scorer, folder),
@@ -198,6 +209,5 @@ def _check_made_for(scorer: BiLabelScorer, folder: Path, sha256: str) -> None:
         )
 
 
-def _labels(logits: Sequence[float]) -> BiLabelScore:
-    has, prefer = logits
-    return BiLabelScore(_sigmoid(has), _sigmoid(prefer), has, prefer)
+def _labels(has: float, prefer: float | None = None) -> BiLabelScore:
+    return BiLabelScore(_sigmoid(has), None if prefer is None else _sigmoid(prefer), has, prefer)

@@ -1,12 +1,16 @@
 """What the reduction keeps with the models that ship: the answer, and never a silent cut."""
 
+from dataclasses import replace
+
 import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag, Refiner, approximate_tokens
+from fitrag_integrations.methods.adapting import marks
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
 from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.models import EligibilityDetector
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Passage
 
@@ -116,11 +120,30 @@ def test_corrective_retrieval_may_keep_nothing():
     assert run(Refiner(min_score=-0.5)("asdf qwer", passages)).value.excerpts == ()
 
 
+def test_sentences_have_one_label_at_every_weight_and_the_detector_decides_as_it_did():
+    kept = {weight: found(weight=weight, max_tokens=60).excerpts for weight in (0.0, 0.5, 1.0)}
+    assert kept[0.0] == kept[0.5] == kept[1.0]
+    for excerpt in kept[0.5]:
+        assert excerpt.labels.llm_prefer is None
+        assert excerpt.score == 2 * excerpt.labels.has_answer
+        assert "llm_prefer" not in marks(excerpt, "fitrag") and "sum" not in str(excerpt.labels)
+    assert all(one.labels.llm_prefer is not None for one in found(scoring="windows").excerpts)
+
+    # the detector was fitted on pairs whose second label was a copy of the first
+    detector = EligibilityDetector.embedded()
+    alone = [one.labels for one in found(scoring="one_pass", window=3, detector=False).excerpts]
+    copied = [replace(one, llm_prefer=one.has_answer) for one in alone]
+    assert detector.eligible_among([(alone[:n], alone[n:]) for n in (1, 2, 3)]) == (
+        detector.eligible_among([(copied[:n], copied[n:]) for n in (1, 2, 3)])
+    )
+
+
 def test_logits_are_added_where_that_is_asked_for():
     context = found(logits=True)
     best = context.excerpts[0]
-    both = best.labels.has_answer_logit + best.labels.llm_prefer_logit
-    assert best.score == pytest.approx(both) and "ninety days" in best.text
+    assert best.labels.llm_prefer_logit is None
+    assert best.score == pytest.approx(2 * best.labels.has_answer_logit)
+    assert "ninety days" in best.text
     assert [one.passage.id for one in context.excerpts][:1] == ["lease"]
     assert found("asdf qwer", logits=True, min_score=0.0).excerpts == ()
     with pytest.raises(InputError, match="a scorer that gives logits"):

@@ -21,3 +21,5 @@ def test_it_gives_the_embedded_scorers_labels_and_finds_the_sentence():
     assert [label] == scorer.score([(QUESTION, passage)])
     best = max(range(len(spans)), key=lambda i: sentences[i].combine())
     assert "Klara Voss" in TEXT[slice(*spans[best])]
+    assert label.llm_prefer is not None
+    assert {(one.llm_prefer, one.llm_prefer_logit) for one in sentences} == {(None, None)}

@@ -106,6 +106,25 @@ def test_saved_and_loaded_it_is_the_same(base, tmp_path):
         pickle.dumps(onepass)
 
 
+def test_a_head_of_one_label_gives_one_also_saved_and_loaded(bert, tmp_path):
+    both = make_onepass(bert)
+    one = OnePassScorer(both._scorer, both._head, manifest={**both.manifest, "head": {"labels": 1}})
+    one.save_pretrained(tmp_path)
+    for scorer in (one, OnePassScorer.from_pretrained(tmp_path, device="cpu")):
+        for (whole, spans), (_, full) in zip(
+            scorer.score_sentences(ITEMS), both.score_sentences(ITEMS), strict=True
+        ):
+            assert whole.llm_prefer is not None
+            assert {(span.llm_prefer, span.llm_prefer_logit) for span in spans} == {(None, None)}
+            alone, has = ([span.has_answer for span in each] for each in (spans, full))
+            assert alone == pytest.approx(has, abs=1e-4)
+    path = tmp_path / "model.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, "head": {**manifest["head"], "labels": 3}}))
+    with pytest.raises(ModelLoadError, match="labels"):
+        OnePassScorer.from_pretrained(tmp_path, device="cpu")
+
+
 def test_another_scorers_head_is_refused(bert, tmp_path):
     make_onepass(bert).save_pretrained(tmp_path / "one")
     make_scorer(bert, hidden=4).save_pretrained(tmp_path / "one" / "scorer")
