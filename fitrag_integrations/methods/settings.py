@@ -38,8 +38,8 @@ TOLD: Mapping[str, str] = {
     "max_share": "Share of the passages' tokens that is kept at most, in (0, 1].",
     "count_tokens": "A callable from text to tokens, a tokenizer, or a tiktoken encoding's name; "
     "None guesses.",
-    "weight": "Weight of llm_prefer against has_answer, in [0, 1]; 0.5 is their plain sum. What has "
-    "has_answer only, as sentences judged in one pass, is scored by that.",
+    "weight": "Weight of llm_prefer against has_answer, in [0, 1]; 0.5 is their plain sum. A "
+    "text with has_answer only, such as a sentence judged in one pass, is scored by that.",
     "per_passage": "Windows a passage may keep, apart from each other; None any number.",
     "scoring": "How windows are judged: each by itself, or from one reading of the passage.",
     "split": "A callable from text to [start, end) spans of sentences; None is the built-in one.",

@@ -16,7 +16,7 @@ Label: TypeAlias = Literal["has_answer", "llm_prefer"]
 
 @dataclass(frozen=True, slots=True)
 class BiLabelScore(Record):
-    """Labels of one (question, passage) pair (FIT-RAG, section 4.2).
+    """Two labels of one (question, passage) pair (FIT-RAG, section 4.2).
 
     Args:
         has_answer: Probability in [0, 1] that the text holds the answer.
