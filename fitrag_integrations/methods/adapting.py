@@ -12,7 +12,7 @@ from fitrag_integrations.methods.prompts import template_named
 from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_or_none
 from fitrag_integrations.types import Context, Excerpt, Template
-from fitrag_integrations.values.passage import origin_of
+from fitrag_integrations.values.passage import LEAD, origin_of
 from fitrag_integrations.values.search_results import first_text, made_id, pages_of
 
 __all__ = [
@@ -44,6 +44,7 @@ MARKS = (
     "source_id",
     "source_start",
     "source_end",
+    LEAD,
     "fitrag",
 )
 """The metadata keys a drop-in writes: flat and plain, as every vector store takes them."""
@@ -111,6 +112,7 @@ def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
 
     `raw_score` is what `method` ranked by. `source_start` and `source_end` count in the text of the
     source that `source_id` names; of a piece of a piece, that is the one the first was cut from.
+    `source_lead` are the spans shown before the piece, such as a table's header row.
     """
     labels = excerpt.labels
     source_id, begin = origin_of(excerpt.passage)
@@ -123,6 +125,7 @@ def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
         "source_id": source_id,
         "source_start": begin + excerpt.start,
         "source_end": begin + excerpt.end,
+        LEAD: " ".join(f"{begin + a}-{begin + b}" for a, b in excerpt.lead) or None,
         "fitrag": method,
     }
     return {name: value for name, value in told.items() if value is not None}

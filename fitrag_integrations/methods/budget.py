@@ -92,10 +92,12 @@ class Budget:
 
         Of the outer parts the worse goes, until the rest fits.
         """
+        if excerpt.lead and self.fits([*before, bare := replace(excerpt, lead=())]):
+            return bare
         for spans in (self.split or split_sentences, clauses):
             parts = [
                 replace(excerpt, start=excerpt.start + start, end=excerpt.start + end)
-                for start, end in spans(excerpt.text)
+                for start, end in spans(excerpt.body)
             ]
             if len(parts) > 1:
                 if ask is not None:
@@ -107,7 +109,7 @@ class Budget:
                 return None  # a fragment beside better ones is not worth its tokens
             if self.max_tokens is None or self.cost([excerpt]) <= self.max_tokens:
                 return excerpt
-        return self._first_words(excerpt)
+        return self._first_words(excerpt) or self._first_words(replace(excerpt, lead=()))
 
     def _without_ends(self, parts: Sequence[Excerpt], before: Sequence[Excerpt]) -> Excerpt:
         first, last = 0, len(parts) - 1
@@ -119,7 +121,7 @@ class Budget:
         return _joined(parts[first : last + 1])
 
     def _first_words(self, excerpt: Excerpt) -> Excerpt | None:
-        ends = [word.end() for word in re.finditer(r"\S+", excerpt.text)]
+        ends = [word.end() for word in re.finditer(r"\S+", excerpt.body)]
         begun = [replace(excerpt, end=excerpt.start + end) for end in ends]
         most = self.max_tokens or 0
         fitting = [part for part in begun if self.cost([part]) <= most]

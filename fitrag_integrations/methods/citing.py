@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.html import folded, merge_spans
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.answer.citations import Citation, Cited
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import by_number, excerpts_html
-from fitrag_integrations.values.passage import named, origin_of
+from fitrag_integrations.values.passage import LEAD, PLACE, named, origin_of
 from fitrag_integrations.values.prompt import ELLIPSIS, RETRIEVAL, PromptTemplate
 from fitrag_integrations.values.windows import merge
 
@@ -35,6 +37,7 @@ _MARK = re.compile(
     r"\s{0,2}(?:†[^\]】］]{0,200})?[\]】］]",
     re.IGNORECASE,
 )
+_LEAD = re.compile(r"(\d{1,18})-(\d{1,18})")
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
 
@@ -93,6 +96,13 @@ def restored(
     """
     given = passage.metadata.get("relevance_score")
     score = given if isinstance(given, int | float) and math.isfinite(given) else 0.0
+    name, first, last, led = (passage.metadata.get(key, "") for key in (*PLACE, LEAD))
+    if led and name in sources:
+        spans = tuple((int(found[1]), int(found[2])) for found in _LEAD.finditer(str(led)))
+        with suppress(InputError):  # what was written there since is no place
+            with_lead = Excerpt(sources[name], first, last, score, lead=spans)
+            if with_lead.text == passage.text:
+                return with_lead
     for name, start in (origin_of(passage), *places):
         source, end = sources.get(name), start + len(passage.text)
         if source is not None and source.text[start:end] == passage.text:
@@ -142,7 +152,7 @@ def _marked(excerpts: Sequence[Excerpt], markers: tuple[str, str]) -> str:
     text = excerpts[0].passage.text
     parts: list[str] = []
     last = 0
-    for start, end in merge_spans(text, [(one.start, one.end) for one in excerpts]):
+    for start, end in merge_spans(text, [span for one in excerpts for span in one.spans]):
         parts += [text[last:start], markers[0], text[start:end], markers[1]]
         last = end
     return "".join([*parts, text[last:]])

@@ -36,9 +36,9 @@ def keeps_only_what_was_given(compress: Compress) -> None:
             promise(excerpt.passage.id in {p.id for p in PASSAGES}, f"nobody gave {excerpt}")
             source = next(p for p in PASSAGES if p.id == excerpt.passage.id)
             promise(
-                source.text[excerpt.start : excerpt.end] == excerpt.text, f"{excerpt} is not there"
+                source.text[excerpt.start : excerpt.end] == excerpt.body, f"{excerpt} is not there"
             )
-            promise(bool(excerpt.text.strip()), "an excerpt is blank")
+            promise(bool(excerpt.body.strip()), "an excerpt is blank")
 
 
 def sends_no_word_twice(compress: Compress) -> None:
@@ -56,7 +56,7 @@ def takes_odd_texts(compress: Compress) -> None:
     for passage in ODD_PASSAGES:
         for excerpt in compress(QUESTIONS[0], [passage]):
             promise(
-                excerpt.text in passage.text, f"{passage.id}: {excerpt.text[:60]!r} is not there"
+                excerpt.body in passage.text, f"{passage.id}: {excerpt.body[:60]!r} is not there"
             )
 
 

@@ -7,19 +7,39 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fitrag_integrations.core.checks import check_is, check_number, check_whole
-from fitrag_integrations.core.html import Html, block, card, folded, marked
+from fitrag_integrations.core.html import Html, block, card, folded, marked, merge_spans
 from fitrag_integrations.core.record import Record, remade
 from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.values.passage import Passage, named
 from fitrag_integrations.values.score import BiLabelScore
+
+ELLIPSIS = " … "
+"""Marks what was left out between two parts of a line."""
+LINES_LEFT_OUT = "\n…\n"
+"""Marks the lines left out of a list, a table or a text around code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt(Record):
-    """Point at ``passage.text[start:end]``: a sub-document, a strip or a whole scored passage.
+    """Part of a passage: a sub-document, a strip or a whole scored passage.
 
-    Offsets count characters, ``0 <= start <= end <= len(passage.text)``. ``score`` is whatever
-    the method ranked by, higher is better; ``labels`` are the scorer's, where one was asked.
+    Args:
+        passage: The passage that the offsets count in.
+        start: First character, ``0 <= start <= end <= len(passage.text)``.
+        end: Character after the last.
+        score: What the method ranked by; higher is better.
+        labels: The scorer's labels, where one was called.
+        lead: Spans ``(start, end)`` of the same text that are shown before the excerpt: the
+            heading or the lead-in line of a list item, the header row of a table row, the lead-in
+            line of a code block. In order, and before ``start``.
+
+    Example:
+        >>> table = Passage("ports", "name\\tport\\nweb\\t8080\\nmetrics\\t9464")
+        >>> print(Excerpt(table, 19, 31, lead=((0, 9),)).text)
+        name	port
+        …
+        metrics	9464
     """
 
     _nested: ClassVar = {"passage": Passage, "labels": BiLabelScore}
@@ -29,6 +49,7 @@ class Excerpt(Record):
     end: int
     score: float = 0.0
     labels: BiLabelScore | None = None
+    lead: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         length = len(check_is("Excerpt.passage", self.passage, Passage).text)
@@ -39,6 +60,8 @@ class Excerpt(Record):
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "end", end)
         object.__setattr__(self, "score", check_number("Excerpt.score", self.score))
+        if self.lead != ():
+            object.__setattr__(self, "lead", _checked_lead(self.lead, start))
 
     @classmethod
     def whole(
@@ -55,8 +78,38 @@ class Excerpt(Record):
 
     @property
     def text(self) -> str:
-        """Slice the source; it cannot drift from it."""
+        """Return ``passage.text[start:end]``, after its lead where there is one.
+
+        Spans that touch run on; other gaps are marked by an ellipsis.
+        """
+        return joined(self.passage.text, self.spans) if self.lead else self.body
+
+    @property
+    def body(self) -> str:
+        """Return ``passage.text[start:end]`` without the lead."""
         return self.passage.text[self.start : self.end]
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Return the spans of the lead and, last, that of the excerpt itself."""
+        return (*self.lead, (self.start, self.end))
+
+    def located(self, start: int, end: int) -> tuple[int, int]:
+        """Return where in the passage the characters ``[start, end)`` of ``text`` are.
+
+        A place inside a marked gap moves to the span after it.
+        """
+        if not self.lead:
+            return self.start + start, self.start + end
+        at, places = 0, []
+        spans = merge_spans(self.passage.text, self.spans)
+        for n, (first, last) in enumerate(spans):
+            at += len(_gap(self.passage.text, spans[n - 1][1], first)) if n else 0
+            places.append((at, first, last))
+            at += last - first
+        begin = next((max(f, f + start - a) for a, f, e in places if start < a + e - f), self.end)
+        after = next((max(f, f + end - a) for a, f, e in places if end <= a + e - f), self.end)
+        return min(begin, after), after
 
     def as_passage(self) -> Passage:
         """Make the passage a scorer reads for this excerpt: its text, the title kept."""
@@ -67,7 +120,8 @@ class Excerpt(Record):
     def to_dict(self) -> dict[str, Any]:
         """Give every field and, for the reader's sake, ``text``; ``from_dict`` slices it anew."""
         # not super(): a slotted dataclass is a second class, which the bare form does not find
-        return {**Record.to_dict(self), "text": self.text}
+        row = {**Record.to_dict(self), "text": self.text}
+        return row if self.lead else {name: row[name] for name in row if name != "lead"}
 
     def __str__(self) -> str:
         """Tell source, offsets, score and first words in one line."""
@@ -82,6 +136,37 @@ class Excerpt(Record):
         """Show the whole passage with the excerpt marked; all of it is escaped."""
         labels = () if self.labels is None else (lines_html([str(self.labels)]),)
         return card(place(self), *labels, excerpts_html([self]))
+
+
+def joined(text: str, spans: Iterable[tuple[int, int]], *, layout: bool = True) -> str:
+    """Join slices of a text in its order; those that touch run on, other gaps are marked.
+
+    With ``layout`` the mark stands on a line of its own where lines were left out.
+    """
+    parts: list[str] = []
+    last = 0
+    for start, end in merge_spans(text, spans):
+        if parts:
+            parts.append(_gap(text, last, start) if layout else ELLIPSIS)
+        parts.append(text[start:end])
+        last = end
+    return "".join(parts)
+
+
+def _gap(text: str, start: int, end: int) -> str:
+    return LINES_LEFT_OUT if "\n" in text[start:end] else ELLIPSIS
+
+
+def _checked_lead(lead: object, before: int) -> tuple[tuple[int, int], ...]:
+    """Check that spans are in order and end before a place; JSON has lists for tuples."""
+    checked, at = [], 0
+    for span in lead if isinstance(lead, list | tuple) else [lead]:
+        if not (isinstance(span, list | tuple) and len(span) == 2):
+            raise InputError.of("Excerpt.lead", given=lead, allowed="(start, end) pairs")
+        end = check_whole("Excerpt.lead", span[1], low=at, high=before)
+        checked.append((check_whole("Excerpt.lead", span[0], low=at, high=end), end))
+        at = end
+    return tuple(checked)
 
 
 def place(excerpt: Excerpt) -> str:
@@ -101,7 +186,7 @@ def by_number(excerpts: Iterable[Excerpt]) -> list[list[Excerpt]]:
 def excerpts_html(group: Sequence[Excerpt]) -> Html:
     """Show the passage of these excerpts whole, the excerpts marked; several one by one."""
     drawn = [
-        block(marked(excerpts[0].passage.text, [(e.start, e.end) for e in excerpts]))
+        block(marked(excerpts[0].passage.text, [span for e in excerpts for span in e.spans]))
         for excerpts in by_number(group)
     ]
     return Html("".join(drawn))

@@ -61,6 +61,10 @@ PLACE = ("source_id", "source_start", "source_end")
 """The metadata of a piece: its source, and its [start, end) in the source's text."""
 
 
+LEAD = "source_lead"
+"""The metadata of a piece with a lead: its spans in the source, as ``"0-12 30-44"``."""
+
+
 def origin_of(passage: Passage) -> tuple[str, int]:
     """Name the text a passage was cut from, and where in it the passage begins.
 

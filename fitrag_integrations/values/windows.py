@@ -77,7 +77,9 @@ def merge(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
             while placed and placed[0][1].start <= end:
                 parts.append(placed.popleft())
             _, best = min(parts, key=lambda each: (-each[1].score, each[0]))
-            merged.append(replace(best, start=start, end=end))
+            lead = {(a, min(b, start)) for _, one in parts for a, b in one.lead if a < start}
+            spans = tuple(merge_spans(passage.text, lead)) if lead else ()
+            merged.append(replace(best, start=start, end=end, lead=spans))
     return merged
 
 

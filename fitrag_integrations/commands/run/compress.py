@@ -112,6 +112,7 @@ class _Compressing:
         return {
             "excerpts": [
                 {"passage": int(e.passage.id), "start": e.start, "end": e.end, "score": e.score}
+                | ({"lead": [list(span) for span in e.lead]} if e.lead else {})
                 for e in kept
             ],
             "tokens_in": count(render_excerpts([Excerpt.whole(p) for p in passages])),

@@ -141,8 +141,8 @@ def _depths(rows: Sequence[Compressed], passages: bool) -> list[int]:
 def _readable(excerpts: Sequence[Excerpt]) -> list[str]:
     """Join excerpts of one passage that touch, and put its title before each stretch."""
     stretches: list[tuple[Passage, int, int]] = []
-    for excerpt in sorted(excerpts, key=lambda e: (e.passage.id, e.start)):
-        passage, start, end = excerpt.passage, excerpt.start, excerpt.end
+    spans = ((one.passage, *span) for one in excerpts for span in one.spans)
+    for passage, start, end in sorted(spans, key=lambda each: (each[0].id, each[1])):
         if stretches and stretches[-1][0] == passage:
             _, first, last = stretches[-1]
             if not passage.text[last:start].strip():  # they overlap, or only blanks lie between

@@ -24,7 +24,7 @@ from fitrag_integrations.methods.adapting import (
 )
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.passage import derived_id
+from fitrag_integrations.values.passage import LEAD, derived_id
 
 WHOLE = ("rerank",)
 """Methods that give back the documents they were given, in another order."""
@@ -112,6 +112,7 @@ def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
     if "fitrag" in metadata and relevance_of(excerpt, method) is not None:
         for earlier in ("has_answer", "llm_prefer"):  # of the whole, by another step
             metadata.pop(earlier, None)
+    metadata.pop(LEAD, None)
     if score is not None:
         metadata["retrieval_score"] = score
     metadata |= marks(excerpt, method)

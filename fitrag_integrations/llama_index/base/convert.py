@@ -36,7 +36,7 @@ from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.adapting import MARKS, first_text, marks, relevance_of
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.passage import derived_id
+from fitrag_integrations.values.passage import LEAD, derived_id
 
 BOOKKEEPING = MARKS
 """The metadata keys written here; neither a language model nor an embedder gets to read them."""
@@ -189,7 +189,7 @@ def _identity(node: BaseNode, excerpt: Excerpt) -> str:
 
 def _metadata(node: BaseNode, excerpt: Excerpt, method: str) -> dict[str, Any]:
     judged = "fitrag" in node.metadata and relevance_of(excerpt, method) is not None
-    earlier = ("has_answer", "llm_prefer") if judged else ()  # of the whole, by another step
+    earlier = ("has_answer", "llm_prefer", LEAD) if judged else (LEAD,)  # by another step
     return {
         **{key: value for key, value in node.metadata.items() if key not in earlier},
         **_present(excerpt.passage.metadata, _ADDED),

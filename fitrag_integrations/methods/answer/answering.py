@@ -119,8 +119,8 @@ def _best(context: Context, prompt: str, answers: Sequence[AnswerLike], least: f
     answer, excerpt = answers[at], context.excerpts[at]
     if not answer.text or answer.score < least:
         return Answered("", _noted(context, ABSTAINED), prompt, score=float(answer.score))
-    start = excerpt.start + answer.start
-    source = Excerpt(excerpt.passage, start, start + len(answer.text), float(answer.score))
+    place = excerpt.located(answer.start, answer.start + len(answer.text))
+    source = Excerpt(excerpt.passage, *place, float(answer.score))
     return Answered(answer.text, context, prompt, source, float(answer.score))
 
 

@@ -132,7 +132,7 @@ class Compression(Record):
     def _drawn(self, passage: Passage) -> Html:
         """Show one passage under what was decided of it."""
         own = [one for one in self.weighed if one.excerpt.passage == passage]
-        spans = [(one.excerpt.start, one.excerpt.end) for one in own if one.kept]
+        spans = [span for one in own if one.kept for span in one.excerpt.spans]
         lines = lines_html(list(map(str, own)) or ["nothing to read, or a repeated text"])
         title = f"{'kept' if spans else 'dropped'}: {named(passage)}"
         text = block(marked(passage.text, spans, grey=True))

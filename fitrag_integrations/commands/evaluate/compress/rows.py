@@ -91,4 +91,4 @@ def _excerpt(place: int, given: object, passages: Sequence[Passage]) -> Excerpt:
     start = check_whole(f"{name}.start", given.get("start"), low=0, high=length)
     end = check_whole(f"{name}.end", given.get("end"), low=start, high=length)
     score = 0.0 if given.get("score") is None else check_number(f"{name}.score", given["score"])
-    return Excerpt(passages[at], start, end, score)
+    return Excerpt(passages[at], start, end, score, lead=given.get("lead") or ())
