@@ -40,9 +40,8 @@ class Asked:
 
 def load(data: Path, name: str, *, n: int, seed: int) -> list[Asked]:
     """Give up to `n` questions of a set whose passages hold an answer, 0 for all."""
-    read: Callable[[Path], Iterator[Asked]] = {"squad_dev": _squad, "covidqa": _covid}.get(
-        name, lambda data: _retrieved(data, name)
-    )
+    own = {"squad_dev": _squad, "covidqa": _covid, "wikipool": _pool}
+    read: Callable[[Path], Iterator[Asked]] = own.get(name, lambda data: _retrieved(data, name))
     rows = [row for row in read(data) if row.holds([Excerpt.whole(p) for p in row.passages])]
     random.Random(seed).shuffle(rows)
     return rows[: n or None]
@@ -97,6 +96,15 @@ def _covid(data: Path) -> Iterator[Asked]:
     texts = {r["doc_id"]: r["text"] for r in read_jsonl(folder / "covidqa_documents.jsonl.gz")}
     for row in read_jsonl(folder / "covidqa_questions.jsonl.gz"):
         yield _asked(row, [("", texts[row["doc_id"]])])
+
+
+def _pool(data: Path) -> Iterator[Asked]:
+    """Read BM25's first twenty of a pool, for questions of NQ with an annotated passage."""
+    texts = {r["id"]: r for r in read_jsonl(data / "wikipool" / "passages.jsonl.gz")}
+    for row in read_jsonl(data / "wikipool" / "bm25_top20.jsonl.gz"):
+        if row["dataset"] == "nq_open_gold":
+            found = [texts[name] for name in row["candidates"]]
+            yield _asked(row, [(r["title"], r["text"]) for r in found])
 
 
 def _asked(row: dict[str, Any], passages: Sequence[tuple[str, str]]) -> Asked:

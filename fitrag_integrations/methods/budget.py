@@ -1,11 +1,12 @@
-"""Keep of excerpts, best first, what a prompt has room for; the best is narrowed, never dropped.
+"""Fill a token budget with excerpts, best first: what does not fit is skipped, the best shortened.
 
-Counted on the very text a prompt shows, numbers and titles included.
+Costs are those of the very text a prompt shows, numbers, titles and ellipses included.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -13,28 +14,43 @@ from typing import TypeAlias
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens, counted
-from fitrag_integrations.types import Excerpt
-from fitrag_integrations.values.prompt import render_excerpts
+from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.excerpt import place
+from fitrag_integrations.values.passage import is_web
+from fitrag_integrations.values.prompt import ELLIPSIS, WEB_RULE, render_excerpts
 from fitrag_integrations.values.windows import fit
 
 Scored: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
 _CLAUSE = re.compile(r"[^,;:()–—\n]+[,;:()–—\n]*")
 
 
+NAMED = 3
+"""Skipped excerpts that a note names."""
+PASSES = 16
+"""Times that room left by an estimate is offered again."""
+
+
 @dataclass(frozen=True)
 class Fitted:
-    """Hold the excerpts that fit, and what there is to note."""
+    """Excerpts that fit, what there is to note, and the excerpts left out, best first."""
 
     kept: list[Excerpt]
     notes: tuple[str, ...] = ()
+    left: tuple[Excerpt, ...] = ()
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bound what excerpts cost: by ``max_tokens``, and by a ``share`` of what all would.
+    """Bound on what excerpts cost in a prompt.
 
-    The share, in tokens, gives way to the best sentence where that alone costs more; ``max_tokens``
-    does not. ``limit`` names what bounds, for the notes. ``count`` None estimates.
+    Args:
+        max_tokens: Maximum tokens of the rendered excerpts; None is no limit.
+        share: A second maximum, in tokens, that gives way to the best sentence where that alone
+            costs more.
+        limit: Name of the limit in notes, e.g. "max_tokens=100".
+        count: Token counter; None estimates.
+        split: Sentence splitter for excerpts that are shortened; None is the built-in one.
+        arrange: Puts excerpts into the order in which a prompt shows them; None is best first.
     """
 
     max_tokens: int | None = None
@@ -42,53 +58,98 @@ class Budget:
     limit: str = ""
     count: TokenCounter | None = None
     split: SentenceSplitter | None = None
+    arrange: Callable[[Sequence[Excerpt]], Sequence[Excerpt]] = list
     _known: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def most(self) -> int | None:
-        """Give the tighter bound; None where there is none."""
+        """Return the tighter bound; None where there is none."""
         return min((n for n in (self.max_tokens, self.share) if n is not None), default=None)
 
     def cost(self, excerpts: Sequence[Excerpt]) -> int:
         """Count the tokens of excerpts as a prompt shows them."""
-        return self._count(render_excerpts(excerpts))
+        return self._count(render_excerpts(self.arrange(excerpts)))
 
     def _count(self, text: str) -> int:
-        """Count a text once, however often it is asked about."""
         if text not in self._known:
             self._known[text] = counted(text, self.count or approximate_tokens)
         return self._known[text]
 
     def fits(self, excerpts: Sequence[Excerpt]) -> bool:
-        """Tell whether excerpts cost no more than either bound."""
+        """Check whether excerpts cost no more than either bound."""
         return self.most is None or self.cost(excerpts) <= self.most
 
     def fitted(self, excerpts: Sequence[Excerpt], ask: Scored | None = None) -> Flow[Fitted]:
-        """Keep the longest prefix that fits; the next, where it is too long alone, is narrowed.
+        """Keep the longest prefix that fits, then fill the rest with what fits behind it.
 
-        ``ask`` scores its sentences and clauses; without it the beginning is kept.
+        The first excerpt behind the prefix is shortened where it is too long even alone.
+
+        Args:
+            excerpts: Candidates, best first.
+            ask: Scores the sentences and clauses of an excerpt that is shortened; without it the
+                beginning is kept.
         """
-        kept = fit(excerpts, max_tokens=self.most, count_tokens=self._count)
-        notes = []
-        if len(kept) < len(excerpts) and not self.fits([following := excerpts[len(kept)]]):
-            part = yield from self._narrowed(following, kept, ask)
+        kept = fit(excerpts, max_tokens=self.most, cost=self.cost)
+        rest, notes = list(excerpts[len(kept) :]), list[str]()
+        if rest and not self.fits(rest[:1]):
+            part = yield from self._narrowed(rest[0], kept, ask)
             if part is not None:
+                del rest[0]
                 kept.append(part)
                 which = "the best excerpt" if len(kept) == 1 else f"excerpt {len(kept)}"
                 if self.fits(kept):
                     notes.append(f"{which} was narrowed to fit {self.limit}")
                 else:
                     notes.append(f"the best sentence alone costs more than {self.limit}")
-        if left := len(excerpts) - len(kept):
-            notes.append(f"{left} of {len(excerpts)} excerpts left out by {self.limit}")
+        added, left = self._filling(kept, rest)
+        kept += [rest[at] for at in added]
+        if left:
+            note = f"{len(left)} of {len(excerpts)} excerpts left out by {self.limit}"
+            skipped = [rest[at] for at in left if added and at < max(added)]
+            named = [f"{place(one)}, {self.cost([one])} tokens" for one in skipped[:NAMED]]
+            if more := len(skipped) - len(named):
+                named.append(f"{more} more")
+            notes.append(f"{note}, skipped for shorter ones: {'; '.join(named)}" if named else note)
         if excerpts and not kept:
             notes.append(f"nothing to refer to: not one word fits {self.limit}")
-        return Fitted(kept, tuple(notes))
+        return Fitted(kept, tuple(notes), tuple(rest[at] for at in left))
+
+    def _filling(
+        self, kept: Sequence[Excerpt], rest: Sequence[Excerpt]
+    ) -> tuple[list[int], list[int]]:
+        """Return the places in ``rest`` of what still fits behind ``kept``, and of what does not.
+
+        A pass adds what fits by an estimate of its own cost, and keeps of that the longest part
+        whose real text fits: a few renderings, however many excerpts there are.
+        """
+        added, left, waiting = list[int](), list[int](), list(range(len(rest)))
+        for _ in range(PASSES if self.most is not None else 0):
+            shown = [*kept, *(rest[at] for at in added)]
+            room, costs = (self.most or 0) - self.cost(shown), _Costs(shown, self._count)
+            tried, passed = list[int](), list[int]()
+            for at in waiting:
+                cost = costs.more(rest[at]) if room > 0 else 1
+                fits = cost <= room
+                (tried if fits else passed).append(at)
+                if fits:
+                    room -= cost
+                    costs.add(rest[at])
+            if not tried:
+                break
+
+            def behind(some: Sequence[Excerpt], shown: list[Excerpt] = shown) -> int:
+                return self.cost([*shown, *some])
+
+            length = len(fit([rest[at] for at in tried], max_tokens=self.most, cost=behind))
+            added += tried[:length]
+            left += tried[length : length + 1]  # too long as a prompt shows it
+            waiting = sorted([*passed, *tried[length + 1 :]])
+        return added, sorted([*left, *waiting])
 
     def _narrowed(
         self, excerpt: Excerpt, before: Sequence[Excerpt], ask: Scored | None
     ) -> Flow[Excerpt | None]:
-        """Narrow an excerpt to whole sentences; the first of all, if need be, to clauses or words.
+        """Shorten an excerpt to whole sentences; the first of all, if need be, to clauses or words.
 
         Of the outer parts the worse goes, until the rest fits.
         """
@@ -128,8 +189,38 @@ class Budget:
         return fitting[-1] if fitting else None
 
 
+class _Costs:
+    """Estimate what one more excerpt adds to the text of those shown, without rendering all."""
+
+    def __init__(self, shown: Sequence[Excerpt], count: TokenCounter) -> None:
+        self._count = count
+        self._gap, self._rule = count(ELLIPSIS), 0
+        self._spans: dict[Passage, list[tuple[int, int]]] = {}
+        for one in shown:
+            self.add(one)
+
+    def add(self, one: Excerpt) -> None:
+        """Count an excerpt among those shown."""
+        insort(self._spans.setdefault(one.passage, []), (one.start, one.end))
+        if is_web(one.passage):
+            self._rule = self._count(WEB_RULE)
+
+    def more(self, one: Excerpt) -> int:
+        """Return the tokens of an excerpt's line, or of its part of its passage's line."""
+        alone = self._count(render_excerpts([one]))
+        own = self._spans.get(one.passage)
+        if own is None:
+            return alone - self._rule * is_web(one.passage)
+        text, at = one.passage.text, bisect(own, (one.start, one.end))
+        before = bool(at) and bool(text[own[at - 1][1] : one.start].strip())
+        after = at < len(own) and bool(text[one.end : own[at][0]].strip())
+        gaps = before + after - (0 < at < len(own))
+        bare = self._count(render_excerpts([replace(one, start=one.end)]))
+        return alone - bare + gaps * self._gap
+
+
 def clauses(text: str) -> list[tuple[int, int]]:
-    """Give [start, end) of the clauses of a text: what stands between its marks."""
+    """Return [start, end) of the clauses of a text: what stands between its marks."""
     found = [(m.start(), m.end(), m[0]) for m in _CLAUSE.finditer(text)]
     return [
         (start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip()))

@@ -14,10 +14,8 @@ from itertools import accumulate
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.html import merge_spans
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
-from fitrag_integrations.text.tokens import TokenCounter, counted
 from fitrag_integrations.values.excerpt import Excerpt
 from fitrag_integrations.values.passage import Passage
-from fitrag_integrations.values.prompt import render_excerpts
 
 
 def windows(
@@ -84,12 +82,14 @@ def merge(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
 
 
 def fit(
-    excerpts: Sequence[Excerpt], *, max_tokens: int | None, count_tokens: TokenCounter
+    excerpts: Sequence[Excerpt],
+    *,
+    max_tokens: int | None,
+    cost: Callable[[Sequence[Excerpt]], int],
 ) -> list[Excerpt]:
-    """Keep the longest prefix whose rendered text costs at most ``max_tokens``.
+    """Return the longest prefix that costs at most ``max_tokens``.
 
-    Counted on the very text a prompt shows, numbers and titles included. What is too long is not
-    passed over for what stands behind it; ``budget`` narrows it.
+    ``cost`` counts the very text that a prompt shows; ``methods.budget`` fills what is left.
 
     Where adding an excerpt can lower the count (a tokenizer that merges across the seam, a gap
     that closes) there may be several prefixes that fit and are too long with the next excerpt;
@@ -98,15 +98,12 @@ def fit(
     if max_tokens is None or not excerpts:
         return list(excerpts)
     most = check_whole("max_tokens", max_tokens, low=1)
-
-    def cost(length: int) -> int:
-        return counted(render_excerpts(excerpts[:length]), count_tokens)
-
-    if (whole := cost(len(excerpts))) <= most:
+    if (whole := cost(excerpts)) <= most:
         return list(excerpts)
     lengths = list(accumulate(one.end - one.start for one in excerpts))
     guess = bisect_right(lengths, lengths[-1] * most // whole)  # as many characters a token
-    return list(excerpts[: _longest(guess, len(excerpts), lambda length: cost(length) <= most)])
+    fits = lambda length: cost(excerpts[:length]) <= most  # noqa: E731
+    return list(excerpts[: _longest(guess, len(excerpts), fits)])
 
 
 def _longest(guess: int, high: int, fits: Callable[[int], bool]) -> int:

@@ -10,11 +10,12 @@ from token_fakes import slow_tokenizer, small_bpe, small_encoding, wordpiece
 
 from fitrag_integrations import ModelLoadError, Passage
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag, approximate_tokens, tiktoken_counter
+from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.text.tokens import counter_for, counter_or_name
 from fitrag_integrations.types import Excerpt
-from fitrag_integrations.values.windows import fit
 
 TEXT = "Nino Rota wrote the score of Amarcord in 1973."
 HALF = "half \ud83d a character"
@@ -107,8 +108,8 @@ def test_an_encoding_that_cannot_be_fetched_says_where_to_put_it(monkeypatch, tm
 def test_a_counter_that_gives_tokens_instead_of_their_number_is_told_of():
     excerpts = [Excerpt.whole(Passage("p", TEXT))]
     with pytest.raises(InputError, match=r"count_tokens: given \[.* lambda text: len\("):
-        fit(excerpts, max_tokens=9, count_tokens=str.split)
-    assert fit(excerpts, max_tokens=9, count_tokens=lambda text: np.int64(9)) == excerpts
+        _ = run(Budget(9, count=str.split).fitted(excerpts)).value
+    assert run(Budget(9, count=lambda text: np.int64(9)).fitted(excerpts)).value.kept == excerpts
 
 
 @pytest.mark.parametrize("kind", [FitRag, Crag, TokenReducer])

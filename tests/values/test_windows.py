@@ -25,6 +25,13 @@ def count_words(text):
     return len(text.split())
 
 
+def cost_by(count_tokens):
+    return lambda excerpts: count_tokens(render_excerpts(excerpts))
+
+
+in_words = cost_by(count_words)
+
+
 def test_windows_of_three_slide_by_one():
     assert [window.text for window in windows(FIVE)] == [
         "One is. Two is. Three is.",
@@ -98,22 +105,22 @@ def test_the_budget_counts_what_is_rendered():
     excerpts = [Excerpt(FIVE, 0, 7), Excerpt(OTHER, 0, 9)]
     rendered = "1. Numbers: One is.\n2. Alpha is."
     assert render_excerpts(excerpts) == rendered  # 4 words and 3
-    assert fit(excerpts, max_tokens=7, count_tokens=count_words) == excerpts
-    assert fit(excerpts, max_tokens=6, count_tokens=count_words) == excerpts[:1]
-    assert fit(excerpts, max_tokens=None, count_tokens=count_words) == excerpts
+    assert fit(excerpts, max_tokens=7, cost=in_words) == excerpts
+    assert fit(excerpts, max_tokens=6, cost=in_words) == excerpts[:1]
+    assert fit(excerpts, max_tokens=None, cost=in_words) == excerpts
 
 
 def test_what_is_kept_is_a_prefix():
     short = Excerpt(Passage("s", "Gamma."), 0, 6)  # 2 words with its number
     excerpts = [Excerpt(FIVE, 0, 7), Excerpt.whole(OTHER), short]  # 4 words, 5 and 2
-    assert fit(excerpts, max_tokens=8, count_tokens=count_words) == excerpts[:1]
+    assert fit(excerpts, max_tokens=8, cost=in_words) == excerpts[:1]
 
 
 def test_what_is_too_long_is_not_passed_over_for_what_stands_behind_it():
     long, short = Excerpt.whole(FIVE), Excerpt.whole(OTHER)
     most = count_words(render_excerpts([short]))
-    assert fit([long, short], max_tokens=most, count_tokens=count_words) == []
-    assert fit([short, long], max_tokens=most, count_tokens=count_words) == [short]
+    assert fit([long, short], max_tokens=most, cost=in_words) == []
+    assert fit([short, long], max_tokens=most, cost=in_words) == [short]
 
 
 spans = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted)
@@ -130,7 +137,7 @@ some_excerpts = st.lists(
 @settings(max_examples=80)
 @given(some_excerpts, st.integers(1, 40))
 def test_no_budget_is_exceeded(excerpts, max_tokens):
-    kept = fit(excerpts, max_tokens=max_tokens, count_tokens=approximate_tokens)
+    kept = fit(excerpts, max_tokens=max_tokens, cost=cost_by(approximate_tokens))
     assert approximate_tokens(render_excerpts(kept)) <= max_tokens
 
 
@@ -152,7 +159,7 @@ texts = st.lists(st.sampled_from(["Rota", "Amarcord", "a", "1973.", "—"]), min
 def test_of_different_passages_the_longest_prefix_is_kept(texts, max_tokens):
     excerpts = [Excerpt.whole(Passage(str(n), text)) for n, text in enumerate(texts)]
     for count in (approximate_tokens, count_words, len):
-        kept = fit(excerpts, max_tokens=max_tokens, count_tokens=count)
+        kept = fit(excerpts, max_tokens=max_tokens, cost=cost_by(count))
         assert kept == one_by_one(excerpts, max_tokens, count)
 
 
@@ -162,7 +169,7 @@ def test_with_any_counter_what_is_kept_fits_and_one_more_does_not(excerpts, max_
     def count(text):  # no sum of its parts, and not even growing with the text
         return len(text) * 7 % odd + len(text) // odd
 
-    kept = fit(excerpts, max_tokens=max_tokens, count_tokens=count)
+    kept = fit(excerpts, max_tokens=max_tokens, cost=cost_by(count))
     assert kept == excerpts[: len(kept)]
     assert not kept or count(render_excerpts(kept)) <= max_tokens
     if len(kept) < len(excerpts):
@@ -178,7 +185,7 @@ def test_a_hundred_passages_are_fitted_in_a_few_counts(max_tokens):
         return count_words(text)
 
     excerpts = [Excerpt.whole(Passage(str(n), "word " * (20 + n % 9))) for n in range(100)]
-    fit(excerpts, max_tokens=max_tokens, count_tokens=count)
+    fit(excerpts, max_tokens=max_tokens, cost=cost_by(count))
     assert sum(lengths) <= 4 * len(render_excerpts(excerpts))
 
 

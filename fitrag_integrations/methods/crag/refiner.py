@@ -133,15 +133,16 @@ class Refiner(Checked):
         notes += more
 
         # recompose
-        best = by_score(kept)
         budget = Budget(
-            self.max_tokens, None, f"max_tokens={self.max_tokens}", self.counter, self.split
+            self.max_tokens,
+            limit=f"max_tokens={self.max_tokens}",
+            count=self.counter,
+            split=self.split,
+            arrange=partial(_in_order, sources=sources),
         )
-        fitted = yield from budget.fitted(best, partial(grade, question, evaluate=self._port))
+        parts = partial(grade, question, evaluate=self._port)
+        fitted = yield from budget.fitted(by_score(kept), parts)
         shown = _in_order(fitted.kept, sources)
-        while not budget.fits(shown):  # in their own order they may cost a token more
-            fitted.kept.pop()
-            shown = _in_order(fitted.kept, sources)
         details = {
             "top_n": self.top_n,
             "strip_threshold": limit,

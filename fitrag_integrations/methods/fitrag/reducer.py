@@ -168,10 +168,11 @@ class TokenReducer(Reducing):
     scored. The best ``per_passage`` of each passage that do not overlap represent it, None any
     number. Of these, best first, those below ``min_score``, on the scale of
     ``BiLabelScore.combine``, go, then all after the shortest prefix ``detector`` finds sufficient
-    (0.5 or more, or its own ``threshold``), then what is over the budget: the longest prefix is
-    kept whose rendered text costs at most ``max_tokens``, and at most ``max_share`` in (0, 1] of
-    what all passages cost. An excerpt too long by itself is narrowed, sentence by sentence and then
-    by clause and word, to the part that scores best. Windows that touch are joined.
+    (0.5 or more, or its own ``threshold``), then what is over the budget: the rendered text of
+    what is kept costs at most ``max_tokens``, and at most ``max_share`` in (0, 1] of what all
+    passages cost. What does not fit is skipped, and the budget filled with what fits behind it. An
+    excerpt too long by itself is shortened, sentence by sentence and then by clause and word, to
+    the part that scores best. Windows that touch are joined.
 
     With ``scoring`` "windows" every window is read as a text of its own, as in the paper; with
     "one_pass" they are judged from one reading of the passages, by a scorer with

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from token_fakes import small_bpe, small_encoding, wordpiece
 
 from fitrag_integrations.flow import run
+from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.crag.strips import strips
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
@@ -91,7 +92,7 @@ def test_no_tokenizer_is_given_more_than_the_budget(name, passages, most, size, 
     count = counter(name)
     cut = [piece for passage in passages for piece in windows(passage, size=size)]
     chance.shuffle(cut)
-    kept = fit(cut, max_tokens=most, count_tokens=count)
+    kept = fit(cut, max_tokens=most, cost=lambda some: count(render_excerpts(some)))
     assert count(render_excerpts(kept)) <= most
     assert kept == cut[: len(kept)]  # in their order, none passed over
     if len(kept) < len(cut):  # and the next one no longer fits
@@ -206,6 +207,7 @@ def test_the_prompt_shows_excerpts_in_document_order_with_their_title():
     shown = "1. Film: One is. Two is. … Five is.\n2. Other: Alpha."
     assert render_excerpts(given) == render_excerpts(in_document_order(given)) == shown
     assert render_excerpts(merge(given)) == shown
-    assert fit(given, max_tokens=len(shown), count_tokens=len) == given
-    assert fit(given, max_tokens=len(shown) - 1, count_tokens=len) == given[:3]
+    budget = Budget(count=len)
+    assert fit(given, max_tokens=len(shown), cost=budget.cost) == given
+    assert fit(given, max_tokens=len(shown) - 1, cost=budget.cost) == given[:3]
     assert render_excerpts([*given, four]).startswith("1. Film: One is. Two is. … Four is. Five is")

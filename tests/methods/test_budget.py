@@ -1,0 +1,133 @@
+"""What a budget keeps: the best first, shortened where it must be, and the rest filled."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods import Crag, Refiner, SlimPLM
+from fitrag_integrations.methods.budget import Budget
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.values.windows import windows
+
+QUESTION = "Who wrote the score?"
+FIRST = Passage("first", "Amarcord is a film of 1973.", "Amarcord")
+BADGES = Passage("badges", " ".join(f"build-{n}" for n in range(60)), "Badges")
+ANSWER = Passage("answer", "Nino Rota wrote the score.", "Rota")
+OTHER = {"allow_other_model": True}
+RANKED = [FIRST, BADGES, ANSWER]
+
+
+def by_rank(pairs):
+    return [BiLabelScore(1.0 - RANKED.index(at(passage)) / 10) for _, passage in pairs]
+
+
+def at(passage):
+    return next(one for one in RANKED if one.title == passage.title)
+
+
+def graded(pairs):
+    return [one.has_answer for one in by_rank(pairs)]
+
+
+def ports():
+    return Ports(lambda queries: [RANKED for _ in queries], generate=lambda prompts: ["no"])
+
+
+def kept_by(method):
+    return run(method(QUESTION, ports())).value
+
+
+def doors():
+    reducer = TokenReducer(window=1, detector=False, max_tokens=60, scoring="windows")
+    yield "reducer", lambda: run(reducer(QUESTION, RANKED, score_port(by_rank))).value
+    refiner = Refiner(graded, threshold=0.0, max_tokens=60)
+    yield "refiner", lambda: run(refiner(QUESTION, RANKED)).value
+    crag = Crag(graded, thresholds="popqa", strip_threshold=0.0, max_tokens=60, **OTHER)
+    yield "crag", lambda: kept_by(crag)
+    slim = SlimPLM(lambda prompts: ["no"] * len(prompts), max_tokens=60, rewrite=False)
+    yield "slimplm", lambda: kept_by(slim)
+
+
+@pytest.mark.parametrize(("door", "found"), list(doors()))
+def test_every_door_fills_the_budget_behind_what_does_not_fit(door, found):
+    context = found()
+    kept, notes = context if isinstance(context, tuple) else (context.excerpts, context.notes)
+    assert [one.passage.id for one in kept if one.passage != BADGES] == ["first", "answer"]
+    assert approximate_tokens(render_excerpts(kept)) <= 60
+    if BADGES not in [one.passage for one in kept]:
+        (note,) = [note for note in notes if "left out by max_tokens=60" in note]
+        assert "skipped for shorter ones: Badges [0:" in note and " tokens" in note
+
+
+def test_a_note_names_a_few_of_what_was_skipped():
+    long = [
+        Excerpt.whole(Passage(f"long {n}", "word " * 50, score)) for n, score in enumerate("abcde")
+    ]
+    short = Excerpt.whole(ANSWER)
+    fitted = run(
+        Budget(24, limit="max_tokens=24").fitted([Excerpt.whole(FIRST), *long, short])
+    ).value
+    assert [one.passage for one in fitted.kept] == [FIRST, ANSWER]
+    assert list(fitted.left) == long
+    (note,) = fitted.notes
+    assert note.startswith("5 of 7 excerpts left out by max_tokens=24, skipped for shorter ones: ")
+    assert note.endswith("; 2 more") and note.count("[0:250]") == 3
+
+
+words = st.lists(st.sampled_from(["Rota.", "Amarcord", "1973", "— …", "x\n1. y."]), min_size=1)
+passages = st.lists(
+    st.builds(
+        lambda text, title, web: Passage(text, text, title, metadata={"web": web}),
+        words.map(" ".join),
+        st.sampled_from(["", "T"]),
+        st.booleans(),
+    ),
+    max_size=6,
+    unique_by=lambda passage: passage.text,
+)
+
+
+@settings(max_examples=150)
+@given(passages, st.integers(1, 80), st.randoms(use_true_random=False))
+def test_nothing_left_out_would_still_fit(passages, most, chance):
+    cut = [piece for passage in passages for piece in windows(passage, size=1)]
+    chance.shuffle(cut)
+    budget = Budget(most)
+    fitted = run(budget.fitted(cut)).value
+    assert budget.cost(fitted.kept) <= most
+    assert not [one for one in fitted.left if budget.fits([*fitted.kept, one])]
+    assert len(fitted.kept) + len(fitted.left) == len(cut)
+
+
+def test_thousands_of_sentences_are_fitted_in_a_few_renderings():
+    text = " ".join(f"Sentence {n} has {'some ' * (n % 13)}words." for n in range(4000))
+    cut, read = windows(Passage("long", text), size=1), []
+
+    def count(text):
+        read.append(len(text))
+        return approximate_tokens(text)
+
+    for most in (50, 400, 20_000):
+        read.clear()
+        fitted = run(Budget(most, count=count).fitted(cut)).value
+        assert approximate_tokens(render_excerpts(fitted.kept)) > most - 6
+        assert sum(read) < 8 * len(text)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [[], [" "], ["one"], ["one"] * 5, ["word " * 5000], ["Да. نعم. 是的。", "x" * 9000]],
+    ids=["none", "blank", "one word", "copies", "long sentence", "mixed scripts"],
+)
+@pytest.mark.parametrize("most", [1, 5, 50])
+def test_bad_input_ends_in_an_answer_with_notes(texts, most):
+    given = [Passage(str(n), text) for n, text in enumerate(texts)]
+    reducer = TokenReducer(max_tokens=most)
+    kept, notes = run(reducer(QUESTION, given, score_port())).value
+    assert approximate_tokens(render_excerpts(kept)) <= most
+    assert kept or notes or not [text for text in texts if text.strip()]
