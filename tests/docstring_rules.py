@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import re
 import textwrap
+from functools import cached_property
 
 import fitrag_integrations
 from fitrag_integrations.ports import Method
@@ -102,7 +103,8 @@ def from_a_framework(cls, name):
     return any(name in vars(base) for base in cls.__mro__ if not is_own(base))
 
 
-def first_line_faults(text):
+def first_line_faults(text, *, is_noun=False):
+    """List the faults of a first line; that of a class or a property may be a noun phrase."""
     if not text or not text.strip():
         return ["no docstring"]
     first = text.strip().split("\n\n")[0].split("\n::")[0].strip()
@@ -111,7 +113,7 @@ def first_line_faults(text):
     faults = []
     if not sentence.endswith((".", ":", "?")):
         faults.append("its first sentence does not end")
-    if word in NO_VERB or (word.endswith("s") and word not in PLAIN_S):
+    if not is_noun and (word in NO_VERB or (word.endswith("s") and word not in PLAIN_S)):
         faults.append(f"it begins with {word!r}, not with what to do")
     return faults
 
@@ -143,10 +145,10 @@ def gives_a_float(function):
     return bool(FLOATS.search(str(function.__annotations__.get("return", ""))))
 
 
-def function_faults(function, around=""):
-    """List what a function's docstring leaves out; ``around`` is what its class says."""
+def function_faults(function, around="", *, is_property=False):
+    """List what a function's docstring leaves out; ``around`` is the text of its class."""
     text = inspect.getdoc(function) or ""
-    faults = first_line_faults(text)
+    faults = first_line_faults(text, is_noun=is_property)
     both = f"{text}\n{around}"
     faults += [f"parameter {name}" for name in parameters(function) if not is_told(name, both)]
     faults += [f"error {name}" for name in sorted({*raised(function)}) if name not in both]
@@ -172,7 +174,7 @@ def named_in(text, cls):
 def class_faults(cls):
     """List what the docstrings of a class and of its public methods leave out."""
     about = text_around(cls)
-    faults = first_line_faults(cls.__doc__ if "__doc__" in vars(cls) else "")
+    faults = first_line_faults(cls.__doc__ if "__doc__" in vars(cls) else "", is_noun=True)
     faults += [f"field {name}" for name in dict.fromkeys(fields(cls)) if not is_told(name, about)]
     init = vars(cls).get("__init__")
     if inspect.isfunction(init) and is_own(init) and not dataclasses.is_dataclass(cls):
@@ -185,7 +187,9 @@ def class_faults(cls):
             if name in vars(base)
         ]
         around = "\n".join([about, named_in(text, cls), *twins])
-        found = function_faults(function, around)
+        kept_as = next((vars(base)[name] for base in own_classes(cls) if name in vars(base)), None)
+        is_property = isinstance(kept_as, property | cached_property)
+        found = function_faults(function, around, is_property=is_property)
         if not function.__doc__ and text:
             found = [fault for fault in found if fault != "no docstring"]
         if from_a_framework(cls, name):

@@ -8,26 +8,23 @@ from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.text.cleaning import clean_text
-    from fitrag_integrations.web.pages._page import Page
-    from fitrag_integrations.web.pages.cache import PageCache
-    from fitrag_integrations.web.pages.guard import NetworkGuard
-    from fitrag_integrations.web.pages.reader import PageReader
-    from fitrag_integrations.web.search.google import GoogleSearch
-    from fitrag_integrations.web.search.providers import SearchProvider
-    from fitrag_integrations.web.search.results import SearchHit
-    from fitrag_integrations.web.search.search import WebSearch
-    from fitrag_integrations.web.search.searxng import SearxngSearch
+    from fitrag_integrations.web.google import GoogleSearch
+    from fitrag_integrations.web.guard import NetworkGuard
+    from fitrag_integrations.web.hits import SearchHit
+    from fitrag_integrations.web.pages import Page, PageCache, PageReader
+    from fitrag_integrations.web.search import SearchProvider, WebSearch
+    from fitrag_integrations.web.searxng import SearxngSearch
 
 _MODULE_OF = {
-    "GoogleSearch": "search.google",
-    "NetworkGuard": "pages.guard",
-    "Page": "pages._page",
-    "PageCache": "pages.cache",
-    "PageReader": "pages.reader",
-    "SearchHit": "search.results",
-    "SearchProvider": "search.providers",
-    "SearxngSearch": "search.searxng",
-    "WebSearch": "search.search",
+    "GoogleSearch": "google",
+    "NetworkGuard": "guard",
+    "Page": "pages",
+    "PageCache": "pages",
+    "PageReader": "pages",
+    "SearchHit": "hits",
+    "SearchProvider": "search",
+    "SearxngSearch": "searxng",
+    "WebSearch": "search",
     "clean_text": ".text.cleaning",
 }
 

@@ -53,13 +53,12 @@ from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
 from fitrag_integrations.values.slimplm import read_verdict
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
-from fitrag_integrations.web.pages._extracting import decode, extract
-from fitrag_integrations.web.pages._hidden import Sheet, hides
-from fitrag_integrations.web.pages.addresses import canonical_host, refusal
-from fitrag_integrations.web.pages.guard import NetworkGuard
-from fitrag_integrations.web.pages.robots import RobotsRules
-from fitrag_integrations.web.search.results import hits_of, snippet_passage
-from fitrag_integrations.web.search.searxng import _read as read_searxng
+from fitrag_integrations.web.extract import decode, extract
+from fitrag_integrations.web.guard import NetworkGuard, canonical_host, refusal
+from fitrag_integrations.web.hidden import Sheet, hides
+from fitrag_integrations.web.hits import hits_of, snippet_passage
+from fitrag_integrations.web.robots import RobotsRules
+from fitrag_integrations.web.searxng import _read as read_searxng
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")  # goes with the process
 HOME = Path(_FOLDER.name)

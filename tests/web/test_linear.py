@@ -9,13 +9,12 @@ from fitrag_integrations.core.http import _Meter
 from fitrag_integrations.core.http import retry_after as wait_asked
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.web import clean_text
-from fitrag_integrations.web.pages._extracting import decode, extract
-from fitrag_integrations.web.pages.addresses import canonical_host, read_domain
-from fitrag_integrations.web.pages.fetch import _check_type
-from fitrag_integrations.web.pages.guard import NetworkGuard
-from fitrag_integrations.web.pages.reader import _LOGIN
-from fitrag_integrations.web.pages.robots import RobotsRules
-from fitrag_integrations.web.search.results import hits_of
+from fitrag_integrations.web.extract import decode, extract
+from fitrag_integrations.web.fetch import _check_type
+from fitrag_integrations.web.guard import NetworkGuard, canonical_host, read_domain
+from fitrag_integrations.web.hits import hits_of
+from fitrag_integrations.web.pages import _LOGIN
+from fitrag_integrations.web.robots import RobotsRules
 
 PATIENCE = 4.0  # one pass takes some tenths of a second, the square of it minutes
 SIZES = (100_000, 200_000, 400_000)

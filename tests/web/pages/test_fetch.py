@@ -7,7 +7,7 @@ import pytest
 from hostile_server import PUBLIC, in_turn, page, redirect, send, serving, slowly
 
 from fitrag_integrations.errors import SearchError
-from fitrag_integrations.web.pages.fetch import Fetcher, PinnedNetwork, Slots
+from fitrag_integrations.web.fetch import Fetcher, PinnedNetwork, Slots
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1", "127.0.0.2", "::1"])
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.web import NetworkGuard
-from fitrag_integrations.web.pages.addresses import canonical_host, refusal
+from fitrag_integrations.web.guard import canonical_host, refusal
 
 # The IANA special-purpose registries, typed in here once more: the oracle of the property tests.
 SPECIAL_4 = [

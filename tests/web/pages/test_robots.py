@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitrag_integrations.web.pages.robots import RobotsRules
+from fitrag_integrations.web.robots import RobotsRules
 
 EXAMPLE = """
 # RFC 9309, 5.1

@@ -31,7 +31,7 @@ from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.flow import run
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.web import GoogleSearch, SearchHit, SearchProvider, WebSearch
-from fitrag_integrations.web.search.google import notice
+from fitrag_integrations.web.google import notice
 
 TWO = found(
     ("Otters", "https://otters.example/", "Otters hold hands."),
@@ -253,7 +253,7 @@ def test_the_notice_has_a_date_and_changes_on_it():
 
 
 def test_after_the_end_each_refusal_says_so(monkeypatch):
-    monkeypatch.setattr("fitrag_integrations.web.search.google.ENDS", date(2020, 2, 1))
+    monkeypatch.setattr("fitrag_integrations.web.google.ENDS", date(2020, 2, 1))
     with serving(BAD_KEY) as server, pytest.warns(FutureWarning, match="ended .* on 2020-02-01"):
         (answer,) = GoogleSearch(KEY, "engine", endpoint=server.url).hits(["q"])
     assert "ended its Custom Search JSON API on 2020-02-01" in str(answer)

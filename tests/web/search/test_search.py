@@ -138,7 +138,7 @@ def test_pages_that_fail_in_the_middle_shift_nothing():
     assert [passage.metadata.get("page_error") for passage in passages] == [
         None,
         {"kind": "quota", "message": "429 from the host"},
-        {"kind": "empty", "message": "the page gave no text"},
+        {"kind": "empty", "message": "the page has no text"},
         None,
         {"kind": "transient", "message": "TimeoutError: too slow"},
         None,
@@ -259,7 +259,7 @@ def test_wrong_arguments_are_told():
         with pytest.raises(InputError, match="quer"):
             WebSearch(provider).search(queries)
     assert WebSearch(provider).search([]) == [] and provider.asked == []
-    with pytest.raises(PortError, match="fake got 2 queries but gave 1 answers"):
+    with pytest.raises(PortError, match="fake got 2 queries but returned 1 answers"):
         WebSearch(SimpleNamespace(name="fake", hits=lambda queries: [[]])).search(["q", "q"])
 
 

@@ -1,7 +1,7 @@
-"""robots.txt as RFC 9309 has it: groups by user agent, the longest matching rule decides.
+"""robots.txt by RFC 9309: groups by user agent, the longest matching rule decides.
 
-Not ``urllib.robotparser``, which takes the first matching rule and knows no ``*`` and ``$``, and
-so would read pages that a site has closed. ``Crawl-delay`` and ``Sitemap`` are not looked at.
+``urllib.robotparser`` applies the first matching rule and does not know ``*`` and ``$``, so it
+would read pages that a site has closed. ``Crawl-delay`` and ``Sitemap`` are ignored.
 """
 
 from __future__ import annotations
@@ -16,27 +16,26 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
 from fitrag_integrations.errors import SearchError
-from fitrag_integrations.web.pages._retrying import persist
-from fitrag_integrations.web.pages.fetch import Allowance, Fetched, Fetcher
-from fitrag_integrations.web.pages.guard import AGENT, shown
+from fitrag_integrations.web.fetch import Allowance, Fetched, Fetcher, persist
+from fitrag_integrations.web.guard import AGENT, shown
 
 if TYPE_CHECKING:
     import httpx
 
-MAX_BYTES = 512_000  # RFC 9309, 2.5: what is beyond is not read
-KEPT = 500  # how many sites' rules are remembered
+MAX_BYTES = 512_000  # RFC 9309, section 2.5
+KEPT = 500  # number of sites whose rules are remembered
 DAY, MINUTE = 86_400.0, 60.0
 
 
 @dataclass(frozen=True)
 class RobotsRules:
-    """Hold the rules for one agent: (allowed, pattern) pairs, in any order."""
+    """Rules for one user agent: (allowed, pattern) pairs, in any order."""
 
     rules: tuple[tuple[bool, str], ...] = ()
 
     @classmethod
     def parse(cls, text: str, agent: str = AGENT) -> RobotsRules:
-        """Take the groups that name the agent, or those for all (``*``) where none does."""
+        """Parse the groups that name the agent, or those for all agents (``*``) if none does."""
         named: list[tuple[bool, str]] = []
         general: list[tuple[bool, str]] = []
         is_named = False
@@ -50,7 +49,7 @@ class RobotsRules:
         return cls(tuple((allowed, _encoded(rule)) for allowed, rule in chosen))
 
     def allows(self, path: str) -> bool:
-        """Say whether a path, with its query, may be read; of two equal rules the milder."""
+        """Check whether a path, with its query, may be read; of two equal rules, allow wins."""
         target = _encoded(path)
         matching = [(len(rule), allowed) for allowed, rule in self.rules if _matches(rule, target)]
         return path == "/robots.txt" or max(matching, default=(0, True))[1]
@@ -63,9 +62,10 @@ Answer: TypeAlias = RobotsRules | SearchError
 
 
 class Robots:
-    """Ask each site's robots.txt once a day; one that fails closes its site for a minute.
+    """Cache of each site's robots.txt, fetched once a day.
 
-    It fails with a 5xx, or where it cannot be fetched, after ``retries`` further tries.
+    A robots.txt that answers 5xx, or cannot be fetched after ``retries`` retries, closes its site
+    for a minute.
     """
 
     def __init__(self, retries: int = 0) -> None:
@@ -73,10 +73,10 @@ class Robots:
         self._known: OrderedDict[str, tuple[float, Answer]] = OrderedDict()
 
     async def permit(self, at: httpx.URL, fetcher: Fetcher, allowance: Allowance) -> None:
-        """Raise ``SearchError`` of kind "blocked" where the site does not want the page read.
+        """Raise ``RobotsError`` if the site does not allow the page to be read.
 
-        What asking takes is spent from the page's ``allowance``. Where robots.txt cannot be
-        fetched, raises what befell it.
+        The time for robots.txt is subtracted from the page's ``allowance``. If it cannot be
+        fetched, its ``SearchError`` is raised.
         """
         site = f"{at.scheme}://{at.netloc.decode('ascii')}"
         async with fetcher.alone(site):
@@ -84,7 +84,7 @@ class Robots:
             if until <= time.monotonic():
                 rules = await self._asked(site, fetcher, allowance)
         if isinstance(rules, SearchError):
-            raise SearchError(str(rules), kind=rules.kind)  # not the one of another page
+            raise SearchError(str(rules), kind=rules.kind)  # a new one for each page
         if not await asyncio.to_thread(rules.allows, at.raw_path.decode("ascii")):
             failed = rules is NOTHING
             why = "cannot be read" if failed else "asks robots not to read it"
@@ -100,20 +100,17 @@ class Robots:
         except SearchError as error:
             answer = SearchError(str(error), kind=error.kind)
             if was_short and allowance.left <= 0:
-                return answer  # the page had no time left, which says nothing about the site
+                return answer  # the page had no time left: no reason to close the site
         failed = answer is NOTHING or isinstance(answer, SearchError)
-        self._remember(site, time.monotonic() + (MINUTE if failed else DAY), answer)
-        return answer
-
-    def _remember(self, site: str, until: float, answer: Answer) -> None:
-        self._known[site] = (until, answer)
+        self._known[site] = (time.monotonic() + (MINUTE if failed else DAY), answer)
         self._known.move_to_end(site)
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
+        return answer
 
 
 class RobotsError(SearchError):
-    """Say that a robots.txt closes a page; ``lasting`` where it says so itself."""
+    """Page closed by robots.txt; ``lasting`` unless the file just could not be read."""
 
     def __init__(self, message: str, *, lasting: bool) -> None:
         super().__init__(message, kind="blocked")
@@ -145,18 +142,18 @@ def _groups(text: str) -> Iterator[tuple[set[str], list[tuple[bool, str]]]]:
             is_open = True
         elif key.lower() in ("allow", "disallow"):
             is_open = False
-            if value:  # an empty rule says nothing
+            if value:  # an empty rule has no meaning
                 rules.append((key.lower() == "allow", value))
     yield agents, rules
 
 
 def _encoded(path: str) -> str:
-    """Spell a path or a pattern one way, so that ``%7E`` and ``~`` are equal."""
+    """Normalize a path or a pattern, so that ``%7E`` and ``~`` are equal."""
     return quote(unquote_to_bytes(path.replace("%2F", "%252F").replace("%2f", "%252F")), "/*$?=&%~")
 
 
 def _matches(rule: str, path: str) -> bool:
-    """Match piece by piece: a pattern of stars must not cost more than one pass over the path."""
+    """Match piece by piece, in one pass over the path even for a pattern of many stars."""
     is_end = rule.endswith("$")
     first, *others = re.sub(r"\*+", "*", rule[:-1] if is_end else rule).split("*")
     if not path.startswith(first):

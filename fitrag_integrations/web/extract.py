@@ -1,8 +1,8 @@
-"""Make paragraphs of a page's bytes with trafilatura, within limits that keep it quick.
+"""Extract the paragraphs of a page with trafilatura, within limits that keep it fast.
 
-Meant for a thread: at the limits below an ordinary page takes about half a second and the
-interpreter is never held for more than some tens of milliseconds at a time. libxml2 stops at its
-own depth limit, so that nesting costs neither time nor stack.
+Runs in a thread: at the limits below an ordinary page takes about half a second, and the
+interpreter lock is never held for more than some tens of milliseconds. libxml2 stops at its own
+depth limit, so nested elements cost neither time nor stack.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text
-from fitrag_integrations.web.pages._hidden import hidden_elements
+from fitrag_integrations.web.hidden import hidden_elements
 
 MAX_CHARS = 1_500_000
 MAX_TAGS = 40_000
-"""What is beyond either is not looked at; the longest articles have about half as much."""
+"""Text beyond either limit is ignored; the longest articles have about half as much."""
 MAX_INLINE = 1_000
-"""How many inline elements a block may have before they are read as plain words."""
+"""Maximum number of inline elements of a block; a block with more is read as plain words."""
 TITLE_CHARS = 300
 HEADER_CHARS = 1_000
 HEAD_BYTES = 4_096
-"""How much of a header, and of a page, is looked at for the name of an encoding."""
+"""How much of a header, and of a page, is searched for the name of an encoding."""
 
 # Others are no text encodings of the web, and some (punycode) take quadratic time.
 _ENCODINGS = re.compile(
@@ -49,7 +49,7 @@ _PASSWORD = "boolean(//input[translate(@type, 'PASWORD', 'pasword') = 'password'
 
 @dataclass(frozen=True)
 class Extracted:
-    """Hold a page's title and paragraphs, cleaned, and whether it asks for a password."""
+    """Title and cleaned paragraphs of a page, and whether it has a password field."""
 
     title: str
     paragraphs: tuple[str, ...]
@@ -57,9 +57,14 @@ class Extracted:
 
 
 def extract(body: bytes, content_type: str) -> Extracted:
-    """Take the main text out of a page; without one there are no paragraphs.
+    """Extract the main text of a page, without the elements that ``hidden`` finds.
 
-    What the page hides is dropped first, as far as ``_hidden`` sees it.
+    Args:
+        body: The page as it was sent.
+        content_type: The Content-Type header; plain text is split at blank lines.
+
+    Returns:
+        Title and paragraphs; no paragraphs where the page has no main text.
     """
     text = decode(body, content_type)[:MAX_CHARS].replace("\0", "")
     if content_type.partition(";")[0].strip().lower() == "text/plain":
@@ -71,18 +76,28 @@ def extract(body: bytes, content_type: str) -> Extracted:
     tree = tree.getroottree().getroot()  # of what is hardly HTML, lxml gives an element inside
     title = clean_text(tree.findtext(".//title") or "", max_chars=TITLE_CHARS)
     asks_password = bool(tree.xpath(_PASSWORD))
-    _drop_hidden(tree)
+    hidden = dict.fromkeys(hidden_elements(tree), "")
+    for parent in dict.fromkeys(element.getparent() for element in hidden):
+        _replace_children(parent, hidden)
     _flatten_crowds(tree)
     found = trafilatura.bare_extraction(tree, include_comments=False)
-    lines = _lines(found.text or "") if found is not None else []
-    return Extracted(" ".join(title.split()), tuple(clean_paragraphs(lines)), asks_password)
+    lines = (found.text or "").splitlines() if found is not None else []
+    texts = (line for line in lines if line.strip("|-: "))  # not the lines that only draw a table
+    return Extracted(" ".join(title.split()), tuple(clean_paragraphs(texts)), asks_password)
 
 
 def decode(body: bytes, content_type: str) -> str:
-    """Read bytes as text: by their mark, as UTF-8 if they are, then as header or page declare.
+    """Decode bytes by their byte order mark, as UTF-8, or as the header or the page declares.
 
-    UTF-8 comes before what is declared, because text that is valid UTF-8 by accident is rarer
-    than a wrong declaration. Where nothing fits, what cannot be read becomes U+FFFD.
+    UTF-8 comes before the declaration, because text that is valid UTF-8 by accident is rarer than
+    a wrong declaration. If no encoding fits, unreadable bytes become U+FFFD.
+
+    Args:
+        body: The bytes of the page.
+        content_type: The Content-Type header, which may name a charset.
+
+    Returns:
+        The text.
     """
     marked = [name for mark, name in _BOMS if body.startswith(mark)]
     metas = body[:HEAD_BYTES].decode("latin-1").lower().split("<meta")[1:]
@@ -101,7 +116,7 @@ def decode(body: bytes, content_type: str) -> str:
 
 
 def _charsets(text: str) -> Iterator[str]:
-    """Give what stands after each ``charset=``, in one pass whatever the text."""
+    """Yield the names after each ``charset=``, in linear time."""
     for rest in text.lower().split("charset")[1:]:
         sign, _, value = rest.lstrip().partition("=")
         name = _CHARSET.match(value.strip().lstrip("\"' \t\n"))
@@ -110,7 +125,7 @@ def _charsets(text: str) -> Iterator[str]:
 
 
 def _encoding(name: str) -> str | None:
-    """Give Python's name of a text encoding; Latin-1 is read as Windows-1252, as browsers do."""
+    """Return Python's name of a text encoding; Latin-1 means Windows-1252, as in browsers."""
     try:
         found = codecs.lookup(name).name
     except LookupError:
@@ -129,14 +144,8 @@ def _first_tags(text: str) -> str:
     return text[:at]
 
 
-def _drop_hidden(tree: Any) -> None:
-    hidden = dict.fromkeys(hidden_elements(tree), "")
-    for parent in dict.fromkeys(element.getparent() for element in hidden):
-        _put_instead(parent, hidden)
-
-
 def _flatten_crowds(tree: Any) -> None:
-    """Make plain words of a block's many inline elements, which trafilatura joins quadratically."""
+    """Replace the inline elements of crowded blocks by text; trafilatura is quadratic in them."""
     block_of: dict[Any, Any] = {}
     inline: dict[Any, int] = {}
     for element in tree.iter("*"):
@@ -148,32 +157,21 @@ def _flatten_crowds(tree: Any) -> None:
             inline[block] = inline.get(block, 0) + 1
     for block in (block for block, count in inline.items() if count > MAX_INLINE):
         crowd = [child for child in block.iterchildren("*") if block_of[child] is block]
-        _put_instead(block, {child: child.text_content() for child in crowd})
+        _replace_children(block, {child: child.text_content() for child in crowd})
 
 
-def _put_instead(parent: Any, words_of: Mapping[Any, str]) -> None:
-    """Put words in the place of children, joined once per gap and not child by child."""
-    kept, words = None, [parent.text or ""]
-    for child in list(parent):
-        if child in words_of:
+def _replace_children(parent: Any, words_of: Mapping[Any, str]) -> None:
+    """Replace children by words, joined once per gap, which keeps it linear."""
+    kept: Any = None
+    words = [parent.text or ""]
+    for child in [*parent, None]:
+        if child is not None and child in words_of:
             words += (words_of[child], child.tail or "")
             parent.remove(child)
-        else:
-            _write(parent, kept, words)
+            continue
+        if len(words) > 1 and kept is None:
+            parent.text = "".join(words)
+        elif len(words) > 1:
+            kept.tail = "".join(words)
+        if child is not None:
             kept, words = child, [child.tail or ""]
-    _write(parent, kept, words)
-
-
-def _write(parent: Any, kept: Any, words: list[str]) -> None:
-    """Put words behind the child kept last, or at the parent's beginning."""
-    if len(words) == 1:
-        return
-    if kept is None:
-        parent.text = "".join(words)
-    else:
-        kept.tail = "".join(words)
-
-
-def _lines(text: str) -> list[str]:
-    """Cut into lines, without those that only draw a table."""
-    return [line for line in text.splitlines() if line.strip("|-: ")]

@@ -8,17 +8,44 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import read_body
+from fitrag_integrations.core.http import read_body, retry_after
 from fitrag_integrations.errors import SearchError
-from fitrag_integrations.web.pages._slots import Slots
-from fitrag_integrations.web.pages.guard import NetworkGuard, shown
+from fitrag_integrations.web.guard import NetworkGuard, shown
 
 if TYPE_CHECKING:
     import httpcore
     import httpx
+
+
+class Slots:
+    """Limit on the number of concurrent requests, in total and per host, in one event loop."""
+
+    def __init__(self, total: int, per_host: int) -> None:
+        self._total = asyncio.Semaphore(total)
+        self._per_host = per_host
+        self._hosts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, host: str) -> AsyncIterator[None]:
+        """Wait for a slot; the queue of a slow host takes no slot from other hosts."""
+        turns = self._hosts.get(host)
+        if turns is None:
+            turns = self._hosts[host] = asyncio.Semaphore(self._per_host)
+        async with turns, self._total:
+            yield
+
+    def alone(self, key: str) -> asyncio.Lock:
+        """Return the lock of a key, for requests that should be sent once, not by every caller."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
 
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 Permit: TypeAlias = "Callable[[httpx.URL, Allowance], Awaitable[None]]"
@@ -26,13 +53,13 @@ Permit: TypeAlias = "Callable[[httpx.URL, Allowance], Awaitable[None]]"
 
 @dataclass
 class Allowance:
-    """Hold the seconds that are ``left`` for a page, its redirects and their robots.txt."""
+    """Seconds ``left`` for a page, its redirects and their robots.txt."""
 
     left: float
 
     @asynccontextmanager
     async def spend(self) -> AsyncIterator[None]:
-        """Spend what the block takes; raise ``TimeoutError`` where that is more than is left."""
+        """Subtract the time the block takes; raise ``TimeoutError`` if more than is left."""
         started = time.monotonic()
         try:
             async with asyncio.timeout(self.left):
@@ -43,7 +70,7 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Fetched:
-    """Hold the last answer of a chain of redirects; ``body`` is read where the status is 2xx."""
+    """Last response of a chain of redirects; ``body`` is only read for a 2xx status."""
 
     url: httpx.URL
     status: int
@@ -52,7 +79,7 @@ class Fetched:
 
 
 class PassingError(SearchError):
-    """Mark a failure worth another try, ``after`` so many seconds where the site said so."""
+    """Temporary failure; ``after`` is the site's Retry-After in seconds, if it sent one."""
 
     def __init__(self, message: str, *, kind: str, after: float | None = None) -> None:
         super().__init__(message, kind=kind)
@@ -60,10 +87,10 @@ class PassingError(SearchError):
 
 
 class PinnedNetwork:
-    """Connect to the addresses the guard has checked, and to nothing else.
+    """Httpcore network backend that only connects to addresses the guard has checked.
 
-    An httpcore network backend: name lookup, check and connection are one step, so there is no
-    moment between them for the name to change. TLS and the Host header keep the name.
+    Name lookup, check and connection are one step, so the name cannot change its address between
+    them. TLS and the Host header keep the name.
     """
 
     def __init__(self, guard: NetworkGuard, network: httpcore.AsyncNetworkBackend) -> None:
@@ -73,7 +100,7 @@ class PinnedNetwork:
     async def connect_tcp(
         self, host: str, port: int, **options: Any
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address that answers."""
+        """Connect to the first of the host's addresses that accepts the connection."""
         *spare, last = await self._guard.addresses(host)
         for address in spare:
             try:
@@ -83,16 +110,16 @@ class PinnedNetwork:
         return await self._network.connect_tcp(last, port, **options)
 
     async def connect_unix_socket(self, path: str, **options: object) -> object:
-        """Refuse: a page has no business with a socket of this machine."""
+        """Refuse the connection: a page must not reach a socket of this machine."""
         raise SearchError("unix sockets are not fetched from", kind="blocked")
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep as the network below does."""
+        """Sleep as the underlying network does."""
         await self._network.sleep(seconds)
 
 
 class Fetcher:
-    """Fetch within one event loop; an async context manager that closes its connections."""
+    """HTTP client for one event loop; an async context manager that closes its connections."""
 
     def __init__(self, guard: NetworkGuard, slots: Slots) -> None:
         self._guard = guard
@@ -102,8 +129,8 @@ class Fetcher:
     async def __aenter__(self) -> Fetcher:
         network = PinnedNetwork(self._guard, _core().AnyIOBackend())
         self._pool = _core().AsyncConnectionPool(
-            ssl_context=await asyncio.to_thread(_tls),
-            max_connections=None,  # the slots limit them
+            ssl_context=await asyncio.to_thread(_tls_context),
+            max_connections=None,  # limited by the slots
             keepalive_expiry=5.0,
             network_backend=network,
         )
@@ -114,11 +141,11 @@ class Fetcher:
 
     @property
     def page_seconds(self) -> float:
-        """Give the time that a page is allowed."""
+        """Seconds allowed for one page."""
         return self._guard.page_seconds
 
     def alone(self, key: str) -> asyncio.Lock:
-        """Give the lock of a key, shared by all who fetch in this loop."""
+        """Return the lock of a key, shared by all fetches in this event loop."""
         return self._slots.alone(key)
 
     async def get(
@@ -130,13 +157,21 @@ class Fetcher:
         cut: int | None = None,
         allowance: Allowance | None = None,
     ) -> Fetched:
-        """Get a URL, following redirects by hand.
+        """Fetch a URL and follow its redirects, each checked by the guard.
 
-        ``allowance`` is the time for all of it, the guard's ``page_seconds`` where none is given;
-        waiting for a turn is not counted. ``permit`` is awaited before every hop, with what is
-        left of the time, and may raise; without ``types`` any content type
-        is taken. Gives answers of any status; raises ``SearchError`` where the guard refuses a
-        hop ("blocked") or the network fails ("transient").
+        Args:
+            url: Address to fetch.
+            types: Accepted content types; empty accepts any.
+            permit: Awaited before every hop with the remaining time; may raise.
+            cut: Maximum number of decoded bytes to read; the rest is ignored.
+            allowance: Time for the whole chain. Defaults to the guard's ``page_seconds``; waiting
+                for a slot does not count.
+
+        Returns:
+            The last response, whatever its status.
+
+        Raises:
+            SearchError: "blocked" if the guard refuses a hop, "transient" if the network fails.
         """
         at = self._guard.admit(url)
         allowance = allowance or Allowance(self._guard.page_seconds)
@@ -167,8 +202,17 @@ class Fetcher:
 
     async def _once(self, at: httpx.URL, types: Sequence[str], cut: int | None) -> Fetched:
         target = _core().URL(scheme=at.scheme, host=at.raw_host, port=at.port, target=at.raw_path)
-        asked = {"headers": _headers(at, self._guard, types), "extensions": _timeouts(self._guard)}
-        async with self._pool.stream("GET", target, **asked) as response:
+        seconds = dict.fromkeys(("connect", "read", "write"), self._guard.read_seconds)
+        request = {
+            "headers": [
+                ("Host", at.netloc),
+                ("User-Agent", self._guard.user_agent.encode("utf-8")),
+                ("Accept", ", ".join(types) or "*/*"),
+                ("Accept-Encoding", "gzip"),
+            ],
+            "extensions": {"timeout": seconds},
+        }
+        async with self._pool.stream("GET", target, **request) as response:
             headers: httpx.Headers = _httpx().Headers(response.headers)
             answer = Fetched(at, response.status, headers)
             if not 200 <= response.status < 300:
@@ -183,21 +227,6 @@ class Fetcher:
             return Fetched(at, response.status, headers, body)
 
 
-def _headers(
-    at: httpx.URL, guard: NetworkGuard, types: Sequence[str]
-) -> list[tuple[str, str | bytes]]:
-    return [
-        ("Host", at.netloc),
-        ("User-Agent", guard.user_agent.encode("utf-8")),
-        ("Accept", ", ".join(types) or "*/*"),
-        ("Accept-Encoding", "gzip"),
-    ]
-
-
-def _timeouts(guard: NetworkGuard) -> dict[str, dict[str, float]]:
-    return {"timeout": dict.fromkeys(("connect", "read", "write"), guard.read_seconds)}
-
-
 def _check_type(headers: httpx.Headers, types: Sequence[str]) -> None:
     given = headers.get("content-type", "text/html").partition(";")[0].strip().lower()
     if types and given not in types:
@@ -205,7 +234,7 @@ def _check_type(headers: httpx.Headers, types: Sequence[str]) -> None:
 
 
 @functools.cache
-def _tls() -> Any:
+def _tls_context() -> Any:
     return _httpx().create_ssl_context()
 
 
@@ -216,3 +245,55 @@ def _httpx() -> Any:
 @functools.cache
 def _core() -> Any:
     return require_extra("httpcore", extra="web", feature="web pages")
+
+
+T = TypeVar("T")
+MAX_WAIT = 10.0
+"""Longest ``Retry-After`` that is waited for, in seconds; a longer one ends the retries."""
+
+
+def check_status(fetched: Fetched) -> Fetched:
+    """Return a 2xx response unchanged; raise ``SearchError`` for any other."""
+    status = fetched.status
+    if 200 <= status < 300:
+        return fetched
+    message = f"{shown(fetched.url)} answered {status}"
+    if status == 429 or status >= 500:
+        kind = "quota" if status == 429 else "transient"
+        raise PassingError(
+            message, kind=kind, after=retry_after(fetched.headers.get("retry-after"))
+        )
+    kinds = {401: "auth", 403: "auth", 407: "auth", 451: "blocked"}
+    raise SearchError(message, kind=kinds.get(status, "empty"))
+
+
+async def persist(call: Callable[[], Awaitable[T]], retries: int) -> T:
+    """Await a call and retry it after each ``PassingError``.
+
+    Args:
+        call: The coroutine function to call.
+        retries: Maximum number of further attempts.
+
+    Returns:
+        The result of the first attempt that succeeds.
+    """
+    tenacity = require_extra("tenacity", extra="web", feature="PageReader")
+    backoff = tenacity.wait_exponential(multiplier=0.5, max=4.0) + tenacity.wait_random(0.0, 0.5)
+
+    def is_passing(error: BaseException) -> bool:
+        return isinstance(error, PassingError) and (error.after is None or error.after <= MAX_WAIT)
+
+    def pause(state: Any) -> float:
+        after = state.outcome.exception().after
+        return float(backoff(state) if after is None else after)
+
+    retrying = tenacity.AsyncRetrying(
+        stop=tenacity.stop_after_attempt(retries + 1),
+        retry=tenacity.retry_if_exception(is_passing),
+        wait=pause,
+        reraise=True,
+    )
+    async for attempt in retrying:
+        with attempt:
+            return await call()
+    raise AssertionError("tenacity returns a result or raises")

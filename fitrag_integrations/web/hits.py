@@ -1,4 +1,4 @@
-"""One search result, read from whatever gave it, and as the passage a method works with."""
+"""Search results: read from any provider or tool, and turned into passages."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from fitrag_integrations.errors import SearchError
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.search_results import made_id, pages_of
 
-_SET_HERE = ("snippet", "page_error", "final_url", "left_out")  # not the service's to say
+_SET_HERE = ("snippet", "page_error", "final_url", "left_out")  # never taken from the service
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit(Record):
-    """Hold one search result as its service gave it; any text may be empty.
+    """One search result as its service returned it.
 
-    ``url``, ``title`` and ``snippet`` are texts, ``metadata`` is what else the service said of it,
-    such as a score or an engine.
+    Args:
+        title: Title; may be empty.
+        url: Address; may be empty.
+        snippet: Text shown for the result; may be empty.
+        metadata: Further fields of the service, such as a score or an engine.
     """
 
     title: str
@@ -37,12 +40,16 @@ class SearchHit(Record):
 
 
 def hits_of(found: object) -> list[SearchHit]:
-    """Read what a provider or a tool gave for one query, in its order.
+    """Parse what a provider or a tool returned for one query, in its order.
 
-    Hits, passages, texts, ``{title, url, snippet}`` dicts under the usual names, LangChain
-    Documents and tool messages, LlamaIndex nodes and tool outputs, objects with a ``url``; one or
-    several, also under ``results`` and its like, or JSON of any of it. Raises ``SearchError``
-    where a tool reports an error instead, ``InputError`` for anything else.
+    Args:
+        found: Hits, passages, texts, ``{title, url, snippet}`` dicts under the usual names,
+            LangChain Documents and tool messages, LlamaIndex nodes and tool outputs, or objects
+            with a ``url``; one or several, also under ``results`` and the like, or JSON of them.
+
+    Raises:
+        SearchError: If a tool reports an error.
+        InputError: For anything else.
     """
     found = _unwrapped(found)
     if isinstance(found, Mapping) and found.get("error") and not found.get("results"):
@@ -53,20 +60,20 @@ def hits_of(found: object) -> list[SearchHit]:
 
 
 def snippet_passage(hit: SearchHit, about: Mapping[str, object]) -> Passage:
-    """Make the passage of a hit from its snippet; ``metadata["snippet"]`` is True.
+    """Build the passage of a hit from its snippet; ``metadata["snippet"]`` is True.
 
-    The id is the URL, or made from the text where there is none. ``metadata`` has what the
-    service said, ``about``, and ``web``, ``url``, ``trust`` (always ``"untrusted"``) and
-    ``retrieved_at``, today in UTC as YYYY-MM-DD.
+    The id is the URL, or derived from the text if there is none. ``metadata`` holds the fields of
+    the service, ``about``, and ``web``, ``url``, ``trust`` (always ``"untrusted"``) and
+    ``retrieved_at`` (today in UTC as YYYY-MM-DD).
     """
     return _web_passage(hit, hit.title, [hit.snippet], {**about, "snippet": True})
 
 
 def page_passage(hit: SearchHit, page: Any, about: Mapping[str, object]) -> Passage:
-    """Make the passage of a hit from its page: the paragraphs, cleaned, between blank lines.
+    """Build the passage of a hit from its page: the cleaned paragraphs, separated by blank lines.
 
     As ``snippet_passage``, but ``retrieved_at`` is the day the page was fetched, and
-    ``metadata["final_url"]`` tells where redirects led.
+    ``metadata["final_url"]`` the address after redirects.
     """
     moved = {} if page.final_url == hit.url else {"final_url": page.final_url}
     fetched = {"retrieved_at": page.fetched_at[:10]}  # a page may come from the cache
@@ -76,7 +83,7 @@ def page_passage(hit: SearchHit, page: Any, about: Mapping[str, object]) -> Pass
 
 
 def with_metadata(passage: Passage, **more: object) -> Passage:
-    """Make the same passage with more metadata."""
+    """Return a copy of a passage with more metadata."""
     return replace(passage, metadata={**passage.metadata, **more})
 
 
@@ -87,9 +94,9 @@ def _web_passage(
 
     cleaned = (clean_text(paragraph).strip() for paragraph in paragraphs)
     text = "\n\n".join(paragraph for paragraph in cleaned if paragraph)
-    told = {key: value for key, value in plain(hit.metadata).items() if key not in _SET_HERE}
+    given = {key: value for key, value in plain(hit.metadata).items() if key not in _SET_HERE}
     metadata = {
-        **told,
+        **given,
         "retrieved_at": datetime.now(UTC).date().isoformat(),
         **about,
         "web": True,
@@ -101,7 +108,7 @@ def _web_passage(
 
 
 def _unwrapped(found: Any) -> Any:
-    """Take out what LlamaIndex's tool output, a tool message or a reply object holds."""
+    """Return the content of a LlamaIndex tool output, a tool message or a reply object."""
     if getattr(found, "is_error", False) is True or getattr(found, "status", None) == "error":
         raise SearchError(f"the search tool failed: {_content(found)}", kind="transient")
     if hasattr(found, "raw_output"):
@@ -123,7 +130,7 @@ def _is_result(item: object) -> bool:
 
 
 def _readable(item: Any) -> Any:
-    """Turn a Document, a node or an object with a ``url`` into a dict; leave anything else."""
+    """Convert a Document, a node or an object with a ``url`` to a dict; return others unchanged."""
     if isinstance(item, SearchHit | Passage | str | Mapping) or not _is_result(item):
         return item
     item = getattr(item, "node", item)
@@ -139,10 +146,10 @@ def _passage(hit: SearchHit) -> Passage:
 
 
 def _hit(page: Passage) -> SearchHit:
-    told = (page.title, page.source)
+    shown = (page.title, page.source)
     others = {
         key: value
         for key, value in page.metadata.items()
-        if not (isinstance(value, str) and value in told)
+        if not (isinstance(value, str) and value in shown)
     }
     return SearchHit(page.title, page.source, page.text, others)

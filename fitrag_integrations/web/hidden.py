@@ -1,10 +1,10 @@
-"""Find what a page holds and does not show: by element, attribute, class, or style.
+"""Find the elements of a page that are not shown: by element, attribute, class or style.
 
-Styles are read where the page itself says them: in ``style`` attributes, and in its own ``<style>``
-for selectors of one class, one id, one element, or an element with a class. Known utility classes
-("sr-only", "d-none") hide as their frameworks mean them. Not seen: style sheets that are loaded,
-what a script does, other selectors, text over a picture or a box of its own colour, text that
-another element covers. What a closed ``<details>`` holds is there for whoever opens it, and stays.
+Styles are read from ``style`` attributes and from the page's own ``<style>``, for selectors of one
+class, one id, one element, or an element with a class. Known utility classes ("sr-only",
+"d-none") hide as in their frameworks. Not detected: linked style sheets, scripts, other selectors,
+text over a picture or a box of its own color, and text covered by another element. The content of
+a closed ``<details>`` counts as shown, because a reader can open it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CLASSES = frozenset(
     + ("screen-reader-only", "element-invisible", "invisible", "hidden", "hide", "is-hidden")
     + ("u-hidden", "d-none", "offscreen", "off-screen")
 )
-# With one of these, from some width of the window on, the element is shown after all.
+# With one of these classes the element is shown from some window width on.
 _SHOWN_AGAIN = re.compile(
     r"(?:sm|md|lg|xl|2xl|xxl):(?:block|flex|grid|table|contents|visible|inline[a-z-]*|not-sr-only)"
     r"|d-(?:sm|md|lg|xl|xxl)-(?:block|flex|grid|table|inline[a-z-]*)"
@@ -33,9 +33,9 @@ _UNIT = re.compile(r"[a-z]{1,5}|%")
 _PIXELS = {"": 1.0, "px": 1.0, "pt": 1.33, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0}
 _PIXELS |= {"%": 10.0, "vw": 10.0, "vh": 8.0, "vmin": 8.0, "vmax": 10.0, "cm": 38.0, "mm": 3.8}
 _PIXELS |= {"in": 96.0, "pc": 16.0, "q": 0.9}
-"""Roughly how many pixels a unit is; of percents and of the window, on a window of 1,000 by 800."""
-FAR = 900.0  # pixels out of the way, beyond which nobody looks
-TINY = 2.0  # pixels of a letter that nobody reads
+"""Approximate pixels per unit; percents and window units assume a window of 1,000 by 800."""
+FAR = 900.0  # offset in pixels from which an element counts as off screen
+TINY = 2.0  # font size in pixels up to which text counts as invisible
 _PLACES = ("left", "right", "top", "bottom", "inset", "inset-inline-start", "inset-block-start")
 _SHIFTS = ("text-indent", "margin", "margin-left", "margin-top", "margin-right", "margin-bottom")
 _SIZES = ("width", "height", "max-width", "max-height", "line-height")
@@ -48,7 +48,7 @@ _SELECTOR = re.compile(r"([a-z][a-z0-9-]{0,40})?(?:([.#])([\w-]{1,80}))?", re.IG
 
 @dataclass(frozen=True)
 class Sheet:
-    """Hold what the page's own style sheets hide: classes, ids, elements, elements of a class."""
+    """Selectors that the page's own style sheets hide: classes, ids, elements and pairs of both."""
 
     classes: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
@@ -57,15 +57,15 @@ class Sheet:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Sheet:
-        """Read style sheets; what is only for print is passed over."""
+        """Parse style sheets; rules for print are ignored."""
         sheet = cls()
         for selectors, declarations in (rule for text in texts for rule in _rules(text)):
             if hides(declarations):
                 for selector in selectors.split(","):
-                    sheet._take(selector.strip())
+                    sheet._add(selector.strip())
         return sheet
 
-    def _take(self, selector: str) -> None:
+    def _add(self, selector: str) -> None:
         found = _SELECTOR.fullmatch(selector)
         if not found or not selector:
             return
@@ -80,7 +80,7 @@ class Sheet:
             self.names.add(name)
 
     def hides(self, name: str, identity: str, classes: frozenset[str]) -> bool:
-        """Tell whether an element of this name, id and classes is hidden."""
+        """Check whether an element of this name, id and classes is hidden."""
         return (
             name in self.names
             or identity in self.ids
@@ -90,7 +90,7 @@ class Sheet:
 
 
 def hidden_elements(tree: Any) -> Iterator[Any]:
-    """Give every element of the body that is not shown, in the order of the page."""
+    """Yield every element of the body that is not shown, in document order."""
     sheet = Sheet.of("".join(style.itertext()) for style in tree.iter("style"))
     for element in tree.iter("*"):
         if element.tag not in ("html", "head", "body", "title") and _is_hidden(element, sheet):
@@ -112,13 +112,13 @@ def _is_hidden(element: Any, sheet: Sheet) -> bool:
 
 
 def hides(declarations: str) -> bool:
-    """Tell whether CSS declarations, as of a ``style`` attribute, leave nothing to be read."""
+    """Check whether CSS declarations, such as a ``style`` attribute, make the text invisible."""
     if ":" not in declarations:
         return False
-    told = _declared(declarations)
+    properties = _properties(declarations)
     return any(
-        _hides_alone(name, value) or _hides_among(name, value, told)
-        for name, values in told.items()
+        _hides_alone(name, value) or _hides_among(name, value, properties)
+        for name, values in properties.items()
         for value in values
     )
 
@@ -146,37 +146,38 @@ def _hides_alone(name: str, value: str) -> bool:
         case "clip":
             return value.startswith("rect(") and max(map(abs, _lengths(value)), default=9.0) <= 1.0
         case "transform" | "scale":
-            return _shrinks(name, value) or (name == "transform" and _is_far(value))
+            factor = value if name == "scale" else value.partition("scale")[2].partition("(")[2]
+            shrinks = bool(factor) and _is_small(factor, 0.05)
+            return shrinks or (name == "transform" and _is_far(value))
         case "translate":
             return _is_far(value)
     return name in _SHIFTS and _is_far(value)
 
 
-def _hides_among(name: str, value: str, told: dict[str, list[str]]) -> bool:
-    """Tell whether a declaration hides together with the others of its element."""
+def _hides_among(name: str, value: str, properties: dict[str, list[str]]) -> bool:
+    """Check whether a declaration hides in combination with the others of its element."""
     if name in _PLACES:
         placed = {"absolute", "fixed", "relative", "sticky"}
-        return not placed.isdisjoint(told.get("position", ())) and _is_far(value)
+        return not placed.isdisjoint(properties.get("position", ())) and _is_far(value)
     if name in _SIZES:
         cut = {"hidden", "clip", "scroll"}
-        return not cut.isdisjoint(told.get("overflow", ())) and _is_small(value, 1.0)
-    if name == "color":
-        return value in told.get("background-color", ()) or value in told.get("background", ())
-    return False
+        return not cut.isdisjoint(properties.get("overflow", ())) and _is_small(value, 1.0)
+    grounds = ("background-color", "background")
+    return name == "color" and any(value in properties.get(ground, ()) for ground in grounds)
 
 
-def _declared(text: str) -> dict[str, list[str]]:
-    """Give the values of each property, in lower case, without comments and escapes."""
-    told: dict[str, list[str]] = {}
-    for declaration in _ESCAPED.sub(_unescaped, _without_comments(text)).lower().split(";"):
+def _properties(text: str) -> dict[str, list[str]]:
+    """Return the values of each property, in lower case, without comments and escapes."""
+
+    def unescaped(found: re.Match[str]) -> str:
+        code = int(found[1], 16) if found[1] else 0
+        return found[2] or (chr(code) if 0 < code < 0x110000 else " ")
+
+    properties: dict[str, list[str]] = {}
+    for declaration in _ESCAPED.sub(unescaped, _without_comments(text)).lower().split(";"):
         name, _, value = declaration.partition(":")
-        told.setdefault(name.strip(), []).append(" ".join(value.partition("!")[0].split()))
-    return told
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    code = int(found[1], 16) if found[1] else 0
-    return found[2] or (chr(code) if 0 < code < 0x110000 else " ")
+        properties.setdefault(name.strip(), []).append(" ".join(value.partition("!")[0].split()))
+    return properties
 
 
 def _without_comments(text: str) -> str:
@@ -185,7 +186,7 @@ def _without_comments(text: str) -> str:
 
 
 def _rules(text: str) -> Iterator[tuple[str, str]]:
-    """Give the selectors and declarations of each rule that holds on a screen of any width."""
+    """Yield the selectors and declarations of each rule for screens of any width."""
     opened: list[str] = []
     pending = ""
     for part in [*re.split(r"([{}])", _without_comments(text)), "}"]:  # an end closes a rule too
@@ -205,7 +206,7 @@ def _on_screen(head: str) -> bool:
 
 
 def _lengths(value: str) -> list[float]:
-    """Give the numbers of a value in pixels, as far as their units are known."""
+    """Return the numbers of a value in pixels; a number of an unknown unit counts as pixels."""
     found = []
     for number in _NUMBER.finditer(value):
         unit = _UNIT.match(value, number.end())
@@ -228,8 +229,3 @@ def _clips(value: str) -> bool:
     if shape.strip() == "inset":
         return bool(numbers) and numbers[0] >= 50.0 and "%" in inside
     return shape.strip() in ("circle", "ellipse", "polygon") and bool(numbers) and not any(numbers)
-
-
-def _shrinks(name: str, value: str) -> bool:
-    inside = value if name == "scale" else value.partition("scale")[2].partition("(")[2]
-    return bool(inside) and _is_small(inside, 0.05)

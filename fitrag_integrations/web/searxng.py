@@ -1,7 +1,7 @@
-"""Search with a SearXNG of one's own: no key, no quota but its engines'.
+"""Search with your own SearXNG instance: no key, and no quota except that of its engines.
 
-Its address is the caller's choice and may be a private one, so the network guard has no part here;
-the pages it finds are another matter, which ``PageReader`` reads under the guard.
+The caller chooses its address, which may be private, so the network guard does not apply to it.
+``PageReader`` reads the pages it finds under the guard.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import read_reply, retry_after
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
-from fitrag_integrations.web.search.calls import aspread, retry_options, waited
-from fitrag_integrations.web.search.results import SearchHit
-from fitrag_integrations.web.search.search import SearchesAsPort
+from fitrag_integrations.web.hits import SearchHit
+from fitrag_integrations.web.search import SearchesAsPort, aspread, retry_options, waited
 
 if TYPE_CHECKING:
     import httpx
@@ -32,12 +31,26 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class SearxngSearch(SearchesAsPort):
-    """Find web pages with a SearXNG instance whose settings allow the format ``json``.
+    """Search provider for a SearXNG instance whose settings allow the format ``json``.
 
-    ``base_url`` is the address of its start page. ``language`` (``en``, ``de-AT``), ``categories``
-    and ``engines`` are SearXNG's own names; left out, the instance decides. A call lasts
-    ``timeout`` seconds at most; a passing fault is tried ``tries`` times in all, ``wait`` seconds
-    and more apart. ``at_once`` bounds the calls of one batch. Redirects are not followed.
+    Redirects are not followed.
+
+    Args:
+        base_url: Address of its start page.
+        language: SearXNG's name of a language, e.g. ``en`` or ``de-AT``. Defaults to the
+            instance's setting, as do ``categories`` and ``engines``.
+        categories: SearXNG's names of categories.
+        engines: SearXNG's names of engines.
+        timeout: Seconds allowed for a whole response.
+        tries: Maximum number of attempts for a temporary failure.
+        wait: Seconds before the first retry; doubles with each attempt.
+        at_once: Maximum number of concurrent calls.
+
+    Raises:
+        InputError: If the address or an option is invalid.
+
+    Example:
+        >>> search = WebSearch(SearxngSearch("http://127.0.0.1:8888"), pages=PageReader())
     """
 
     base_url: str
@@ -62,21 +75,22 @@ class SearxngSearch(SearchesAsPort):
         check_whole("at_once", self.at_once, low=1)
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Search for each query; also works where an event loop is running."""
+        """Search for each query; also works inside a running event loop."""
         return waited(lambda: self.ahits(queries))
 
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Search for each query, side by side.
+        """Search for each query concurrently.
 
-        An answer is a list of ``SearchHit``, empty where nothing was found, or a ``SearchError``:
-        ``auth`` (refused, or no JSON), ``quota`` (its limiter, or its engines' limits where no
-        other engine found anything) or ``transient``.
+        Returns:
+            For each query a list of ``SearchHit``, empty if nothing was found, or a
+            ``SearchError``: "auth" (refused, or no JSON), "quota" (its limiter, or its engines'
+            limits if no other engine found anything) or "transient".
         """
         httpx = require_extra("httpx", extra="web", feature="SearxngSearch")
         options = retry_options(self.tries, self.wait, feature="SearxngSearch", extra="web")
         from tenacity import AsyncRetrying
 
-        # a client belongs to the loop it was made in, so each call makes its own
+        # a client belongs to one event loop, so each call creates its own
         async with httpx.AsyncClient(timeout=self.timeout, follow_redirects=False) as client:
 
             async def answer(query: str) -> list[SearchHit]:
@@ -88,64 +102,64 @@ class SearxngSearch(SearchesAsPort):
     async def _ask(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
         import httpx
 
+        chosen = {
+            "language": self.language,
+            "categories": ",".join(self.categories),
+            "engines": ",".join(self.engines),
+        }
         try:
             reply = await read_reply(
                 client,
                 "GET",
                 f"{self.base_url}/search",
                 seconds=self.timeout,
-                params=self._parameters(query),
+                params={
+                    "q": query,
+                    "format": "json",
+                    **{name: value for name, value in chosen.items() if value},
+                },
             )
         except httpx.RequestError as error:
-            told = f"{self.base_url} did not answer: {type(error).__name__}: {error}"
+            message = f"{self.base_url} did not answer: {type(error).__name__}: {error}"
             kind = "blocked" if isinstance(error, httpx.DecodingError) else "transient"
-            raise SearchError(told, kind=kind) from error
+            raise SearchError(message, kind=kind) from error
         self._check_status(reply)
         try:
             found = reply.json()
         except (ValueError, RecursionError):  # no JSON, or nested beyond reading
             found = None
         if not isinstance(found, dict):
-            told = f"{self.base_url} answered, but not in JSON: is a login page before it?"
-            raise SearchError(told, kind="auth")
+            message = f"{self.base_url} answered, but not in JSON: is it behind a login page?"
+            raise SearchError(message, kind="auth")
         return _read(found)
-
-    def _parameters(self, query: str) -> dict[str, str]:
-        chosen = {
-            "language": self.language,
-            "categories": ",".join(self.categories),
-            "engines": ",".join(self.engines),
-        }
-        given = {name: value for name, value in chosen.items() if value}
-        return {"q": query, "format": "json", **given}
 
     def _check_status(self, reply: httpx.Response) -> None:
         status = reply.status_code
         if status == 200:
             return
-        told = f"{self.base_url} answered {status}"
+        answer = f"{self.base_url} answered {status}"
         if status == 429:
             after = retry_after(reply.headers.get("retry-after"))
             again = "" if after is None else f"; try again after {after:.0f} s"
-            raise SearchError(f"{told}: its limiter refuses more calls{again}", kind="quota")
+            raise SearchError(f"{answer}: its limiter refuses more calls{again}", kind="quota")
         if status == 408 or status >= 500:
-            raise SearchError(told, kind="transient")
+            raise SearchError(answer, kind="transient")
         if reply.is_redirect:
             to = reply.headers.get("location", "")
-            raise SearchError(f"{told}: it redirects to {to!r}; give that address", kind="auth")
-        raise SearchError(f"{told}: {_REFUSALS.get(status, 'it refuses the call')}", kind="auth")
+            raise SearchError(f"{answer}: it redirects to {to!r}; pass that address", kind="auth")
+        raise SearchError(f"{answer}: {_REFUSALS.get(status, 'it refuses the call')}", kind="auth")
 
 
 def _read(found: dict[str, object]) -> list[SearchHit]:
-    """Read the results; engines that failed count only where no other found anything."""
+    """Parse the results; failed engines are an error only if no other engine found anything."""
     hits = [_hit(item) for item in _list(found.get("results")) if isinstance(item, dict)]
     engines = _list(found.get("unresponsive_engines"))
     failed = [" ".join(map(str, _list(engine) or [engine])) for engine in engines]
     if hits or not failed:
         return hits
-    told = f"nothing found, and these engines failed: {'; '.join(failed)}"
-    is_spent = any(word in told.lower() for word in _SPENT)
-    raise SearchError(told, kind="quota" if is_spent else "transient")
+    message = f"nothing found, and these engines failed: {'; '.join(failed)}"
+    is_spent = any(word in message.lower() for word in _SPENT)
+    raise SearchError(message, kind="quota" if is_spent else "transient")
 
 
 def _list(value: object) -> list[Any]:

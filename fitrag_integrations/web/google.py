@@ -1,7 +1,7 @@
-"""Search with Google's Custom Search JSON API, while it lasts.
+"""Search with Google's Custom Search JSON API, until it ends.
 
-The key travels in the ``X-Goog-Api-Key`` header, one of the system parameters every Google API
-takes: in the URL, as the client would put it, it would stand in logs and error messages.
+The key is sent in the ``X-Goog-Api-Key`` header, which every Google API accepts. The client would
+put it into the URL, where it would appear in logs and error messages.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from fitrag_integrations.core.http import ReplyLimits, read_whole
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
-from fitrag_integrations.web.search.calls import retry_options, spread
-from fitrag_integrations.web.search.results import SearchHit
-from fitrag_integrations.web.search.search import SearchesAsPort
+from fitrag_integrations.web.hits import SearchHit
+from fitrag_integrations.web.search import SearchesAsPort, retry_options, spread
 
 ENDS = date(2027, 1, 1)
 INSTEAD = "Use SearxngSearch, or a search tool through WebSearch.from_tool."
@@ -43,15 +42,27 @@ _QUOTA = (
 
 @dataclass(frozen=True)
 class GoogleSearch(SearchesAsPort):
-    """Find web pages with a Programmable Search Engine.
+    """Search provider for a Google Programmable Search Engine.
 
-    Google has closed the service to new customers and ends it for all on 2027-01-01, of which a
-    ``FutureWarning`` tells at construction. ``api_key`` and ``engine_id`` are read from
-    ``GOOGLE_API_KEY`` and ``GOOGLE_CSE_ID`` where they are not given; the key shows in no repr,
-    pickle, log, trace or error. ``max_results`` is 1 to 10, which all cost one query of the quota.
-    A call waits ``timeout`` seconds for its whole answer; a passing fault is tried ``tries`` times
-    in all, ``wait`` seconds and more apart. ``at_once`` bounds the calls of one batch. ``endpoint``
-    is another server that speaks the API; it is sent the key.
+    Google has closed the service to new customers and ends it for everybody on 2027-01-01; the
+    constructor warns about it with a ``FutureWarning``.
+
+    Args:
+        api_key: API key. Defaults to ``GOOGLE_API_KEY``. It appears in no repr, pickle, log, trace
+            or error.
+        engine_id: ID of the search engine. Defaults to ``GOOGLE_CSE_ID``.
+        max_results: Results per query, 1 to 10; any number costs one query of the quota.
+        timeout: Seconds allowed for a whole response.
+        tries: Maximum number of attempts for a temporary failure.
+        wait: Seconds before the first retry; doubles with each attempt.
+        at_once: Maximum number of concurrent calls.
+        endpoint: Another server that implements the API; it receives the key.
+
+    Raises:
+        InputError: If there is no key or no engine ID, or a number is out of range.
+
+    Example:
+        >>> search = WebSearch(GoogleSearch(engine_id="..."), pages=PageReader())
     """
 
     api_key: Any = field(default=None, compare=False)
@@ -80,16 +91,17 @@ class GoogleSearch(SearchesAsPort):
         warnings.warn(notice(), FutureWarning, stacklevel=3)
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Search for each query, side by side in threads.
+        """Search for each query, concurrently in threads.
 
-        An answer is a list of ``SearchHit``, empty where nothing was found, or a ``SearchError``:
-        ``auth`` (key, project or engine refused), ``quota`` or ``transient``.
+        Returns:
+            For each query a list of ``SearchHit``, empty if nothing was found, or a
+            ``SearchError``: "auth" (key, project or engine refused), "quota" or "transient".
         """
         require_extra("googleapiclient", extra="google", feature="GoogleSearch")
         return spread(self._answer, queries, self.at_once)
 
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Search as ``hits`` does, in threads besides the event loop: the client has no other."""
+        """Async version of ``hits``; Google's client is synchronous, so it runs in threads."""
         return await asyncio.to_thread(self.hits, queries)
 
     def _answer(self, query: str) -> list[SearchHit] | SearchError:
@@ -99,7 +111,7 @@ class GoogleSearch(SearchesAsPort):
         try:
             found: list[SearchHit] = Retrying(**options)(self._found, query)
             return found
-        except SearchError as error:  # made anew, without the client's own errors behind it
+        except SearchError as error:  # a new one, without the client's own errors as its cause
             return SearchError(self.api_key.redact(str(error))[:600], kind=error.kind)
 
     def _found(self, query: str) -> list[SearchHit]:
@@ -113,15 +125,17 @@ class GoogleSearch(SearchesAsPort):
         except HttpError as error:
             raise _refusal(error) from None
         except (OSError, HttpLib2Error, HTTPException) as error:
-            raise _passing(f"Google did not answer: {type(error).__name__}: {error}") from None
+            message = f"Google did not answer: {type(error).__name__}: {error}"
+            raise SearchError(message, kind="transient") from None
         except ValueError:
-            raise _passing("Google did not answer in JSON of its schema") from None
+            message = "Google did not answer in JSON of its schema"
+            raise SearchError(message, kind="transient") from None
 
     def _items(self, query: str) -> list[dict[str, object]]:
         from googleapiclient.discovery import build
 
         options = None if self.endpoint is None else {"api_endpoint": self.endpoint}
-        with contextlib.closing(_client(self.timeout)) as http:  # not for two threads
+        with contextlib.closing(_client(self.timeout)) as http:  # not thread-safe
             service = build(
                 "customsearch",
                 "v1",
@@ -135,7 +149,7 @@ class GoogleSearch(SearchesAsPort):
             reply = request.execute()
         items = reply.get("items", []) if isinstance(reply, dict) else None
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise ValueError("not of the schema")
+            raise ValueError("does not match the schema")
         return items
 
     def _hit(self, item: dict[str, object]) -> SearchHit:
@@ -144,7 +158,7 @@ class GoogleSearch(SearchesAsPort):
 
 
 def _client(seconds: float) -> Any:
-    """Make a client that reads replies within ``ReplyLimits`` and a time; httplib2 has neither."""
+    """Build a client that bounds the size and time of responses, which httplib2 does not."""
     import httplib2
 
     def bounded(kind: Any) -> Any:
@@ -162,16 +176,17 @@ def _client(seconds: float) -> Any:
             return super().request(uri, *given, **{**named, "connection_type": bounded(kind)})
 
     client = Client(timeout=seconds)
-    client.follow_redirects = False  # it would take the key along
+    client.follow_redirects = False  # a redirect would receive the key
     return client
 
 
 def _read(reply: HTTPResponse, until: float) -> bytes:
-    """Read and unpack a reply, so that nobody else does."""
+    """Read and decompress a response here, so that httplib2 does not do it without limits."""
 
     def piece(size: int) -> bytes:
         if time.monotonic() > until:
-            raise _passing("Google did not answer: no whole answer in time")
+            message = "Google did not answer: no whole answer in time"
+            raise SearchError(message, kind="transient")
         return reply.read1(size)
 
     encoding = reply.headers.get("content-encoding", "")
@@ -181,27 +196,21 @@ def _read(reply: HTTPResponse, until: float) -> bytes:
 
 
 def notice(today: date | None = None) -> str:
-    """Say, as of a day, what becomes of the service."""
+    """Return the warning about the end of the service, as of a day (default: today)."""
     if (today or datetime.now(UTC).date()) >= ENDS:
         return f"Google ended its Custom Search JSON API on {ENDS}. {INSTEAD}"
-    told = "Google's Custom Search JSON API is closed to new customers and ends for all on"
-    return f"{told} {ENDS}. {INSTEAD}"
+    closed = "Google's Custom Search JSON API is closed to new customers and ends for all on"
+    return f"{closed} {ENDS}. {INSTEAD}"
 
 
 def _refusal(error: Any) -> SearchError:
     status, body = int(error.resp.status), error.content.decode("utf-8", "replace").lower()
     reason = (error.reason or "no reason given").rstrip(".")
-    told = f"Google answered {status}: {reason}."
+    message = f"Google answered {status}: {reason}."
     if _NEW_PROJECT in body:
-        return SearchError(f"{told} This project came too late. {notice()}", kind="auth")
+        return SearchError(f"{message} This project came too late. {notice()}", kind="auth")
     if datetime.now(UTC).date() >= ENDS:
-        told = f"{told} {notice()}"
+        message = f"{message} {notice()}"
     if status == 429 or any(word in body for word in _QUOTA):
-        return SearchError(f"{told} The quota is spent.", kind="quota")
-    if status == 408 or status >= 500:
-        return _passing(told)
-    return SearchError(told, kind="auth")
-
-
-def _passing(told: str) -> SearchError:
-    return SearchError(told, kind="transient")
+        return SearchError(f"{message} The quota is spent.", kind="quota")
+    return SearchError(message, kind="transient" if status == 408 or status >= 500 else "auth")

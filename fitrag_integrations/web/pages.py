@@ -1,0 +1,333 @@
+"""Read web pages: fetched under the guard, cut into paragraphs, cleaned, kept on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from fitrag_integrations.core.checks import (
+    check_is,
+    check_many,
+    check_number,
+    check_text,
+    check_whole,
+)
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.errors import InputError, MissingExtraError, SearchError
+from fitrag_integrations.web.extract import Extracted, extract
+from fitrag_integrations.web.fetch import Allowance, Fetched, Fetcher, Slots, check_status, persist
+from fitrag_integrations.web.guard import NetworkGuard, shown
+from fitrag_integrations.web.robots import Robots, RobotsError
+
+if TYPE_CHECKING:
+    import httpx
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Record):
+    """A web page that was read; its text is untrusted.
+
+    Args:
+        url: Requested address.
+        final_url: Address after redirects.
+        title: Title; may be blank.
+        paragraphs: Cleaned paragraphs, in order.
+        fetched_at: Time of the fetch in ISO 8601, UTC.
+    """
+
+    url: str
+    final_url: str
+    title: str
+    paragraphs: tuple[str, ...]
+    fetched_at: str
+
+    def __post_init__(self) -> None:
+        check_text("Page.url", self.url)
+        check_text("Page.final_url", self.final_url)
+        check_text("Page.title", self.title)
+        check_text("Page.fetched_at", self.fetched_at)
+        paragraphs = check_many("Page.paragraphs", self.paragraphs, str)
+        object.__setattr__(self, "paragraphs", paragraphs)
+
+    @property
+    def text(self) -> str:
+        """The paragraphs, separated by blank lines."""
+        return "\n\n".join(self.paragraphs)
+
+
+FORMAT = 1
+_OURS = re.compile(r"[0-9a-f]{64}\.json|fitrag-.*\.tmp")
+_log = logging.getLogger(__name__)
+
+
+class PageCache:
+    """Cache of pages on disk, safe to share between processes.
+
+    One JSON file per URL, named by its SHA-256 and replaced atomically. Expired or damaged files
+    count as absent. Failures are not cached, except a refusal by robots.txt.
+
+    Args:
+        folder: Folder of the files; created when needed.
+        expires_seconds: Age at which a page expires.
+        max_bytes: Maximum size of the folder; above it the oldest pages are deleted.
+
+    Example:
+        >>> reader = PageReader(cache=PageCache("pages", expires_seconds=3600))
+    """
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        *,
+        expires_seconds: float = 86_400.0,
+        max_bytes: int = 500_000_000,
+    ) -> None:
+        self._folder = Path(folder)
+        if self._folder.exists() and not self._folder.is_dir():
+            raise InputError.of("folder", given=str(folder), allowed="a folder, or an unused path")
+        self._expires = check_number("expires_seconds", expires_seconds, low=0.0)
+        self._max_bytes = check_whole("max_bytes", max_bytes, low=1)
+
+    def __repr__(self) -> str:
+        return f"PageCache({str(self._folder)!r}, expires_seconds={self._expires:g})"
+
+    def get(self, url: str) -> Page | SearchError | None:
+        """Return the cached page of ``url``, its cached refusal by robots.txt, or None."""
+        try:
+            entry = json.loads(self._path(url).read_text(encoding="utf-8"))
+            age = time.time() - entry["stored_at"]
+            is_fresh = -60.0 <= age < self._expires  # clocks may differ by a little
+            if entry["format"] != FORMAT or entry["url"] != url or not is_fresh:
+                return None
+            if entry["page"] is None:
+                return SearchError(str(entry["refused"]), kind="blocked")
+            return Page.from_dict(entry["page"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def put(self, url: str, page: Page) -> None:
+        """Store a page; a disk error is only logged.
+
+        Args:
+            url: Requested address.
+            page: The page to store.
+        """
+        self._write(url, {"page": page.to_dict(), "refused": None})
+
+    def put_refusal(self, url: str, message: str) -> None:
+        """Store that robots.txt forbids an address.
+
+        Args:
+            url: Requested address.
+            message: Text of the error to raise for it.
+        """
+        self._write(url, {"page": None, "refused": message})
+
+    def _path(self, url: str) -> Path:
+        digest = hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
+        return self._folder / f"{digest}.json"
+
+    def _write(self, url: str, content: dict[str, object]) -> None:
+        entry = {"format": FORMAT, "url": url, "stored_at": time.time(), **content}
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix="fitrag-", suffix=".tmp", dir=self._folder)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(json.dumps(entry).encode("ascii"))
+                os.replace(name, self._path(url))
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(name)
+                raise
+            self._shrink()
+        except OSError as error:
+            _log.warning("a page is not cached in %s: %s", self._folder, error.strerror)
+
+    def _shrink(self) -> None:
+        """Delete the oldest cached files until nine tenths of the limit are left."""
+        files = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    if _OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                        found = entry.stat()
+                        files.append((found.st_mtime, found.st_size, entry.path))
+        total = sum(size for _, size, _ in files)
+        limit = 0.9 * self._max_bytes if total > self._max_bytes else total
+        for _, size, path in sorted(files):
+            if total <= limit:
+                return
+            with suppress(OSError):  # another process may have been faster
+                os.unlink(path)
+            total -= size
+
+
+EXTRACT_SECONDS = 20.0
+EXTRACTIONS = 1  # concurrent threads: they share one interpreter with the event loop
+LOGIN_CHARS = 600  # a page with a password field and less text than this is a login page
+_LOGIN = re.compile(r"/(log|sign)[-_]?(in|on)\b|/sso\b|/oauth2?/|/session/new\b", re.IGNORECASE)
+
+
+class PageReader:
+    """Reader of web pages, many at a time; each becomes a ``Page`` or the error it failed with.
+
+    A failed page is a ``SearchError``: "auth" for 401, 403 and login pages, "quota" for 429,
+    "transient" for 5xx and the network, "blocked" if the guard, robots.txt or the content type
+    forbids it, "empty" for other statuses and pages without text.
+
+    Args:
+        guard: Limits of what may be fetched. Defaults to ``NetworkGuard()``.
+        cache: Cache of pages that were read. Defaults to none.
+        max_concurrency: Maximum number of concurrent requests in one event loop.
+        retries: Maximum number of retries of a page after a 429, a 5xx or a broken connection,
+            after a short wait or the site's ``Retry-After``; one above ten seconds ends them.
+
+    Raises:
+        MissingExtraError: If the extra ``web`` is not installed.
+
+    Example:
+        >>> pages = PageReader(cache=PageCache("pages")).read(["https://en.wikipedia.org/wiki/Amarcord"])
+    """
+
+    def __init__(
+        self,
+        guard: NetworkGuard | None = None,
+        cache: PageCache | None = None,
+        *,
+        max_concurrency: int = 8,
+        retries: int = 1,
+    ) -> None:
+        self._guard = NetworkGuard() if guard is None else check_is("guard", guard, NetworkGuard)
+        self._cache = cache if cache is None else check_is("cache", cache, PageCache)
+        self._max_concurrency = check_whole("max_concurrency", max_concurrency, low=1)
+        self._retries = check_whole("retries", retries, low=0, high=10)
+        self._robots = Robots(self._retries)
+        self._lock = threading.Lock()
+        self._loops: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, tuple[Slots, asyncio.Semaphore]
+        ] = WeakKeyDictionary()
+        for module in ("httpx", "httpcore", "tenacity", "trafilatura"):
+            require_extra(module, extra="web", feature="PageReader")
+
+    def read(self, urls: Sequence[str]) -> list[Page | SearchError]:
+        """Read pages and wait for them; inside a running event loop this blocks it."""
+        given = check_many("urls", urls, str)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.aread(given))
+        with ThreadPoolExecutor(1, thread_name_prefix="fitrag-pages") as thread:
+            context = copy_context()
+            return thread.submit(context.run, lambda: asyncio.run(self.aread(given))).result()
+
+    async def aread(self, urls: Sequence[str]) -> list[Page | SearchError]:
+        """Read pages concurrently; one answer per URL, in order, each URL read once."""
+        given = check_many("urls", urls, str)
+        slots, turns = self._limits()
+        async with Fetcher(self._guard, slots) as fetcher, asyncio.TaskGroup() as group:
+            tasks = {
+                url: group.create_task(self._page(url, fetcher, turns))
+                for url in dict.fromkeys(given)
+            }
+        return [tasks[url].result() for url in given]
+
+    def _limits(self) -> tuple[Slots, asyncio.Semaphore]:
+        """Return the limits of the running loop, and drop those of closed loops."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            for other in [other for other in self._loops if other.is_closed()]:
+                del self._loops[other]
+            if loop not in self._loops:
+                slots = Slots(self._max_concurrency, self._guard.per_host)
+                self._loops[loop] = slots, asyncio.Semaphore(EXTRACTIONS)
+            return self._loops[loop]
+
+    async def _page(
+        self, url: str, fetcher: Fetcher, turns: asyncio.Semaphore
+    ) -> Page | SearchError:
+        try:
+            at = self._guard.admit(url)
+            return await self._kept(at, url) or await self._new(at, url, fetcher, turns)
+        except SearchError as error:
+            return error.with_traceback(None)
+
+    async def _kept(self, at: httpx.URL, url: str) -> Page | None:
+        """Return the page from the cache, unless the guard refuses it now."""
+        if self._cache is None:
+            return None
+        found = await asyncio.to_thread(self._cache.get, str(at))
+        if isinstance(found, SearchError):
+            if self._guard.robots:
+                raise found
+            return None
+        if found is None:
+            return None
+        self._guard.admit(found.final_url)
+        return replace(found, url=url)
+
+    async def _new(
+        self, at: httpx.URL, url: str, fetcher: Fetcher, turns: asyncio.Semaphore
+    ) -> Page:
+        async def permit(hop: httpx.URL, allowance: Allowance) -> None:
+            await self._robots.permit(hop, fetcher, allowance)
+
+        async def fetch() -> Fetched:
+            by_robots = permit if self._guard.robots else None
+            return check_status(await fetcher.get(at, permit=by_robots))
+
+        try:
+            fetched = await persist(fetch, self._retries)
+        except RobotsError as error:
+            if self._cache is not None and error.lasting:
+                await asyncio.to_thread(self._cache.put_refusal, str(at), str(error))
+            raise
+        found = await _extracted(fetched, turns)
+        _check_found(found, asked=at, fetched=fetched)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        page = Page(url, str(fetched.url), found.title, found.paragraphs, now)
+        if self._cache is not None:
+            await asyncio.to_thread(self._cache.put, str(at), page)
+        return page
+
+
+async def _extracted(fetched: Fetched, turns: asyncio.Semaphore) -> Extracted:
+    """Extract in a thread; any parser error becomes the page's ``SearchError``."""
+    content_type = fetched.headers.get("content-type", "")
+    async with turns:
+        try:
+            async with asyncio.timeout(EXTRACT_SECONDS):
+                return await asyncio.to_thread(extract, fetched.body, content_type)
+        except MissingExtraError:
+            raise
+        except Exception as error:
+            message = f"{shown(fetched.url)} could not be parsed: {type(error).__name__}"
+            raise SearchError(message, kind="empty") from error
+
+
+def _check_found(found: Extracted, *, asked: httpx.URL, fetched: Fetched) -> None:
+    where = shown(fetched.url)
+    is_sent_to_login = bool(_LOGIN.search(fetched.url.path)) and not _LOGIN.search(asked.path)
+    is_form = found.asks_password and sum(map(len, found.paragraphs)) < LOGIN_CHARS
+    if is_sent_to_login or is_form:
+        raise SearchError(f"{where} is a login page", kind="auth")
+    if not found.paragraphs:
+        raise SearchError(f"{where} has no text to read", kind="empty")

@@ -1,1 +1,0 @@
-"""Pages: fetched behind the guard, read, kept."""

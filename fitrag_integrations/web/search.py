@@ -1,0 +1,377 @@
+"""The web as a search port: a provider's results, with the text of their pages or their snippets.
+
+CRAG, section 4.5: Wikipedia preferred, not required; five results. A page without text is replaced
+by its own snippet, so no result changes its rank.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import KW_ONLY, dataclass
+from inspect import iscoroutinefunction
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+
+from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.errors import InputError, PortError, SearchError
+from fitrag_integrations.text.site import site_of
+from fitrag_integrations.types import Passage
+from fitrag_integrations.web.hits import (
+    SearchHit,
+    hits_of,
+    page_passage,
+    snippet_passage,
+    with_metadata,
+)
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+def waited(start: Callable[[], Coroutine[object, object, T]]) -> T:
+    """Run a coroutine on an event loop of its own, in a thread of its own.
+
+    This works inside a running event loop too, and does not touch the caller's loop policy.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, lambda: asyncio.run(start())).result()
+
+
+def spread(call: Callable[[Q], A], items: Sequence[Q], at_once: int) -> list[A | Exception]:
+    """Call once per item in threads.
+
+    Args:
+        call: Function of one item.
+        items: Items to call it with.
+        at_once: Maximum number of threads.
+
+    Returns:
+        One answer per item, in order; an exception is the answer of its item.
+    """
+
+    def guarded(item: Q) -> A | Exception:
+        try:
+            return call(item)
+        except Exception as error:  # raised in the flow that asked
+            return error
+
+    if len(items) < 2:
+        return [guarded(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), at_once)) as pool:
+        running = [pool.submit(copy_context().run, guarded, item) for item in items]
+        return [future.result() for future in running]
+
+
+async def aspread(
+    acall: Callable[[Q], Awaitable[A]], items: Sequence[Q], at_once: int
+) -> list[A | Exception]:
+    """Async version of ``spread``: await one call per item, at most ``at_once`` at a time."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def guarded(item: Q) -> A | Exception:
+        async with slots:
+            try:
+                return await acall(item)
+            except Exception as error:  # raised in the flow that asked
+                return error
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(guarded(item)) for item in items]
+    return [task.result() for task in tasks]
+
+
+def retry_options(tries: int, wait: float, *, feature: str, extra: str) -> dict[str, Any]:
+    """Return tenacity's options for up to ``tries`` attempts; only temporary failures are retried.
+
+    The wait between two attempts is random, below ``wait`` seconds, then twice that, and so on.
+    """
+    tenacity = require_extra("tenacity", extra=extra, feature=feature)
+
+    def is_transient(error: BaseException) -> bool:
+        return isinstance(error, SearchError) and error.kind == "transient"
+
+    return {
+        "stop": tenacity.stop_after_attempt(tries),
+        "wait": tenacity.wait_random_exponential(multiplier=wait, max=30),
+        "retry": tenacity.retry_if_exception(is_transient),
+        "reraise": True,
+    }
+
+
+CALLS = ("ahits", "hits", "asearch", "search")  # the first that is there is used
+
+
+@runtime_checkable
+class SearchProvider(Protocol):
+    """Finds web pages for each query, best first; n queries in, n answers out.
+
+    An answer is a list of ``SearchHit`` or of anything ``hits_of`` reads, or the exception of that
+    query. ``ahits`` is the optional async version, ``name`` the optional name.
+    """
+
+    def hits(self, queries: Sequence[str], /) -> Sequence[object]:
+        """Return one answer per query, in order."""
+        ...
+
+
+@runtime_checkable
+class PageReading(Protocol):
+    """Reads pages; n in, n out.
+
+    An answer is a ``Page``, or an object with its fields, or the exception of that page.
+    """
+
+    async def aread(self, urls: Sequence[str], /) -> Sequence[object]: ...
+
+
+def check_provider(provider: object) -> None:
+    """Check for a ``SearchProvider``, or an object with ``search(queries)``."""
+    if isinstance(provider, type) or _call_name(provider) is None:
+        allowed = "an object with a 'hits' method; for a tool use WebSearch.from_tool(tool)"
+        raise InputError.of("provider", given=provider, allowed=allowed)
+
+
+def name_of(provider: object) -> str:
+    """Return a provider's name, or that of its class."""
+    return str(getattr(provider, "name", "") or type(provider).__name__)
+
+
+async def ask_provider(provider: object, queries: list[str]) -> list[object]:
+    """Query a provider, in a thread if it has no async method; one answer per query."""
+    name = _call_name(provider) or "hits"
+    call = getattr(provider, name)
+    if name.startswith("a"):
+        answers = list(await call(queries))
+    else:
+        answers = list(await asyncio.to_thread(call, queries))
+    if len(answers) != len(queries):
+        counts = f"{len(queries)} queries but returned {len(answers)} answers"
+        raise PortError(f"{name_of(provider)} got {counts}")
+    return answers
+
+
+def _call_name(provider: object) -> str | None:
+    return next((name for name in CALLS if callable(getattr(provider, name, None))), None)
+
+
+@dataclass(frozen=True)
+class ToolProvider:
+    """Search provider that calls a tool once per query.
+
+    A tool with an async method is awaited; any other runs in threads. The answer to a query is
+    what the tool returned or raised.
+
+    Args:
+        tool: Object with ``invoke`` (a LangChain tool, retriever or chain), a LlamaIndex tool, or
+            a function or coroutine function of one query.
+        at_once: Maximum number of concurrent calls.
+    """
+
+    tool: object
+    _: KW_ONLY
+    at_once: int = 16
+
+    def __post_init__(self) -> None:
+        check_whole("at_once", self.at_once, low=1)
+        _calls_of(self.tool)
+
+    @property
+    def name(self) -> str:
+        """The tool's own name, or that of its function or class."""
+        for holder in (self.tool, getattr(self.tool, "metadata", None)):
+            name = getattr(holder, "name", None)
+            if isinstance(name, str) and name:
+                return name
+        return str(getattr(self.tool, "__qualname__", type(self.tool).__name__))
+
+    def hits(self, queries: Sequence[str], /) -> list[Any]:
+        """Call the tool for each query."""
+        return waited(lambda: self.ahits(queries))
+
+    async def ahits(self, queries: Sequence[str], /) -> list[Any]:
+        """Async version of ``hits``."""
+        call, acall = _calls_of(self.tool)
+        if acall is not None:
+            return await aspread(acall, queries, self.at_once)
+        return await asyncio.to_thread(spread, call, queries, self.at_once)
+
+
+def _calls_of(tool: Any) -> tuple[Callable[[str], Any], Callable[[str], Any] | None]:
+    """Return the tool's sync call and its async call, if it has one."""
+    if not isinstance(tool, type):
+        if callable(getattr(tool, "invoke", None)):
+            return tool.invoke, getattr(tool, "ainvoke", None)
+        if callable(tool):
+            if iscoroutinefunction(tool) or iscoroutinefunction(getattr(tool, "__call__", None)):  # noqa: B004
+                return tool, tool
+            return tool, getattr(tool, "acall", None)
+    allowed = "a tool with 'invoke', a LlamaIndex tool, or a function of one query"
+    raise InputError.of("tool", given=tool, allowed=allowed)
+
+
+Answer: TypeAlias = list[Passage] | Exception
+Ranked: TypeAlias = tuple[int, SearchHit]  # the provider's rank, from 1
+
+
+@dataclass(frozen=True)
+class WebSearch:
+    """Web search that answers queries with passages, for ``Ports(search=...)``.
+
+    Each URL counts once. A result with neither page text nor snippet is left out, and
+    ``metadata["left_out"]`` of the others is the number of these.
+
+    Args:
+        provider: A ``SearchProvider``; for a tool or a function use ``from_tool``.
+        max_results: Maximum number of passages per query.
+        pages: ``PageReader`` for the pages of all queries, each URL read once; the text of a
+            passage is then its page's paragraphs. None uses the snippets.
+        prefer: Domains whose results come first; otherwise the provider's order is kept.
+        on_page_error: "snippet" replaces a page that fails or is blank by its snippet, with
+            ``metadata["page_error"]``; "raise" fails the query.
+
+    Raises:
+        InputError: If an argument is invalid.
+
+    Example:
+        >>> search = WebSearch(SearxngSearch("http://127.0.0.1:8888"), pages=PageReader())
+        >>> retriever = CorrectiveRetriever(base=base, search=search)
+    """
+
+    provider: object
+    _: KW_ONLY
+    max_results: int = 5
+    pages: PageReading | None = None
+    prefer: Sequence[str] = ("wikipedia.org",)
+    on_page_error: str = "snippet"
+
+    def __post_init__(self) -> None:
+        check_whole("max_results", self.max_results, low=1)
+        object.__setattr__(self, "prefer", check_many("prefer", self.prefer, str))
+        if self.on_page_error not in ("snippet", "raise"):
+            allowed = "'snippet' or 'raise'"
+            raise InputError.of("on_page_error", given=self.on_page_error, allowed=allowed)
+        if self.pages is not None and not isinstance(self.pages, PageReading):
+            raise InputError.of("pages", given=self.pages, allowed="an object with 'aread'")
+        check_provider(self.provider)
+
+    @classmethod
+    def from_tool(cls, tool: object, *, at_once: int = 16, **options: Any) -> Self:
+        """Build a search from any tool or function.
+
+        Args:
+            tool: LangChain tool or Runnable, LlamaIndex tool, or function of one query. It may
+                return dicts with title, url and snippet, Documents, nodes, texts, or JSON.
+            at_once: Maximum number of concurrent calls.
+            **options: Options of ``WebSearch``.
+        """
+        return cls(ToolProvider(tool, at_once=at_once), **options)
+
+    @property
+    def name(self) -> str:
+        """The provider's name, or that of its class."""
+        return name_of(self.provider)
+
+    def search(self, queries: Sequence[str], /) -> list[Answer]:
+        """Find passages for each query; also works where an event loop is running."""
+        return waited(lambda: self.asearch(queries))
+
+    async def asearch(self, queries: Sequence[str], /) -> list[Answer]:
+        """Find passages for each query without blocking the event loop.
+
+        Each answer is a list of ``Passage``, empty where the search found nothing, or the
+        exception that query failed with: a ``SearchError`` of kind ``empty`` where there were
+        results but none had a text.
+        """
+        texts = [
+            str(check_text("query", q, blank=False)) for q in check_many("queries", queries, str)
+        ]
+        if not texts:
+            return []
+        answers = await ask_provider(self.provider, texts)
+        found = await asyncio.to_thread(lambda: [self._chosen(answer) for answer in answers])
+        pages = await self._pages(found)
+        return await asyncio.to_thread(lambda: [self._passages(hits, pages) for hits in found])
+
+    def _chosen(self, answer: object) -> list[Ranked] | Exception:
+        """Return the best results of an answer: distinct, the preferred domains first."""
+        if isinstance(answer, Exception):
+            return answer
+        try:
+            distinct: dict[str, Ranked] = {}
+            for rank, hit in enumerate(hits_of(answer), start=1):
+                distinct.setdefault(hit.url.partition("#")[0] or hit.snippet, (rank, hit))
+        except RecursionError:
+            return SearchError("the search result is nested too deeply", kind="transient")
+        except Exception as error:  # of this query alone
+            return error
+        domains = tuple(f".{domain.lower().lstrip('.')}" for domain in self.prefer)
+        ordered = sorted(
+            distinct.values(), key=lambda ranked: not f".{site_of(ranked[1].url)}".endswith(domains)
+        )
+        return ordered[: self.max_results]
+
+    async def _pages(self, found: Sequence[list[Ranked] | Exception]) -> dict[str, object]:
+        """Read the pages of all queries in one call, by URL."""
+        lists = [hits for hits in found if not isinstance(hits, Exception)]
+        urls = list(dict.fromkeys(hit.url for hits in lists for _, hit in hits if hit.url))
+        if self.pages is None or not urls:
+            return {}
+        try:
+            return dict(zip(urls, await self.pages.aread(urls), strict=True))
+        except Exception as error:  # the snippets can replace the pages
+            return dict.fromkeys(urls, error)
+
+    def _passages(self, hits: list[Ranked] | Exception, pages: dict[str, object]) -> Answer:
+        if isinstance(hits, Exception):
+            return hits
+        try:
+            made = [self._passage(rank, hit, pages) for rank, hit in hits]
+        except SearchError as error:
+            return error
+        except InputError as error:  # such as metadata nested beyond reading
+            return SearchError(f"the search result is not valid: {error}", kind="transient")
+        kept = [passage for passage in made if passage.text]
+        left_out = len(made) - len(kept)
+        if made and not kept:
+            return SearchError(f"{left_out} results, none with a text to read", kind="empty")
+        return [with_metadata(passage, left_out=left_out) for passage in kept] if left_out else kept
+
+    def _passage(self, rank: int, hit: SearchHit, pages: dict[str, object]) -> Passage:
+        about: dict[str, object] = {"provider": self.name, "rank": rank}
+        page = pages.get(hit.url)
+        if page is None:
+            return snippet_passage(hit, about)
+        if isinstance(page, Exception):
+            error = _search_error(page)
+        elif (passage := page_passage(hit, page, about)).text:
+            return passage
+        else:
+            error = SearchError("the page has no text", kind="empty")
+        if self.on_page_error == "raise":
+            raise error
+        about["page_error"] = {"kind": error.kind, "message": str(error)}
+        return snippet_passage(hit, about)
+
+
+class SearchesAsPort:
+    """Mixin that lets a provider be used as a search port, as ``WebSearch(provider)``."""
+
+    def search(self, queries: Sequence[str], /) -> list[Answer]:
+        """Return passages, made of snippets, for each query, as ``WebSearch(self)`` does."""
+        return WebSearch(self).search(queries)
+
+    async def asearch(self, queries: Sequence[str], /) -> list[Answer]:
+        """Async version of ``search``."""
+        return await WebSearch(self).asearch(queries)
+
+
+def _search_error(error: Exception) -> SearchError:
+    while isinstance(error, ExceptionGroup):  # of tasks that ran side by side
+        error = error.exceptions[0]
+    if isinstance(error, SearchError):
+        return error
+    return SearchError(f"{type(error).__name__}: {error}", kind="transient")

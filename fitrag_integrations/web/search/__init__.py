@@ -1,1 +1,0 @@
-"""Search providers and the search over them."""
