@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.models.gate.necessity import NecessityJudge
     from fitrag_integrations.models.gate.rewriter import QueryRewriter
     from fitrag_integrations.models.reader import ExtractiveReader
-    from fitrag_integrations.models.remote.ik import RemoteGenerator, RemoteIK
+    from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteIK
     from fitrag_integrations.models.remote.scorer import RemoteScorer
     from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
     from fitrag_integrations.models.scorer.one_pass import OnePassScorer
@@ -35,7 +35,7 @@ _MODULE_OF = {
     "OnePassScorer": "scorer.one_pass",
     "QueryRewriter": "gate.rewriter",
     "RemoteGenerator": "remote.generator",
-    "RemoteIK": "remote.ik",
+    "RemoteIK": "remote.generator",
     "RemoteScorer": "remote.scorer",
     "ReplugGenerator": "causal.ensemble",
     "RetrievalEvaluator": "evaluator.evaluator",

@@ -36,7 +36,8 @@ from fitrag_integrations.methods.compose.recipe import method_from
 from fitrag_integrations.methods.crag.keywords import extract_keywords, parse_keywords
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
-from fitrag_integrations.models.remote import dialects, replies
+from fitrag_integrations.models.remote import replies
+from fitrag_integrations.models.remote import scorer as dialects
 from fitrag_integrations.models.remote.client import OpenAIClient
 from fitrag_integrations.models.runtime import manifest
 from fitrag_integrations.retrieval import _storage

@@ -63,6 +63,8 @@ class Handler(BaseHTTPRequestHandler):
             storm, server.storm = server.storm, max(0, server.storm - 1)
         if server.key and self.headers.get("Authorization") != f"Bearer {server.key}":
             return 401, {"error": "no such key: " + self.headers.get("Authorization", "")}
+        if server.fails is not None:
+            return server.fails
         if storm:
             return 429, {"error": "Model is overloaded", "error_type": "Overloaded"}
         if foreign := set(body) - FIELDS[self.path]:
@@ -125,6 +127,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         if status == 429:
             self.send_header("Retry-After", "0")
+        for name, given in server.headers.items() if status == 200 else ():
+            self.send_header(name, given)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if status == 200 and server.drip:
@@ -149,7 +153,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, key=""):
         super().__init__(("127.0.0.1", 0), Handler)
         self.key, self.storm, self.drip, self.open, self.busiest = key, 0, 0.0, 0, 0
-        self.spoil = bytes
+        self.spoil, self.fails, self.headers = bytes, None, {}
         self.seen, self.lock = [], threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 

@@ -13,8 +13,7 @@ from fitrag_integrations.commands.engine import models as loading
 from fitrag_integrations.commands.engine.options import Files, Hardware, RunOptions
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.models.remote.base import RemoteOptions
-from fitrag_integrations.models.remote.generator import RemoteGenerator
+from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteOptions
 from fitrag_integrations.training.labels.llm_calls import RemoteAnswers
 
 if TYPE_CHECKING:

@@ -110,7 +110,7 @@ class Continuer:
         assert isinstance(generator, RemoteGenerator)
         stop = {"stop": generator._stop} if generator._stop else {}
         tokens = generator.max_new_tokens
-        bodies = [generator._body(text, tokens=tokens, told=True) | stop for text in texts]
+        bodies = [generator._body(text, tokens=tokens, logprobs=True) | stop for text in texts]
         return await generator._ask(bodies, _read)
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.models.remote.ik import RemoteGenerator, RemoteIK
+    from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteIK
 
-_MODULE_OF = dict.fromkeys(["RemoteGenerator", "RemoteIK"], "ik")
+_MODULE_OF = dict.fromkeys(["RemoteGenerator", "RemoteIK"], "generator")
 
 __all__ = ["RemoteGenerator", "RemoteIK"]
 

@@ -1,24 +1,25 @@
-"""Continue prompts, draft and say Yes or No through an OpenAI-compatible server."""
+"""Generator and gate behind an OpenAI-compatible server, so that a large model stays where it is.
+
+vLLM serves a LoRA adapter by its name: pass that name as `model`, and the IK decision (IK, section
+3) is one request for one token with its log-probabilities. Nothing here requires PyTorch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
-from fitrag_integrations.core.checks import check_many, check_whole
+from fitrag_integrations.core.checks import (
+    check_is,
+    check_many,
+    check_number,
+    check_text,
+    check_whole,
+)
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.remote.base import (
-    Remote,
-    RemoteOptions,
-    checked_pairs,
-    checked_texts,
-    fill,
-    read_item,
-    with_fields,
-)
-from fitrag_integrations.models.remote.client import finish
+from fitrag_integrations.models.remote.client import OpenAIClient, finish
 from fitrag_integrations.models.remote.replies import (
     as_draft,
     echoed,
@@ -29,21 +30,113 @@ from fitrag_integrations.models.remote.replies import (
 )
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import USUAL_TOKENS, Asked, Written
+from fitrag_integrations.values.thresholds import FittedThreshold
 
+T = TypeVar("T")
+Api: TypeAlias = Literal["completions", "chat"]
+PATHS = {"completions": "/completions", "chat": "/chat/completions"}
 PROMPT = "Question: {question}\nAnswer:"
+PROMPTS = {
+    "question": "Question: {question}\nDo you know the answer by yourself? Yes or No:",
+    "draft": "Question: {question}\nBeginning of your answer: {draft}\n"
+    "Do you know the answer by yourself? Yes or No:",
+}
+
+
+class RemoteOptions(TypedDict, total=False):
+    """Keyword arguments of `RemoteGenerator` and `RemoteIK`, described in `Remote`."""
+
+    api: Api
+    api_key: object
+    top_logprobs: int
+    timeout: float
+    max_retries: int
+    concurrency: int
+    deadline: float | None
+
+
+class Remote:
+    """Base of the models behind an OpenAI-compatible server.
+
+    Args:
+        base_url: Address that ends in /v1.
+        model: Served model name.
+        api: Endpoint: "completions" sends prompts as they are, "chat" in the model's template.
+        api_key: String, or object with `get_secret_value`.
+        top_logprobs: Alternatives to request per token.
+        timeout: Seconds for one attempt of a request.
+        max_retries: Maximum number of retries of a request.
+        concurrency: Maximum number of concurrent requests.
+        deadline: Seconds for a request with its retries. None is no limit.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api: Api = "completions",
+        api_key: object = None,
+        top_logprobs: int = 20,
+        timeout: float = 60.0,
+        max_retries: int = 4,
+        concurrency: int = 16,
+        deadline: float | None = None,
+    ) -> None:
+        if api not in PATHS:
+            raise InputError.of("api", given=api, allowed=" or ".join(map(repr, PATHS)))
+        self.name = check_text("model", model, blank=False)
+        self._api: Api = api
+        self._top = check_whole("top_logprobs", top_logprobs, low=2)
+        self._client = OpenAIClient(
+            base_url,
+            api_key=api_key,
+            timeout=timeout,
+            max_retries=max_retries,
+            concurrency=concurrency,
+            deadline=deadline,
+        )
+
+    async def _ask(self, bodies: Sequence[Row], read: Callable[[Row], T]) -> list[T | Exception]:
+        """Send all bodies; an item that fails has its error in its place."""
+        replies = await self._client.post_all(PATHS[self._api], bodies)
+        return [read_item(reply, read) for reply in replies]
+
+    def _body(self, prompt: str, *, tokens: int, logprobs: bool) -> dict[str, object]:
+        body: dict[str, object] = {"model": self.name, "max_tokens": tokens, "temperature": 0.0}
+        if self._api == "chat":
+            body["messages"] = [{"role": "user", "content": prompt}]
+            return body | ({"logprobs": True, "top_logprobs": self._top} if logprobs else {})
+        return body | {"prompt": prompt} | ({"logprobs": self._top} if logprobs else {})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._client.base_url!r}, {self.name!r})"
 
 
 class RemoteGenerator(Remote):
-    """Continue prompts, draft answers (IK, section 3.2) and say Yes or No through a server.
+    """Generator behind an OpenAI-compatible server: continues, drafts (IK, section 3.2), says Yes.
 
-    `base_url` ends in /v1, `model` is the served name. A reply is as long as its prompt asks for,
-    256 tokens where it says nothing, and at most `max_new_tokens` where that is given; the
-    attribute `cut` of one that was not written to its end tells how long it is. A draft has
-    `draft_tokens`, where the gate that wants it names no other.
+    A draft has log-probabilities, margins and entropies if the service returns them; entropies are
+    over the `top_logprobs` alternatives. `text.cut` is the length of truncated output in tokens.
 
-    A draft tells log-probabilities, margins and entropies where the service does; entropies are
-    over the `top_logprobs` alternatives it shows. With `api` "chat" the question itself is the
-    user's message, with "completions" it is put into `prompt`, which ends at one of `stop`.
+    Args:
+        base_url: Address that ends in /v1.
+        model: Served model name.
+        max_new_tokens: Maximum length of a reply. A reply is as long as its prompt asks for, 256
+            tokens if it does not.
+        draft_tokens: Length of a draft, if the gate asks for no other.
+        prompt: With "completions", the text that a question is inserted into; with "chat" the
+            question itself is the user's message.
+        stop: With "completions", texts at which a draft or a one-line reply ends.
+        **options: `api`, `api_key`, `top_logprobs`, `timeout`, `max_retries`, `concurrency` and
+            `deadline`, as in `Remote`.
+
+    Raises:
+        InputError: If an argument is invalid.
+
+    Example:
+        >>> llm = RemoteGenerator("http://localhost:8000/v1", "meta-llama/Llama-3.1-8B-Instruct")
+        >>> llm.generate(["The capital of Mongolia is"])
     """
 
     def __init__(
@@ -70,90 +163,206 @@ class RemoteGenerator(Remote):
         return finish(lambda: self.agenerate(prompts))
 
     async def agenerate(self, prompts: Sequence[str]) -> list[Written | Exception]:
-        """Do what `generate` does without blocking the event loop."""
-        texts = checked_texts("prompts", prompts)
-        ends = [
-            {"stop": self._stop} if self._stop and Asked(text).one_line else {} for text in texts
-        ]
-        bodies = [
-            self._body(text, tokens=self._room(text), told=False) | end
-            for text, end in zip(texts, ends, strict=True)
-        ]
+        """Async version of `generate`."""
+        bodies = []
+        for text in checked_texts("prompts", prompts):
+            tokens = Asked(text).tokens or USUAL_TOKENS
+            if self._api == "chat":  # a chat model may think before it answers
+                tokens = max(tokens, USUAL_TOKENS)
+            end = {"stop": self._stop} if self._stop and Asked(text).one_line else {}
+            body = self._body(text, tokens=min(tokens, self._most or tokens), logprobs=False)
+            bodies.append(body | end)
         return await self._ask(bodies, read_written)
-
-    def _room(self, prompt: str) -> int:
-        """Say how many tokens a reply may have; a model that converses may think before it."""
-        tokens = Asked(prompt).tokens or USUAL_TOKENS
-        tokens = max(tokens, USUAL_TOKENS) if self._api == "chat" else tokens
-        return min(tokens, self._most or tokens)
 
     def draft(self, questions: Sequence[str]) -> list[Any]:
         """Write the first `draft_tokens` tokens of an answer to each question."""
         return finish(lambda: self.adraft(questions))
 
     async def adraft(self, questions: Sequence[str]) -> list[Any]:
-        """Do what `draft` does without blocking the event loop."""
+        """Async version of `draft`."""
         stop = {"stop": self._stop} if self._stop else {}
-        bodies = [
-            self._body(
-                self._asking(question),
-                tokens=Asked(question).tokens or self.draft_tokens,
-                told=True,
-            )
-            | stop
-            for question in checked_texts("questions", questions)
-        ]
+        bodies = []
+        for question in checked_texts("questions", questions):
+            tokens = Asked(question).tokens or self.draft_tokens
+            body = self._body(self._question_prompt(question), tokens=tokens, logprobs=True)
+            bodies.append(body | stop)
         return await self._ask(
             bodies, lambda reply: as_draft(read_text(reply).strip(), read_tokens(reply))
         )
 
     def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft | Exception]:
-        """Tell how sure the model is of each token of drafts already written.
+        """Compute how sure the model is of each token of existing drafts.
 
-        Needs a server that echoes a prompt with its log-probabilities, and "completions"; without
-        it each item is a `PortError` that says so. A blank draft comes back empty.
+        Requires "completions" and a server that echoes a prompt with its log-probabilities, such
+        as vLLM; on any other server each item is a `PortError`.
+
+        Args:
+            questions: Questions.
+            drafts: One draft per question; a blank one comes back empty.
         """
         return finish(lambda: self.arescore(questions, drafts))
 
     async def arescore(
         self, questions: Sequence[str], drafts: Sequence[str]
     ) -> list[Draft | Exception]:
-        """Do what `rescore` does without blocking the event loop.
+        """Async version of `rescore`.
 
-        Raises `InputError` where the api is not "completions".
+        Raises:
+            InputError: If the api is not "completions".
         """
         if self._api != "completions":
             allowed = "'completions' for rescore, which has a prompt echoed"
             raise InputError.of("api", given=self._api, allowed=allowed)
-        pairs = checked_pairs(questions, drafts)
-        written = [(question, draft) for question, draft in pairs if draft.strip()]
+        pairs = [(q, draft.strip()) for q, draft in checked_drafts(questions, drafts)]
         bodies = [
-            self._body(f"{self._asking(question)} {draft.strip()}", tokens=1, told=True)
+            self._body(f"{self._question_prompt(question)} {draft}", tokens=1, logprobs=True)
             | {"echo": True}
-            for question, draft in written
+            for question, draft in pairs
+            if draft
         ]
         replies = iter(await self._ask(bodies, lambda reply: reply))
+
+        def measured(text: str, reply: Row) -> Draft:
+            return as_draft(text, echoed(reply, text))
+
         return [
-            read_item(next(replies), partial(_measured, draft.strip()))
-            if draft.strip()
-            else Draft("")
+            read_item(next(replies), partial(measured, draft)) if draft else Draft("")
             for _, draft in pairs
         ]
 
     def p_yes(self, prompts: Sequence[str]) -> list[Any]:
-        """Give the probability of Yes against No as the next word of each prompt, in [0, 1]."""
+        """Return the probability of Yes against No as the next word of each prompt, in [0, 1]."""
         return finish(lambda: self.ap_yes(prompts))
 
     async def ap_yes(self, prompts: Sequence[str]) -> list[Any]:
-        """Do what `p_yes` does without blocking the event loop."""
-        bodies = [
-            self._body(text, tokens=1, told=True) for text in checked_texts("prompts", prompts)
-        ]
-        return await self._ask(bodies, read_yes)
+        """Async version of `p_yes`."""
+        texts = checked_texts("prompts", prompts)
+        return await self._ask([self._body(t, tokens=1, logprobs=True) for t in texts], read_yes)
 
-    def _asking(self, question: str) -> str:
+    def _question_prompt(self, question: str) -> str:
         return question if self._api == "chat" else fill(self._prompt, question)
 
 
-def _measured(text: str, reply: Row) -> Draft:
-    return as_draft(text, echoed(reply, text))
+class RemoteIK(Remote):
+    """Gate of a served model: the probability that it knows the answer (IK, section 3).
+
+    Args:
+        base_url: Address that ends in /v1.
+        model: Served name of the classifier: of a LoRA adapter or a plain model.
+        yes: Word whose probability is compared with that of `no`.
+        no: The other word.
+        prompts: Texts with {question}, and for "draft" also {draft}.
+        threshold: Probability above which a question is known, in [0, 1]. Defaults to `fitted`'s.
+        fitted: Threshold together with the model it was fitted for.
+        draft_tokens: Length of the draft, cut by the drafter; 0 uses the question only.
+        drafter: Model that writes the draft if the caller passes none.
+        **options: `api`, `api_key`, `top_logprobs`, `timeout`, `max_retries`, `concurrency` and
+            `deadline`, as in `Remote`.
+
+    Raises:
+        InputError: If an argument is invalid.
+
+    Example:
+        >>> gate = RemoteIK("http://localhost:8000/v1", "my-ik-adapter", threshold=0.7)
+        >>> router = KnowledgeRouter(gate=gate, llm=llm, unknown=chain)
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        yes: str = "Yes",
+        no: str = "No",
+        prompts: Mapping[str, str] = PROMPTS,
+        threshold: float | None = None,
+        fitted: FittedThreshold | None = None,
+        draft_tokens: int = 32,
+        drafter: object = None,
+        **options: Unpack[RemoteOptions],
+    ) -> None:
+        super().__init__(base_url, model, **options)
+        self._words = {
+            "yes": check_text("yes", yes, blank=False).strip(),
+            "no": check_text("no", no, blank=False).strip(),
+        }
+        self._prompts = {
+            "question": with_fields("prompts.question", prompts.get("question"), "question"),
+            "draft": with_fields("prompts.draft", prompts.get("draft"), "question", "draft"),
+        }
+        self.fitted = None if fitted is None else check_is("fitted", fitted, FittedThreshold)
+        given = fitted.value if threshold is None and fitted is not None else threshold
+        self.threshold = None if given is None else check_number("threshold", given, low=0, high=1)
+        self.draft_tokens = check_whole("draft_tokens", draft_tokens, low=0)
+        self.drafter = drafter
+
+    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | Exception]:
+        """Return the probability that each question is known, in [0, 1], in order.
+
+        Args:
+            questions: Questions.
+            drafts: One draft per question; blank for none.
+
+        Returns:
+            Probabilities; a question whose request fails has a `PortError` in its place.
+
+        Raises:
+            InputError: For a blank question.
+        """
+        return finish(lambda: self.ap_known(questions, drafts))
+
+    async def ap_known(
+        self, questions: Sequence[str], drafts: Sequence[str]
+    ) -> list[float | Exception]:
+        """Async version of `p_known`; probabilities in [0, 1]."""
+        bodies = []
+        for question, draft in checked_drafts(questions, drafts):
+            wanted = draft.strip() if self.draft_tokens else ""
+            prompt = fill(self._prompts["draft" if wanted else "question"], question, wanted)
+            bodies.append(self._body(prompt, tokens=1, logprobs=True))
+        return await self._ask(bodies, lambda reply: read_yes(reply, **self._words))
+
+
+def read_item(reply: Any, read: Callable[[Row], T]) -> T | Exception:
+    """Parse a response; an error of this item becomes its answer, a cancellation is raised."""
+    if isinstance(reply, Exception):
+        return reply
+    if isinstance(reply, BaseException):
+        raise reply
+    try:
+        return read(reply)
+    except Exception as error:  # noqa: BLE001 - it belongs to this item alone
+        return error
+
+
+def fill(prompt: str, question: str, draft: str = "") -> str:
+    """Fill {question} and {draft}; braces in a question or a draft stay as they are."""
+    head, mark, tail = prompt.partition("{question}")
+    before, after = (part.replace("{draft}", draft) for part in (head, tail))
+    return before + (question if mark else "") + after
+
+
+def with_fields(field: str, prompt: object, *names: str) -> str:
+    """Return a prompt that has all the named fields; raise `InputError` for any other."""
+    missing = [name for name in names if not isinstance(prompt, str) or f"{{{name}}}" not in prompt]
+    if missing:
+        allowed = "a text with " + " and ".join(f"{{{name}}}" for name in names)
+        raise InputError.of(field, given=prompt, allowed=allowed)
+    return str(prompt)
+
+
+def checked_texts(field: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """Return texts none of which is blank; raise `InputError` naming the first that is."""
+    checked = check_many(field, texts, str)
+    for i, text in enumerate(checked):
+        check_text(f"{field}[{i}]", text, blank=False)
+    return checked
+
+
+def checked_drafts(questions: Sequence[str], drafts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return pairs of question and draft; raise `InputError` if their numbers differ."""
+    asked, given = checked_texts("questions", questions), check_many("drafts", drafts, str)
+    if len(asked) != len(given):
+        allowed = f"one per question, {len(asked)}, blank where there is none"
+        raise InputError.of("drafts", given=len(given), allowed=allowed)
+    return list(zip(asked, given, strict=True))

@@ -47,7 +47,7 @@ class RemoteAnswers(RemoteGenerator):
         """Answer each prompt; one that fails has its error in its place."""
         more = {"stop": self._stop} if self._stop else {}
         bodies = [
-            self._body(text, tokens=self.max_new_tokens, told=False) | more for text in prompts
+            self._body(text, tokens=self.max_new_tokens, logprobs=False) | more for text in prompts
         ]
         return list(await self._ask(bodies, _read_reply))
 

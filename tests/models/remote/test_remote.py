@@ -23,7 +23,7 @@ from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import AskGate, Decider, IKnow, MarginGate, PTrueGate
 from fitrag_integrations.models import RemoteGenerator, RemoteIK
 from fitrag_integrations.models.remote.client import Refused
-from fitrag_integrations.models.remote.ik import PROMPTS
+from fitrag_integrations.models.remote.generator import PROMPTS
 from fitrag_integrations.models.remote.replies import (
     as_draft,
     echoed,
@@ -198,7 +198,7 @@ def test_one_refused_question_costs_that_one_alone(url):
 
 def test_a_service_without_log_probabilities_is_told_with_the_fallback(url):
     (error,) = RemoteIK(url, "silent").p_known(["who"], [""])
-    assert "no log-probabilities: AskGate asks" in str(error)
+    assert "no log-probabilities: use AskGate" in str(error)
     gate = AskGate(lambda prompts: ["Yes." for _ in prompts], draft_tokens=0)
     assert gate.p_known(["who"], [""]) == [1.0]
     reply = AskGate(RemoteGenerator(url, "silent"), draft_tokens=0)

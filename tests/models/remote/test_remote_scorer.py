@@ -1,10 +1,13 @@
 """A served reranker behind `RemoteScorer`, over servers with the limits that real ones have."""
 
 import asyncio
+import gzip
 import json
 import logging
 import pickle
 import random
+import resource
+import time
 import traceback
 from dataclasses import replace
 
@@ -103,9 +106,9 @@ def test_a_server_without_a_reranker_is_asked_once(server):
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda data: data[:-9], "not the JSON"),
-        (lambda data: b"[" * 100_000, "not the JSON"),
-        (lambda data: b'{"results": []}', "not the JSON"),
+        (lambda data: data[:-9], "not the expected JSON"),
+        (lambda data: b"[" * 100_000, "not the expected JSON"),
+        (lambda data: b'{"results": []}', "not the expected JSON"),
         (lambda data: json.dumps(json.loads(data)[1:]).encode(), "2 scores for 3"),
         (lambda data: json.dumps([*json.loads(data), {"index": 0, "score": 1}]).encode(), "twice"),
         (lambda data: b'[{"index": 3, "score": 1}]', "index 3"),
@@ -219,3 +222,64 @@ def test_it_pickles_without_connections(server):
     logits, pairs = pairs_of(3)
     scorer = pickle.loads(pickle.dumps(scorer_of(server)))
     assert [s.has_answer_logit for s in scorer.score(pairs)] == logits
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "zstd", "br", "deflate"])
+def test_a_response_in_an_encoding_we_did_not_ask_for_is_never_unpacked(server, coding):
+    bomb = gzip.compress(gzip.compress(b" " * (64 << 20)))
+    server.spoil = lambda data: bomb
+    server.headers = {"Content-Encoding": coding}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    (score,) = scorer_of(server, max_retries=0).score(pairs_of(1)[1])
+    assert isinstance(score, PortError) and "encoding" in str(score)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 << 10  # kilobytes
+
+
+def test_a_response_that_unpacks_to_too_much_is_stopped_while_it_unpacks(server):
+    bomb = gzip.compress(b" " * (256 << 20))
+    server.spoil = lambda data: bomb
+    server.headers = {"Content-Encoding": "gzip"}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    (score,) = scorer_of(server, max_retries=0).score(pairs_of(1)[1])
+    assert isinstance(score, PortError) and "unpack" in str(score)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+
+
+def test_of_a_large_error_response_only_the_beginning_is_read(server):
+    key = "sk-" + "ab" * 20
+    server.fails = 500, {"error": f"{key[:13]} " * 2_000_000}
+    began = time.process_time()
+    (score,) = scorer_of(server, api_key=key, max_retries=0).score(pairs_of(1)[1])
+    assert isinstance(score, PortError) and "500" in str(score) and key[:13] not in str(score)
+    assert time.process_time() - began < 5  # minutes before
+
+
+@pytest.mark.parametrize(("retries", "most"), [(0, 24), (2, 48)])
+def test_a_server_that_fails_is_not_stormed(server, retries, most):
+    server.fails = 500, {"error": "Internal Server Error"}
+    scorer = scorer_of(server, max_retries=retries)
+    scores = scorer.score(pairs_of(1000)[1])
+    assert all(isinstance(score, PortError) for score in scores)
+    assert len(server.seen) <= most
+    assert any("requests in a row failed" in str(score) for score in scores)
+    server.fails = None
+    (again,) = scorer.score(pairs_of(1)[1])
+    assert isinstance(again, PortError)  # within the pause
+    scorer._client._breaker.until = 0.0
+    logits, pairs = pairs_of(40)
+    scorer.score(pairs[:1])
+    assert [s.has_answer_logit for s in scorer.score(pairs)] == logits
+
+
+def test_a_server_that_rejects_every_document_ends_the_splitting(server):
+    pairs = [("q?", Passage(str(i), f"score {i} poison")) for i in range(1000)]
+    scores = scorer_of(server, max_retries=0).score(pairs)
+    assert all(isinstance(score, PortError) for score in scores)
+    assert len(server.seen) <= 32 + 2 * 64
+
+
+def test_retries_end_at_the_deadline(server):
+    server.fails = 503, {"error": "busy"}
+    scorer = scorer_of(server, max_retries=50, deadline=1.0)
+    (score,) = scorer.score(pairs_of(1)[1])
+    assert "deadline of 1 s" in str(score)
