@@ -8,19 +8,29 @@ from langchain_core.documents import Document
 
 from fitrag_integrations.langchain.base.convert import to_passages
 from fitrag_integrations.methods.answer.citations import Cited
-from fitrag_integrations.methods.citing import cite, restored
-from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.methods.citing import cite, numbered, restored
 from fitrag_integrations.types import Excerpt, Passage
 
 
 def numbered_documents(documents: Sequence[Document], *, sources: Sequence[Document] = ()) -> str:
-    """Write documents as the numbered lines of a prompt, one number for each.
+    """Return documents as the numbered lines of a prompt, one number for each.
 
-    Pieces of one source share a number where `sources` holds it; the numbers are those
-    `cite_documents` resolves when it is given the same. Raises `InputError` for what is no
-    Document.
+    A line begins with the document's title, else its source, else its id unless that was generated
+    (a UUID). Pieces of one source share a number where `sources` holds it; the numbers are those
+    `cite_documents` resolves when it is given the same. Sources and ids are not counted in the
+    `max_tokens` of a drop-in.
+
+    Args:
+        documents: The documents to show, in the order of their numbers.
+        sources: The documents that these were cut from.
+
+    Returns:
+        One text; "(No passage was found.)" where there are no documents.
+
+    Raises:
+        InputError: If something is no Document.
     """
-    return render_excerpts(_excerpts(documents, sources))
+    return numbered(_excerpts(documents, sources))
 
 
 def cite_documents(

@@ -9,7 +9,7 @@ from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, Promp
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.adapting import template_of
-from fitrag_integrations.methods.prompts import prompt_named, render_excerpts
+from fitrag_integrations.methods.prompts import prompt_named, render_passages
 from fitrag_integrations.types import Context, Template
 
 __all__ = ["as_template", "prompt"]
@@ -48,7 +48,7 @@ class Written:
         """Fill in what the prompt asks for; messages become one text, as a chat model shows it."""
         if not context.excerpts:
             return context.prompt()
-        shown = render_excerpts(context.excerpts)
+        shown = render_passages(context)
         values = dict.fromkeys(CONTEXT, shown) | dict.fromkeys(QUESTION, context.question)
         values["draft"] = context.draft or ""
         wanted = {name: values[name] for name in self.prompt.input_variables}

@@ -8,20 +8,31 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 
 from fitrag_integrations.llama_index.base.convert import node_of, passages_of
 from fitrag_integrations.methods.answer.citations import Cited
-from fitrag_integrations.methods.citing import cite, restored
-from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.methods.citing import cite, numbered, restored
 from fitrag_integrations.types import Excerpt, Passage
 
 
 def numbered_nodes(
     nodes: Sequence[NodeWithScore], *, sources: Sequence[BaseNode | NodeWithScore] = ()
 ) -> str:
-    """Write nodes as the numbered lines of a prompt, one number for each.
+    """Return nodes as the numbered lines of a prompt, one number for each.
 
-    Pieces of one source share a number where `sources` holds it; the numbers are those
-    `cite_nodes` resolves when it is given the same. Raises `InputError` for what is no node.
+    A line begins with the node's title, else its source or file, else its id unless that was
+    generated (a UUID). Pieces of one source share a number where `sources` holds it; the numbers
+    are those `cite_nodes` resolves when it is given the same. Sources and ids are not counted in
+    the `max_tokens` of a drop-in.
+
+    Args:
+        nodes: The nodes to show, in the order of their numbers.
+        sources: The nodes or documents that these were cut from.
+
+    Returns:
+        One text; "(No passage was found.)" where there are no nodes.
+
+    Raises:
+        InputError: If something is no node.
     """
-    return render_excerpts(_excerpts(nodes, sources))
+    return numbered(_excerpts(nodes, sources))
 
 
 def cite_nodes(

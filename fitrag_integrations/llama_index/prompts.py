@@ -9,7 +9,7 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.adapting import template_of
-from fitrag_integrations.methods.prompts import prompt_named, render_excerpts
+from fitrag_integrations.methods.prompts import prompt_named, render_passages
 from fitrag_integrations.types import Context, Template
 
 __all__ = ["as_template", "prompt"]
@@ -40,7 +40,7 @@ class Written:
         """Fill ``{context_str}`` and ``{query_str}``, or what the prompt maps them to."""
         if not (context.excerpts or self.alone):
             return context.prompt()
-        passages = render_excerpts(context.excerpts)
+        passages = render_passages(context)
         return str(self.prompt.format(context_str=passages, query_str=context.question))
 
 

@@ -20,8 +20,14 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.answer.citations import Citation, Cited
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import by_number, excerpts_html
-from fitrag_integrations.values.passage import LEAD, PLACE, named, origin_of
-from fitrag_integrations.values.prompt import ELLIPSIS, RETRIEVAL, PromptTemplate
+from fitrag_integrations.values.passage import LEAD, PLACE, is_web, named, origin_of
+from fitrag_integrations.values.prompt import (
+    ELLIPSIS,
+    NONE_FOUND,
+    RETRIEVAL,
+    PromptTemplate,
+    render_excerpts,
+)
 from fitrag_integrations.values.windows import merge
 
 CITE_RULE = (
@@ -38,6 +44,7 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _LEAD = re.compile(r"(\d{1,18})-(\d{1,18})")
+_GENERATED = re.compile(r"text-[0-9a-f]{16}|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
 
@@ -47,6 +54,23 @@ def with_citations(template: PromptTemplate = RETRIEVAL) -> PromptTemplate:
 
 
 RETRIEVAL_CITED = with_citations()
+
+
+def numbered(excerpts: Iterable[Excerpt]) -> str:
+    """Return excerpts as numbered lines, each under its title, else its source, else its id.
+
+    A generated id (a UUID, or one made from the text) is no name, and a web page has its label:
+    these are shown without. Where there are no excerpts, the text says so.
+    """
+    return render_excerpts([_under_a_name(one) for one in excerpts]) or NONE_FOUND
+
+
+def _under_a_name(excerpt: Excerpt) -> Excerpt:
+    passage, name = excerpt.passage, origin_of(excerpt.passage)[0]
+    found = passage.title or passage.source or ("" if _GENERATED.fullmatch(name) else name)
+    if passage.title or not found or is_web(passage):
+        return excerpt
+    return replace(excerpt, passage=replace(passage, title=found))
 
 
 def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = False) -> Cited:

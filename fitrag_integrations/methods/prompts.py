@@ -1,7 +1,9 @@
 """Name the prompts for the language model (FIT-RAG, section 4.5, Figure 6 and Table 2).
 
-``RETRIEVAL`` is the paper's comprehensive prompt and ``NO_RETRIEVAL`` its counterpart, which asks
-for a background passage before the answer; ``Context.prompt()`` chooses between those two.
+``RETRIEVAL`` is the paper's comprehensive prompt. ``NO_RETRIEVAL`` is its counterpart for a
+question that a gate found known, and asks for a background passage before the answer.
+``NOTHING_FOUND``, ours, says that nothing was found and lets the model answer that it does not
+know. ``Context.prompt()`` chooses between those three.
 ``SIMPLE`` and ``COT`` are what Table 2 compares with. Few-shot examples are left to the caller's
 own ``PromptTemplate``.
 
@@ -21,10 +23,12 @@ from fitrag_integrations.methods.itrg.prompts import ITRG_ANSWER, ITRG_REFINE, I
 from fitrag_integrations.methods.slimplm.prompts import SLIMPLM
 from fitrag_integrations.values.prompt import (
     NO_RETRIEVAL,
+    NOTHING_FOUND,
     RETRIEVAL,
     PromptTemplate,
     default_template,
     render_excerpts,
+    render_passages,
 )
 
 __all__ = [
@@ -35,6 +39,7 @@ __all__ = [
     "ITRG_ANSWER",
     "ITRG_REFINE",
     "ITRG_REFRESH",
+    "NOTHING_FOUND",
     "NO_RETRIEVAL",
     "PROMPTS",
     "RETRIEVAL",
@@ -45,6 +50,7 @@ __all__ = [
     "default_template",
     "prompt_named",
     "render_excerpts",
+    "render_passages",
     "template_named",
 ]
 
@@ -77,7 +83,7 @@ CRAG_KEYWORDS = PromptTemplate(
 _ALL = (RETRIEVAL, NO_RETRIEVAL, SIMPLE, COT, RETRIEVAL_CITED, CRAG, CRAG_VERDICT, CRAG_KEYWORDS)
 _ITRG = (ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH)
 TEMPLATES: Mapping[str, PromptTemplate] = MappingProxyType(
-    {template.name: template for template in (*_ALL, *_ITRG, *SLIMPLM)}
+    {template.name: template for template in (*_ALL, NOTHING_FOUND, *_ITRG, *SLIMPLM)}
 )
 
 PAPER_NAMES: Mapping[str, str] = MappingProxyType(

@@ -51,6 +51,8 @@ TOLD: Mapping[str, str] = {
     "sentences": "The most sentences a strip holds; None is what its threshold was fitted on.",
     "min_score": "The score below which nothing is kept.",
     "on_web_error": "Whether a search that fails is noted ('degrade') or raised ('raise').",
+    "on_incorrect": "What to do where all that was retrieved is graded incorrect and the web gave "
+    "nothing: keep it with a warning in the prompt ('warn'), keep nothing ('drop'), or 'keep'.",
     "on_error": "Whether a model that fails is noted, or raised ('raise').",
     "allow_other_model": "Accept a threshold that was fitted for another model.",
     "without": "Actions to do without, as in the paper's ablations.",

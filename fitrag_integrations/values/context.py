@@ -64,11 +64,13 @@ class Context(Record):
         object.__setattr__(self, "details", check_mapping("Context.details", self.details))
 
     def prompt(self, template: Template | None = None) -> str:
-        """Write the prompt for the language model.
+        """Return the prompt for the language model.
 
-        Without a template it is FIT-RAG's retrieval prompt, or its no-retrieval prompt when the
-        decision was not to retrieve or nothing was kept. ``fitrag_integrations.methods.prompts``
-        names those two and the others.
+        Args:
+            template: One of ``fitrag_integrations.methods.prompts``, or any object with
+                ``render(context)``. None is FIT-RAG's retrieval prompt (section 4.5), its
+                no-retrieval prompt where a gate decided not to retrieve, and ``NOTHING_FOUND``
+                where nothing was kept.
         """
         return (default_template(self) if template is None else template).render(self)
 

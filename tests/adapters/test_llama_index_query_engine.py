@@ -33,7 +33,7 @@ from llama_index.core.tools import QueryEngineTool
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.llama_index import MethodQueryEngine, RetrievalSkippedEvent
 from fitrag_integrations.methods import FitRag, PromptTemplate
-from fitrag_integrations.methods.prompts import NO_RETRIEVAL, SIMPLE
+from fitrag_integrations.methods.prompts import NO_RETRIEVAL, NOTHING_FOUND, SIMPLE
 from fitrag_integrations.types import Context
 
 QUESTION = QUESTIONS[0]
@@ -71,14 +71,17 @@ def test_metadata_tells_decisions_and_steps_in_plain_values():
     ]
 
 
-@pytest.mark.parametrize("settings", [{"retriever": EmptyRetriever()}, {"gate": FixedGate(0.75)}])
-async def test_without_passages_the_model_is_asked_all_the_same(settings):
+@pytest.mark.parametrize(
+    ("settings", "template"),
+    [({"retriever": EmptyRetriever()}, NOTHING_FOUND), ({"gate": FixedGate(0.75)}, NO_RETRIEVAL)],
+)
+async def test_without_passages_the_model_is_asked_all_the_same(settings, template):
     llm = ScriptedLLM()
     made = engine(llm, **settings)
     response = made.query(QUESTION)
     assert response.response == f"Answer to Question: {QUESTION}"
     assert (await made.aquery(QUESTION)).response == response.response
-    assert llm.prompts == [NO_RETRIEVAL.render(Context(QUESTION))] * 2
+    assert llm.prompts == [template.render(Context(QUESTION))] * 2
     assert response.source_nodes == []
 
 
@@ -188,7 +191,7 @@ def test_templates_of_both_kinds():
     assert llm.prompts[0].endswith("The answer is")
     assert llm.prompts[1].startswith(f"Mine: {QUESTION} 1. Amarcord")
     assert llm.prompts[2].startswith("Stock: 1. Amarcord")
-    assert llm.prompts[3] == NO_RETRIEVAL.render(Context(QUESTION))
+    assert llm.prompts[3] == NOTHING_FOUND.render(Context(QUESTION))
     assert set(made.get_prompts()) == {"text_qa_template"}
     made.update_prompts({"text_qa_template": LlamaPromptTemplate("New: {query_str}")})
     made.query(QUESTION)

@@ -1,5 +1,7 @@
 """Prompts: what is filled in, and what is never read as a template."""
 
+from dataclasses import replace
+
 import pytest
 
 from fitrag_integrations.errors import InputError
@@ -8,6 +10,7 @@ from fitrag_integrations.methods.prompts import (
     CRAG,
     CRAG_VERDICT,
     NO_RETRIEVAL,
+    NOTHING_FOUND,
     RETRIEVAL,
     SIMPLE,
     TEMPLATES,
@@ -15,7 +18,7 @@ from fitrag_integrations.methods.prompts import (
     render_excerpts,
     template_named,
 )
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 
 FILM = Passage("f", "One is. Two is. Three is. Four is.", "Film")
 CONTEXT = Context("Who?", (Excerpt(FILM, 0, 7), Excerpt(Passage("n", "No title."), 0, 9)))
@@ -32,6 +35,21 @@ def test_each_prompt_asks_in_its_own_way():
     assert CONTEXT.prompt(COT).endswith("Question: Who?\nLet's think step by step.")
     assert "explain why you choose this answer" in CONTEXT.prompt(RETRIEVAL)
     assert "One is" not in CONTEXT.prompt(NO_RETRIEVAL)
+
+
+def test_only_a_gate_has_the_model_answer_from_what_it_knows():
+    assert Context("Who?").prompt() == NOTHING_FOUND.render(Context("Who?"))
+    for retrieve, template in ((True, NOTHING_FOUND), (False, NO_RETRIEVAL)):
+        decided = Context("Who?", decision=RetrievalDecision(retrieve))
+        assert decided.prompt() == template.render(decided)
+    assert "(No passage was found.)\nQuestion: Who?" in Context("Who?").prompt(SIMPLE)
+
+
+def test_a_warning_stands_before_the_passages_in_every_prompt():
+    doubted = replace(CONTEXT, details={"warning": "Doubtful."})
+    for template in (None, SIMPLE, COT, RETRIEVAL, CRAG):
+        assert "(Doubtful.)\n1. Film: One is." in doubted.prompt(template)
+    assert "Doubtful" not in replace(doubted, excerpts=()).prompt(SIMPLE)
 
 
 def test_excerpts_of_one_passage_stand_together():
@@ -51,7 +69,7 @@ def test_braces_in_a_passage_stay_braces():
 
 def test_a_template_of_ones_own():
     own = PromptTemplate("own", "{draft}|{question}|{passages}")
-    assert Context("Who?", draft="Rota").prompt(own) == "Rota|Who?|"
+    assert Context("Who?", draft="Rota").prompt(own) == "Rota|Who?|(No passage was found.)"
 
 
 @pytest.mark.parametrize("text", ["{context}", "{", "{}", "{question.x}", 7])

@@ -22,7 +22,7 @@ from fitrag_integrations.methods.adapting import (
     pages_of,
     relevance_of,
 )
-from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.methods.citing import numbered
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, derived_id
 
@@ -46,7 +46,7 @@ class Documents(list[Document]):
         self.traced = traced
 
     def __str__(self) -> str:
-        return render_excerpts([Excerpt.whole(passage) for passage in to_passages(self)])
+        return numbered([Excerpt.whole(passage) for passage in to_passages(self)])
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (list(self), self.traced)

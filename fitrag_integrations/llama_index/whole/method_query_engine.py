@@ -42,7 +42,7 @@ class _Answering:
 
 
 class MethodQueryEngine(FromFitted, WritingRouter):
-    """Answer with a method's context; where it holds nothing, the model is asked all the same.
+    """Answer with a method's context; where it holds nothing, the prompt says so.
 
     ``method`` asks ``retriever`` and, where it searches the web, ``search``.
     ``reader`` extracts the answer in place of ``llm``, which is ``Settings.llm`` where neither is

@@ -24,7 +24,7 @@ from fitrag_integrations.methods.ik.draft_confidence import GATES
 from fitrag_integrations.methods.ik.method import IKnow
 from fitrag_integrations.methods.ik.self_evaluation import AskGate, PTrueGate
 from fitrag_integrations.ports import Gate, Method
-from fitrag_integrations.values.prompt import PromptTemplate
+from fitrag_integrations.values.prompt import NOTHING_FOUND, PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
 
 NAME, CORPUS, TRACES, SCHEMA = "fitted.json", "corpus.json", "traces.jsonl", 1
@@ -49,13 +49,18 @@ WITHOUT = PromptTemplate(
 
 @dataclass(frozen=True)
 class FittedTemplate:
-    """Prompt as it was done while fitting: with what there is to refer to, or the bare question."""
+    """Prompt of what was fitted: the passages, the bare question, or that nothing was found.
+
+    The bare question is for one that the gate found known, and for a context no method made.
+    """
 
     name: str = "fitted"
 
     def render(self, context: Any) -> str:
-        """Fill the prompt that belongs to a context."""
-        return (WITH if context.excerpts else WITHOUT).render(context)
+        """Return the prompt that belongs to a context."""
+        skipped = context.decision is not None and not context.decision.retrieve
+        bare = WITHOUT if skipped or not context.method else NOTHING_FOUND
+        return (WITH if context.excerpts else bare).render(context)
 
 
 @dataclass(frozen=True, slots=True)

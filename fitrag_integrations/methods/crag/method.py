@@ -33,6 +33,11 @@ from fitrag_integrations.values.windows import usable
 __all__ = ["PRESETS", "ActionThresholds", "Crag"]
 
 KEPT_ANYWAY = "nothing came from the web: what was retrieved is kept, though graded low"
+DROPPED = "nothing to refer to: all that was retrieved is graded incorrect, and dropped"
+WARNING = (
+    "An evaluator judged that none of these passages answers the question. If that is so, say that "
+    "you do not know the answer."
+)
 NOTHING = "nothing to refer to"
 
 
@@ -40,21 +45,39 @@ NOTHING = "nothing to refer to"
 class Crag(Checked):
     """Run corrective retrieval for a question.
 
-    ``evaluator`` is an object with ``evaluate(pairs)``, a bi-label scorer, or a callable; None is
-    the embedded one. ``count_tokens`` and ``split`` take a text, as in ``Refiner``. With
-    ``on_web_error`` "degrade" a failed search is noted, with "raise" raised. ``thresholds`` None
-    are the evaluator's own, a text names a preset of the paper; those of another evaluator are
-    refused unless ``allow_other_model``. ``top_n``, ``strip_threshold``, ``sentences``,
-    ``min_score`` and the budget ``max_tokens`` are those of ``Refiner``; ``top_n`` holds for what
-    was retrieved and for what the web gave, each by itself. They make its ``refiner``.
+    Args:
+        evaluator: An object with ``evaluate(pairs)``, a bi-label scorer, or a callable; None is the
+            bundled one.
+        thresholds: None are the evaluator's own; a text names a preset of the paper.
+        top_n: Strips kept of what was retrieved, and as many of what the web gave.
+        strip_threshold: Grade that a strip has to reach, in [-1, 1], as in ``Refiner``.
+        sentences: Maximum sentences of a strip, as in ``Refiner``.
+        max_tokens: Token budget of both sources together, as in ``Refiner``.
+        count_tokens: Tokenizer of the budget, as in ``Refiner``.
+        split: Sentence splitter, as in ``Refiner``.
+        on_web_error: "degrade" notes a failed search, "raise" raises it.
+        on_incorrect: What to do where all that was retrieved is graded incorrect and the web gave
+            nothing. "warn" keeps the best of it, and the prompt says that it was judged not to
+            answer the question; "drop" keeps nothing, and the prompt says that nothing was found;
+            "keep" keeps it and says so in a note only.
+        allow_other_model: Accept thresholds that were fitted for another evaluator.
+        without: Actions that give way to ambiguous (Tables 2 and 11 of the paper); without
+            ambiguous, ``upper`` alone parts correct from incorrect.
+        refine: False keeps retrieved passages whole (Table 3).
+        rewrite: False searches for the question itself (Table 3).
+        select: False keeps all that the web gave (Table 3).
+        min_score: Grade below which nothing is kept, in [-1, 1], as in ``Refiner``.
+        verdict: "embedded" or a folder of `fitrag calibrate verdict`: the action is decided by all
+            grades, both labels and the reader's answers, see `ListVerdict`. None is the paper's
+            rule.
 
-    With a ``verdict``, "embedded" or a folder of `fitrag calibrate verdict`, the action is not the
-    paper's: all grades, both labels and the reader's answers decide, see `ListVerdict`.
+    Raises:
+        InputError: If an option is out of range.
+        ThresholdMismatchError: If thresholds were fitted for another evaluator.
 
-    The ablations of the paper's Tables 2, 3 and 11: an action in ``without`` gives way to
-    ambiguous; without ambiguous, ``upper`` alone parts correct from incorrect. ``refine=False``
-    keeps retrieved passages whole, ``rewrite=False`` searches for the question itself, and
-    ``select=False`` keeps all the web gave.
+    Example:
+        >>> Crag(top_n=3, on_incorrect="drop").on_incorrect
+        'drop'
     """
 
     evaluator: object = None
@@ -74,6 +97,7 @@ class Crag(Checked):
     select: bool = True
     min_score: Grade | None = None
     verdict: object = None
+    on_incorrect: Literal["warn", "drop", "keep"] = "warn"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,11 +127,12 @@ class Crag(Checked):
         )
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question.
+        """Return the flow that ends in the context for one question.
 
         The excerpts are those of what was retrieved, then those of the web, each in the order of
-        their documents. A web that was needed and gave nothing leaves what was retrieved in its
-        place, whatever the action; a note says so. Raises ``InputError`` for a blank question.
+        their documents. Where the action is incorrect and the web gave nothing, ``on_incorrect``
+        decides on what was retrieved, and a note says so. Raises ``InputError`` for a blank
+        question.
         """
         context = Context(check_text("question", question, blank=False), method="crag")
 
@@ -129,8 +154,9 @@ class Crag(Checked):
         internal, external = graded, [Excerpt.whole(page) for page in web.passages]
         notes += web.notes
         if action is Action.INCORRECT and graded:
-            internal = [] if external else graded
-            notes += (KEPT_ANYWAY,) * bool(internal)
+            internal = [] if external or self.on_incorrect == "drop" else graded
+            if not external:
+                notes += (KEPT_ANYWAY if internal else DROPPED,)
 
         # refine both to what matters (section 4.4)
         sources = [
@@ -141,13 +167,15 @@ class Crag(Checked):
         notes += known.notes
         if not known.excerpts and not any(note.startswith(NOTHING) for note in notes):
             notes += (f"{NOTHING}: neither retrieval nor the web left anything",)
+        doubted = action is Action.INCORRECT and internal and self.on_incorrect == "warn"
+        warned: dict[str, object] = {"warning": WARNING} if doubted else {}
         return replace(
             context,
             excerpts=known.excerpts,
             queries=web.queries,
             action=action,
             notes=notes,
-            details=self._details(judged, [*graded, *external], web, known),
+            details=self._details(judged, [*graded, *external], web, known) | warned,
         )
 
     def _details(
