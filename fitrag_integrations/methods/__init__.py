@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.compose.recipe import Over as Over
     from fitrag_integrations.methods.compose.recipe import method_from as method_from
     from fitrag_integrations.methods.compose.recipe import method_named as method_named
+    from fitrag_integrations.methods.compressing import (
+        explain_compression as explain_compression,
+    )
     from fitrag_integrations.methods.crag.method import ActionThresholds as ActionThresholds
     from fitrag_integrations.methods.crag.method import Crag as Crag
     from fitrag_integrations.methods.crag.refiner import Refined as Refined
     from fitrag_integrations.methods.crag.refiner import Refiner as Refiner
     from fitrag_integrations.methods.explain.compression import Compression as Compression
     from fitrag_integrations.methods.explain.compression import Weighed as Weighed
-    from fitrag_integrations.methods.explain.explaining import (
-        explain_compression as explain_compression,
-    )
     from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
     from fitrag_integrations.methods.fitrag.method import compress as compress
     from fitrag_integrations.methods.fitrag.method import rerank as rerank
@@ -83,7 +83,7 @@ _MODULE_OF = {
     "cite": "citing",
     "compress": "fitrag.method",
     "counter_for": ".text.tokens",
-    "explain_compression": "explain.explaining",
+    "explain_compression": "compressing",
     "fit_recognizer": "fitrag.recognizer",
     "highlight": "citing",
     "method_from": "compose.recipe",

@@ -1,26 +1,28 @@
 """What one step of a paper makes of given passages: the compressors of both frameworks.
 
-Each is a method's step with the model it asks: ``context`` ends in what is kept, ``explained`` in
-that and what is dropped, with the reasons.
+Each is a method's step with the model it calls; its flow ends in a context that has a row for
+everything kept and dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fitrag_integrations.core.checks import check_number, check_whole
-from fitrag_integrations.flow import Flow
+from fitrag_integrations.flow import Flow, run
 from fitrag_integrations.methods.crag.refiner import Refiner
-from fitrag_integrations.methods.explain.compression import Compression
-from fitrag_integrations.methods.explain.explaining import (
-    explained_reduction,
-    explained_refinement,
-)
+from fitrag_integrations.methods.explain.compression import Compression, explained
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, rerank, score_port
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import render_excerpts
+from fitrag_integrations.values.selected import Selection
+from fitrag_integrations.values.windows import usable
+
+NUMBERS = ("window", "stride", "weight", "max_tokens", "per_passage", "min_score", "scoring")
+"""Settings of a token reducer that its context keeps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,7 @@ class Reranking:
     weight: float = 0.5
     min_score: float | None = None
     scorer: Scorer | None = None
+    deduplicate: bool = True
 
     def __post_init__(self) -> None:
         """Tell of a wrong argument here rather than in the middle of a flow."""
@@ -42,19 +45,26 @@ class Reranking:
             check_number("min_score", self.min_score, low=0.0, high=2.0)
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Give the flow that ends in the best passages, best first."""
+        """Return the flow that ends in the best passages, best first."""
         numbers = {"weight": self.weight, "top_n": self.top_n}
         if self.min_score is not None:
             numbers["min_score"] = self.min_score
+        selection = Selection()
+        given, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
         kept = yield from rerank(
             question,
-            passages,
+            given,
             score_port(self.scorer),
             top_n=self.top_n,
             weight=self.weight,
             min_score=self.min_score,
+            deduplicate=self.deduplicate,
+            selection=selection,
         )
-        return Context(question, tuple(kept), method="rerank", details=numbers)
+        rows = selection.rows(kept)
+        return Context(
+            question, tuple(kept), notes=notes, method="rerank", details=numbers, selection=rows
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +79,25 @@ class Reducing(TokenReducer):
         score_port(self.scorer)
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Give the flow that ends in the windows kept, best first."""
-        kept, notes = yield from self(question, passages, score_port(self.scorer))
-        return Context(question, tuple(kept), notes=tuple(notes), method="compress")
-
-    def explained(self, question: str, passages: Sequence[Passage]) -> Flow[Compression]:
-        """Give the flow that ends in the windows kept and dropped, with the reasons."""
-        return explained_reduction(question, passages, self, score_port(self.scorer))
+        """Return the flow that ends in the windows kept, best first."""
+        port, selection = score_port(self.scorer), Selection()
+        reduced = yield from self.reduction(question, passages, port, selection)
+        reducer, _ = self.settled(port)
+        details = {
+            **{name: getattr(reducer, name) for name in NUMBERS},
+            "max_share": reducer.share,
+            "tokens_in": reduced.tokens_in,
+            "tokens_out": reduced.tokens_out,
+        }
+        rows = selection.rows(reduced.kept)
+        return Context(
+            question,
+            reduced.kept,
+            notes=reduced.notes,
+            method="compress",
+            details=details,
+            selection=rows,
+        )
 
     def cost(self, excerpts: Sequence[Excerpt]) -> int:
         """Count the tokens of excerpts as a prompt shows them."""
@@ -87,12 +109,31 @@ class Refining(Refiner):
     """Refine passages to the strips that are about the question (CRAG, section 4.4)."""
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Give the flow that ends in the strips kept, in document order."""
+        """Return the flow that ends in the strips kept, in document order."""
         kept = yield from self(question, passages)
         return Context(
-            question, kept.excerpts, notes=kept.notes, method="refine", details=kept.details
+            question,
+            kept.excerpts,
+            notes=kept.notes,
+            method="refine",
+            details=kept.details,
+            selection=kept.selection,
         )
 
-    def explained(self, question: str, passages: Sequence[Passage]) -> Flow[Compression]:
-        """Give the flow that ends in the strips kept and dropped, with the reasons."""
-        return explained_refinement(question, passages, self)
+
+def explain_compression(
+    question: str, passages: Sequence[Passage], *, scorer: Scorer | None = None, **settings: Any
+) -> Compression:
+    """Compress passages as `TokenReducer` does (FIT-RAG, section 4.4.2), and show the reasons.
+
+    Args:
+        question: The question; not blank.
+        passages: What to compress.
+        scorer: An object with `score(pairs)`; None is the bundled one.
+        **settings: Other arguments of `TokenReducer`, such as `max_tokens` and `window`.
+
+    Raises:
+        InputError: If the question is blank or a setting is wrong.
+    """
+    step = Reducing(scorer=scorer, **settings)
+    return run(explained(step, question, passages)).value

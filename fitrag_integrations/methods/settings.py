@@ -67,6 +67,7 @@ TOLD: Mapping[str, str] = {
     "document_tokens": "Tokens a written text is cut to.",
     "answer_tokens": "Tokens an answer is cut to, where stop compares answers.",
     "per_query": "Passages of each query that count; None is all there are.",
+    "deduplicate": "Keep equal texts, and text that chunks of one source share, only once.",
     "rrf_k": "The constant of reciprocal rank fusion.",
     "max_queries": "Queries to retrieve for at most; None is no limit.",
     "max_draft": "Characters of the heuristic answer that count.",

@@ -23,6 +23,7 @@ from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
 from fitrag_integrations.types import Context, Passage, Template
 from fitrag_integrations.values.prompt import Asked, cut_note
+from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import usable
 
 Q = TypeVar("Q")
@@ -113,14 +114,25 @@ class Generating(Checked):
         return Reply(kept, (f"the {what} was cut to {most} tokens",) if was_cut else ())
 
     def look_up(
-        self, query: str, ports: Ports, *, first: bool = False
+        self,
+        query: str,
+        ports: Ports,
+        *,
+        first: bool = False,
+        deduplicate: bool = True,
+        selection: Selection | None = None,
     ) -> Flow[tuple[list[Passage], Notes]]:
-        """Ask `ports.retrieve` with `query`; what fails, but the `first`, gives a note alone."""
+        """Ask `ports.retrieve` with `query`; what fails, but the `first`, gives a note alone.
+
+        `deduplicate` and `selection` are those of `usable`.
+        """
         if first:
             (found,) = yield from ports.retrieve.ask([query])
-            return usable(found)
+            return usable(found, deduplicate=deduplicate, selection=selection)
         lists, failed = yield from self.asked(ports.retrieve, [query], LOOK_UP, lambda found: found)
-        return ([], failed) if failed else usable(lists[0])
+        if failed:
+            return [], failed
+        return usable(lists[0], deduplicate=deduplicate, selection=selection)
 
     def answered(self, context: Context, answer: str, notes: Sequence[str] = ()) -> Context:
         """Put the final answer and `notes` into a context; a blank one leaves it to the caller."""

@@ -14,6 +14,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.values.decision import Action, RetrievalDecision
 from fitrag_integrations.values.excerpt import Excerpt, by_number, place, sources_html
 from fitrag_integrations.values.prompt import default_template
+from fitrag_integrations.values.selected import Selected, selected_lines
 
 SHOWN = 5  # excerpts named in a line
 
@@ -34,10 +35,15 @@ class Context(Record):
     question, ``decision`` and ``action`` what the method decided, where it decides,
     ``draft`` is an answer written on the way, ``notes`` say in plain sentences what was
     degraded or left out, ``details`` holds the method's numbers (thresholds, token counts) as
-    plain Python and is not part of the hash.
+    plain Python and is not part of the hash. ``selection`` has a row for every retrieved document
+    and every dropped part of one, with the reason; it is no part of equality.
     """
 
-    _nested: ClassVar = {"excerpts": Excerpt, "decision": RetrievalDecision}
+    _nested: ClassVar = {
+        "excerpts": Excerpt,
+        "decision": RetrievalDecision,
+        "selection": Selected,
+    }
 
     question: str
     excerpts: tuple[Excerpt, ...] = ()
@@ -48,6 +54,7 @@ class Context(Record):
     notes: tuple[str, ...] = ()
     method: str = ""
     details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    selection: tuple[Selected, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_text("Context.question", self.question)
@@ -62,6 +69,7 @@ class Context(Record):
         if self.draft is not None:
             check_text("Context.draft", self.draft)
         object.__setattr__(self, "details", check_mapping("Context.details", self.details))
+        object.__setattr__(self, "selection", tuple(self.selection))
 
     def prompt(self, template: Template | None = None) -> str:
         """Return the prompt for the language model.
@@ -108,8 +116,9 @@ def decided(context: Context) -> Iterator[str]:
 
 
 def noted(context: Context) -> Iterator[str]:
-    """Tell what was degraded or left out."""
-    return (f"note: {note}" for note in context.notes)
+    """Yield what was degraded, and every document and part left out, with the reason."""
+    yield from (f"note: {note}" for note in context.notes)
+    yield from selected_lines(context.selection)
 
 
 def _graded(context: Context) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -35,6 +35,19 @@ class Passage(Record):
             for name in ("id", "text", "title", "source"):
                 check_text(f"Passage.{name}", getattr(self, name))
         object.__setattr__(self, "metadata", check_mapping("Passage.metadata", self.metadata))
+
+    @property
+    def origin(self) -> tuple[Hashable, int] | None:
+        """The text that this one is a slice of, and where it begins there; None if unknown.
+
+        Chunks of one text are found to overlap by it. LangChain's splitters record `start_index`
+        beside `source` (and `page`), pieces of this package record `source_id` and `source_start`.
+        """
+        start, page = self.metadata.get("start_index"), self.metadata.get("page")
+        if self.source and type(start) is int and isinstance(page, int | str | None):
+            return (self.source, page), start
+        name, at = origin_of(self)
+        return ((name,), at) if (name, at) != (self.id, 0) else None
 
     def __str__(self) -> str:
         """Tell title and first words in one line."""

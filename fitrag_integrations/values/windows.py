@@ -5,17 +5,18 @@ Sub-documents are FIT-RAG's (section 4.4.2): windows of three sentences, one sen
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right, insort
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.html import merge_spans
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
-from fitrag_integrations.values.excerpt import Excerpt
-from fitrag_integrations.values.passage import Passage
+from fitrag_integrations.values.excerpt import Excerpt, place
+from fitrag_integrations.values.passage import Passage, named
+from fitrag_integrations.values.selected import Selection
 
 
 def windows(
@@ -128,24 +129,136 @@ def with_text(passages: Sequence[Passage]) -> list[Passage]:
     return [one for one in passages if one.text and not one.text.isspace()]
 
 
-def usable(found: object) -> tuple[list[Passage], tuple[str, ...]]:
-    """Leave out of what was ``found`` blank passages and repeated ones; note how many, or if all.
+def same_text(text: str) -> str:
+    """Return what equal texts have in common: all but their blanks."""
+    return " ".join(text.split())
 
-    A passage repeats another when title and text are the same; equal ids alone do not count.
+
+def usable(
+    found: object, *, deduplicate: bool = True, selection: Selection | None = None
+) -> tuple[list[Passage], tuple[str, ...]]:
+    """Return the passages with text, each text once, and notes on what was left out.
+
+    Args:
+        found: Passages, in the order of retrieval.
+        deduplicate: Leave out passages whose text is that of an earlier one but for blanks,
+            whatever their titles and ids.
+        selection: Records what is left out.
     """
     passages = check_many("retrieved", found, Passage)
-    readable = with_text(passages)
-    once: dict[tuple[str, str], Passage] = {}
-    for passage in readable:
-        once.setdefault((passage.title, passage.text), passage)
+    selection = selection or Selection()
+    first = selection.add(passages)
+    kept, once, blank = list[Passage](), dict[str, Passage](), 0
+    for at, passage in enumerate(passages, first):
+        text = same_text(passage.text)
+        if not text:
+            selection.drop_at(at, "blank", "no text")
+            blank += 1
+        elif deduplicate and text in once:
+            selection.drop_at(at, "duplicate", f"same text as {named(once[text])}")
+        else:
+            once[text] = passage
+            kept.append(passage)
     notes = []
-    if blank := len(passages) - len(readable):
+    if blank:
         notes.append(f"{blank} of {len(passages)} passages left out: no text")
-    if repeated := len(readable) - len(once):
+    if repeated := len(passages) - blank - len(kept):
         notes.append(f"{repeated} of {len(passages)} passages left out: repeated")
-    if not once:
+    if not kept:
         notes.append("nothing to refer to: no passage with text was retrieved")
-    return list(once.values()), tuple(notes)
+    return kept, tuple(notes)
+
+
+def apart(
+    ordered: Iterable[Excerpt],
+    *,
+    per_passage: int | None = None,
+    deduplicate: bool = True,
+    selection: Selection | None = None,
+) -> list[Excerpt]:
+    """Keep of excerpts, best first, what no better one shows already.
+
+    An excerpt that overlaps a better one of its passage is dropped.
+
+    Args:
+        ordered: Excerpts, best first.
+        per_passage: Maximum number of excerpts of a passage; None is no limit.
+        deduplicate: Also drop excerpts whose text is that of a better one but for blanks, and show
+            text that chunks of one source share (`Passage.origin`) once: of two excerpts that
+            overlap in the source, one that holds the other stays, at the better score; else the
+            worse loses the part that the better one shows.
+        selection: Records what is dropped.
+    """
+    selection = selection or Selection()
+    kept: dict[int, Excerpt] = {}
+    texts: dict[str, Excerpt] = {}
+    taken: dict[Hashable, list[tuple[int, int, int]]] = {}  # [start, end) and number, in order
+    counts: Counter[int] = Counter()
+    for number, given in enumerate(ordered):
+        one, own = given, id(given.passage)
+        text = same_text(one.text) if deduplicate else ""
+        if text in texts and deduplicate:
+            selection.drop([given], "duplicate", f"same text as {place(texts[text])}")
+            continue
+        if per_passage is not None and counts[own] >= per_passage:
+            selection.drop([given], "per_passage", f"per_passage={per_passage}")
+            continue
+        key, base = (one.passage.origin if deduplicate else None) or (own, 0)
+        over = _over(taken.get(key, []), base + one.start, base + one.end)
+        if not all(_agree(one, base, kept[n], start) for start, _, n in over):
+            key, base = own, 0  # the offsets do not count in one text
+            over = _over(taken.get(key, []), one.start, one.end)
+        others = [kept[n] for *_, n in over]
+        if any(other.passage is one.passage for other in others):
+            selection.drop([given], "per_passage", f"overlaps {place(others[0])}")
+            continue
+        if others:
+            (start, end, n), part = over[0], _rest(one, base, over)
+            inside = base + one.start <= start and end <= base + one.end
+            if len(over) == 1 and inside and end - start < one.end - one.start:
+                taken[key].remove(over[0])
+                counts[id(kept[n].passage)] -= 1
+                one = one.judged(others[0].score, others[0].labels)
+                selection.drop([kept[n]], "duplicate", f"part of {place(one)}")
+                number = min(number, n)  # noqa: PLW2901 - it takes the place of the better one
+            elif part is None:
+                selection.drop([given], "duplicate", f"part of {place(others[0])}")
+                continue
+            else:
+                one = part
+        kept[number] = texts[text] = one
+        counts[own] += 1
+        insort(taken.setdefault(key, []), (base + one.start, base + one.end, number))
+    return [kept[number] for number in sorted(kept)]
+
+
+def _over(taken: list[tuple[int, int, int]], start: int, end: int) -> list[tuple[int, int, int]]:
+    """Return those of spans, in order and apart, that share a character with ``[start, end)``."""
+    at = bisect_right(taken, (start, end, 0))
+    first = at - 1 if at and taken[at - 1][1] > start else at
+    after = next((n for n in range(at, len(taken)) if taken[n][0] >= end), len(taken))
+    return taken[first:after]
+
+
+def _agree(one: Excerpt, base: int, other: Excerpt, start: int) -> bool:
+    """Check that two excerpts have the same text where they are said to overlap."""
+    first, shift = max(base + one.start, start), start - other.start
+    last = min(base + one.end, shift + other.end)
+    here = one.passage.text[first - base : last - base]
+    return here == other.passage.text[first - shift : last - shift]
+
+
+def _rest(one: Excerpt, base: int, over: Sequence[tuple[int, int, int]]) -> Excerpt | None:
+    """Return the longest part that none of the spans covers, None where no word is left."""
+    edges = [base + one.start, *(at for start, end, _ in over for at in (start, end))]
+    edges.append(base + one.end)
+    spans = [(a - base, b - base) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
+    start, end = max(spans, key=lambda span: span[1] - span[0], default=(0, 0))
+    piece = one.passage.text[start:end]
+    if not any(sign.isalnum() for sign in piece):
+        return None
+    start, end = start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
+    return replace(one, start=start, end=end, lead=())
 
 
 def at_least(min_score: float | None, excerpts: Sequence[Excerpt]) -> list[Excerpt]:

@@ -179,9 +179,7 @@ def test_an_explanation_uses_the_settings_of_the_component():
         llama_index.SubDocumentCompressor(**settings).explain(nodes(), query_str=QUESTION),
     ):
         assert len(told.kept) == 2
-        assert {one.why for one in told.dropped} == {
-            "the detector found those before it to be enough"
-        }
+        assert {one.reason for one in told.dropped} == {"detector", "per_passage"}
 
 
 def test_an_explanation_needs_a_query():

@@ -282,7 +282,12 @@ def test_reprs_are_short_and_models_stay_out_of_dumps():
     assert repr(reranker) == "BiLabelReranker(top_n=3, scorer=OverlapScorer)"
     assert repr(SubDocumentCompressor()) == "SubDocumentCompressor()"
     assert repr(reranker.as_cross_encoder()) == "BiLabelCrossEncoder(weight=0.5)"
-    assert reranker.model_dump() == {"top_n": 3, "weight": 0.5, "min_score": None}
+    assert reranker.model_dump() == {
+        "top_n": 3,
+        "weight": 0.5,
+        "min_score": None,
+        "deduplicate": True,
+    }
 
 
 @pytest.mark.parametrize("make", COMPRESSORS)

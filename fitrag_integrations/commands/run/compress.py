@@ -18,7 +18,8 @@ from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.windows import by_score, with_text
+from fitrag_integrations.values.selected import Selection
+from fitrag_integrations.values.windows import by_score, usable
 
 ADDS = ("excerpts", "tokens_in", "tokens_out")
 SHARE = 0.5  # of the tokens, which single sentences of all passages may cost
@@ -50,6 +51,13 @@ class CompressPlan:
     one_pass: Annotated[bool, Option("Score windows in the pass that scores their passages.")] = (
         False
     )
+    deduplicate: Annotated[
+        bool,
+        Option("Keep equal texts only once.", name="--deduplicate/--no-deduplicate"),
+    ] = True
+    explain: Annotated[
+        bool, Option("Add `selection`: why each passage and sentence was kept or dropped.")
+    ] = False
     weight: options.Weight = 0.5
     tokenizer: options.Tokenizer = "approximate"
     search: Searching = Searching()
@@ -64,7 +72,9 @@ class CompressPlan:
     def verb(self) -> Verb[Any]:
         """Load the scorer."""
         load = models.load_one_pass if self.one_pass else models.load_scorer
-        verb = compress_verb(load(self.model), self.reducer(), top_n=self.top_n)
+        verb = compress_verb(
+            load(self.model), self.reducer(), top_n=self.top_n, explain=self.explain
+        )
         return searched(verb, self.search)
 
     def reducer(self) -> TokenReducer:
@@ -77,6 +87,7 @@ class CompressPlan:
             count_tokens=models.token_counter(self.tokenizer),
             detector=models.load_detector(self.detector),
             scoring="one_pass" if self.one_pass else "windows",
+            deduplicate=self.deduplicate,
         )
 
 
@@ -91,11 +102,15 @@ def cutting(
     return {"window": size, "per_passage": most or None, "max_share": max_share}
 
 
-def compress_verb(scorer: Scorer, reducer: TokenReducer, *, top_n: int | None = None) -> Verb[Row]:
-    """Rerank where `top_n` is given, then reduce."""
-    return Verb(
-        _Compressing(scorer, reducer, top_n=top_n), lambda traced: traced.value, ADDS, EMPTY
-    )
+def compress_verb(
+    scorer: Scorer, reducer: TokenReducer, *, top_n: int | None = None, explain: bool = False
+) -> Verb[Row]:
+    """Rerank where `top_n` is given, then reduce; `explain` adds a row for all that is dropped."""
+    adds, empty = (*ADDS, "selection") if explain else ADDS, dict[str, Any](EMPTY)
+    flow = _Compressing(scorer, reducer, top_n=top_n, explain=explain)
+    if explain:
+        empty["selection"] = []
+    return Verb(flow, lambda traced: traced.value, adds, empty)
 
 
 @dataclass(frozen=True)
@@ -104,10 +119,13 @@ class _Compressing:
     reducer: TokenReducer
     _: KW_ONLY
     top_n: int | None
+    explain: bool = False
 
     def __call__(self, row: Row) -> Flow[Row]:
         question, passages = question_of(row), passages_of(row)
-        kept = yield from self._reduced(question, passages)
+        selection = Selection()
+        kept = yield from self._reduced(question, passages, selection)
+        rows = [each.to_dict() for each in selection.rows(kept)] if self.explain else []
         count = self.reducer.counter
         return {
             "excerpts": [
@@ -117,16 +135,22 @@ class _Compressing:
             ],
             "tokens_in": count(render_excerpts([Excerpt.whole(p) for p in passages])),
             "tokens_out": count(render_excerpts(kept)),
+            **({"selection": rows} if self.explain else {}),
         }
 
-    def _reduced(self, question: str, passages: list[Passage]) -> Flow[list[Excerpt]]:
+    def _reduced(
+        self, question: str, passages: list[Passage], selection: Selection
+    ) -> Flow[list[Excerpt]]:
         reducer, scoring = self.reducer.settled(score_port(self.scorer))
         asked = scoring.about(question)
         if self.top_n is None:
-            reduction = yield from reducer.reduced(passages, asked)
+            reduction = yield from reducer.reduced(passages, asked, selection)
         else:
-            given = with_text(passages)
+            given, _ = usable(passages, deduplicate=reducer.deduplicate, selection=selection)
             wholes, windows_of = yield from asked.passages(given, reducer.cut)
-            windows = yield from windows_of(by_score(wholes)[: self.top_n])
-            reduction = yield from reducer.chosen(windows, asked)
+            selection.scored(wholes)
+            ranked = by_score(wholes)
+            selection.drop(ranked[self.top_n :], "top_n", f"top_n={self.top_n}")
+            windows = yield from windows_of(ranked[: self.top_n])
+            reduction = yield from reducer.chosen(windows, asked, selection)
         return list(reduction.kept)

@@ -19,7 +19,7 @@ from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.langchain.base.convert import Documents, to_documents, to_passages
 from fitrag_integrations.langchain.base.fields import Settings
 from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
-from fitrag_integrations.methods.explain.compression import Compression
+from fitrag_integrations.methods.explain.compression import Compression, explained
 from fitrag_integrations.types import Context, Passage
 
 
@@ -34,6 +34,17 @@ class FlowCompressor(Settings, BaseDocumentCompressor):
     def step(self) -> Any:
         """Give the step with the options as they are now."""
         return self.made(**self.settings())
+
+    def explain(self, documents: Sequence[Document], query: str) -> Compression:
+        """Run it for `query`, and return what was kept and dropped, with the reasons.
+
+        The `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
+        """
+        return run(explained(self.step(), query, to_passages(documents))).value
+
+    async def aexplain(self, documents: Sequence[Document], query: str) -> Compression:
+        """Async version of `explain`."""
+        return (await arun(explained(self.step(), query, to_passages(documents)))).value
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -62,20 +73,6 @@ class FlowCompressor(Settings, BaseDocumentCompressor):
 
 class CuttingCompressor(FlowCompressor):
     """Cut documents: each piece is a new document with an id of its own and its source's id."""
-
-    def explain(self, documents: Sequence[Document], query: str) -> Compression:
-        """Compress for `query`, and tell what was kept and dropped, why, and by how much.
-
-        The `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
-        """
-        found: Compression = run(self.step().explained(query, to_passages(documents))).value
-        return found
-
-    async def aexplain(self, documents: Sequence[Document], query: str) -> Compression:
-        """Do what `explain` does without blocking the event loop."""
-        flow = self.step().explained(query, to_passages(documents))
-        found: Compression = (await arun(flow)).value
-        return found
 
 
 class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):

@@ -130,7 +130,7 @@ def passage_document(passage: Passage) -> Document:
 
 def _id(excerpt: Excerpt, method: str) -> str | None:
     passage = excerpt.passage
-    if method in WHOLE:
+    if method in WHOLE and excerpt.text == passage.text:
         return _own_id(passage)
     whole = (passage.id, passage.text, _offset(passage.metadata))
     return derived_id(*whole, excerpt.start, excerpt.end)

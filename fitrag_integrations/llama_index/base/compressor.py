@@ -21,7 +21,7 @@ from fitrag_integrations.llama_index.base.fields import made_from
 from fitrag_integrations.llama_index.base.ports import adapted
 from fitrag_integrations.methods.adapting import Named
 from fitrag_integrations.methods.compressing import Reranking
-from fitrag_integrations.methods.explain.compression import Compression
+from fitrag_integrations.methods.explain.compression import Compression, explained
 from fitrag_integrations.methods.settings import settings_of
 from fitrag_integrations.types import Context
 
@@ -101,8 +101,12 @@ class Postprocessor(BaseNodePostprocessor):
     def _kept(self, nodes: list[NodeWithScore], traced: Traced[Context]) -> list[NodeWithScore]:
         """Write what was kept, and behind it the images without text: nobody judged them."""
         self._last, context = traced, traced.value
-        write = whole_node if context.method == "rerank" else piece_node
-        kept = [write(excerpt, context.method) for excerpt in context.excerpts]
+        kept = [
+            whole_node(one, context.method)
+            if context.method == "rerank" and one.text == one.passage.text
+            else piece_node(one, context.method)
+            for one in context.excerpts
+        ]
         judged = {node.node_id for node in kept}
         pictures = [
             found
@@ -112,6 +116,36 @@ class Postprocessor(BaseNodePostprocessor):
             and found.node_id not in judged
         ]
         return [*kept, *pictures]
+
+    def explain(
+        self,
+        nodes: list[NodeWithScore],
+        query_bundle: QueryBundle | None = None,
+        query_str: str | None = None,
+    ) -> Compression:
+        """Run it on `nodes` for a query, and return what was kept and dropped, with the reasons.
+
+        The query is `query_bundle` or, as in `postprocess_nodes`, a text `query_str`. The
+        `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
+        """
+        return run(self._explained(nodes, query_bundle, query_str)).value
+
+    async def aexplain(
+        self,
+        nodes: list[NodeWithScore],
+        query_bundle: QueryBundle | None = None,
+        query_str: str | None = None,
+    ) -> Compression:
+        """Async version of `explain`, for `nodes` and `query_str`."""
+        return (await arun(self._explained(nodes, query_bundle, query_str))).value
+
+    def _explained(
+        self, nodes: list[NodeWithScore], bundle: QueryBundle | None, text: str | None
+    ) -> Flow[Compression]:
+        if text is not None and bundle is not None:
+            raise InputError.of("query_str", given=text, allowed="nothing beside query_bundle")
+        asked = bundle if text is None else QueryBundle(check_text("query_str", text))
+        return explained(self.step(), question_of(asked), passages_of(nodes))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), **self._fields(), **self._models), ()
@@ -133,38 +167,7 @@ class Postprocessor(BaseNodePostprocessor):
 
 
 class Cutter(Postprocessor):
-    """Tell why each piece of the nodes was kept or dropped."""
-
-    def explain(
-        self,
-        nodes: list[NodeWithScore],
-        query_bundle: QueryBundle | None = None,
-        query_str: str | None = None,
-    ) -> Compression:
-        """Compress `nodes` for a query, and tell what was kept and dropped, why, and by how much.
-
-        The query is `query_bundle` or, as in `postprocess_nodes`, a text `query_str`. The
-        `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
-        """
-        return run(self._explained(nodes, query_bundle, query_str)).value
-
-    async def aexplain(
-        self,
-        nodes: list[NodeWithScore],
-        query_bundle: QueryBundle | None = None,
-        query_str: str | None = None,
-    ) -> Compression:
-        """Do what `explain` does for `nodes` and `query_str`; the event loop stays free."""
-        return (await arun(self._explained(nodes, query_bundle, query_str))).value
-
-    def _explained(
-        self, nodes: list[NodeWithScore], bundle: QueryBundle | None, text: str | None
-    ) -> Flow[Compression]:
-        if text is not None and bundle is not None:
-            raise InputError.of("query_str", given=text, allowed="nothing beside query_bundle")
-        asked = bundle if text is None else QueryBundle(check_text("query_str", text))
-        flow: Flow[Compression] = self.step().explained(question_of(asked), passages_of(nodes))
-        return flow
+    """Postprocessor that cuts nodes into pieces."""
 
 
 def options(made: Any, base: type[Postprocessor]) -> Any:

@@ -16,7 +16,7 @@ was cut from. All that is written into the metadata is flat and plain, as vector
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
@@ -53,6 +53,14 @@ class NodePassage(Passage):
     """Remember the node a passage was made from; equality and ``to_dict`` leave it out."""
 
     node: BaseNode | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def origin(self) -> tuple[Hashable, int] | None:
+        """The document that the node was cut from, and where in it the node begins."""
+        if self.node is None or getattr(self.node, "start_char_idx", None) is None:
+            return super(NodePassage, self).origin
+        source, start = _source(self.node, self.text)
+        return (source.node_id,), start
 
     def to_dict(self) -> dict[str, Any]:
         """Give the fields of a plain passage."""

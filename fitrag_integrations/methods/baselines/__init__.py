@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.baselines.skr_knn import SkrKnn as SkrKnn
     from fitrag_integrations.methods.baselines.targ import Targ as Targ
     from fitrag_integrations.methods.baselines.vanilla import Vanilla as Vanilla
-    from fitrag_integrations.values.continuation import Continuation as Continuation
+    from fitrag_integrations.values.decision import Continuation as Continuation
 
 _MODULE_OF = {
     "CoT": "cot",

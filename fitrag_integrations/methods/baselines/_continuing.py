@@ -9,7 +9,7 @@ from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.flow import Port
 from fitrag_integrations.ports import pair_port
-from fitrag_integrations.values.continuation import Continuation
+from fitrag_integrations.values.decision import Continuation
 
 
 @runtime_checkable

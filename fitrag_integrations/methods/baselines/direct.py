@@ -11,6 +11,7 @@ from fitrag_integrations.core.checks import Checked, Count, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt
+from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import usable
 
 
@@ -31,7 +32,11 @@ class Direct(Checked):
         """
         check_text("question", question, blank=False)
         (found,) = yield from ports.retrieve.ask([question])
-        passages, notes = usable(found)
+        selection = Selection()
+        passages, notes = usable(found, selection=selection)
         kept = tuple(Excerpt.whole(passage) for passage in passages[: self.k])
-        details = {"usable": len(passages), "kept": len(kept)}
-        return Context(question, kept, notes=notes, method="direct", details=details)
+        selection.drop(map(Excerpt.whole, passages[len(kept) :]), "k", f"k={self.k}")
+        details, rows = {"usable": len(passages), "kept": len(kept)}, selection.rows(kept)
+        return Context(
+            question, kept, notes=notes, method="direct", details=details, selection=rows
+        )

@@ -22,7 +22,7 @@ from fitrag_integrations.methods.writing import Generating
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.continuation import Continuation
+from fitrag_integrations.values.decision import Continuation
 
 Tokens = list[tuple[str, float]]
 STOPPED = "the language model did not go on"

@@ -27,6 +27,7 @@ from fitrag_integrations.text.asked import asked_note
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Action, Context, Excerpt
+from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.thresholds import Grade
 from fitrag_integrations.values.windows import usable
 
@@ -98,6 +99,7 @@ class Crag(Checked):
     min_score: Grade | None = None
     verdict: object = None
     on_incorrect: Literal["warn", "drop", "keep"] = "warn"
+    deduplicate: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,6 +117,7 @@ class Crag(Checked):
             count_tokens=self.count_tokens,
             split=self.split,
             min_score=self.min_score,
+            deduplicate=self.deduplicate,
         )
 
     @cached_property
@@ -138,7 +141,8 @@ class Crag(Checked):
 
         # evaluate what was retrieved (section 4.2)
         (found,) = yield from ports.retrieve.ask([question])
-        retrieved, notes = usable(found)
+        selection = Selection()
+        retrieved, notes = usable(found, deduplicate=self.deduplicate, selection=selection)
         if not retrieved:  # the last note says that there is nothing to refer to: the web may help
             notes = (*notes[:-1], "nothing with text was retrieved")
         notes = (*asked_note(question), *notes)
@@ -151,10 +155,12 @@ class Crag(Checked):
             web = yield from search_web(
                 question, ports, rewriting=self.rewrite, on_error=self.on_web_error
             )
+        selection.scored(graded)
         internal, external = graded, [Excerpt.whole(page) for page in web.passages]
         notes += web.notes
         if action is Action.INCORRECT and graded:
             internal = [] if external or self.on_incorrect == "drop" else graded
+            selection.drop(() if internal else graded, "action", f"graded {action}")
             if not external:
                 notes += (KEPT_ANYWAY if internal else DROPPED,)
 
@@ -163,7 +169,7 @@ class Crag(Checked):
             Source(internal, "what was retrieved", whole=not self.refine),
             Source(external, "the web", whole=not self.select),
         ]
-        known = yield from self.refiner.refined(question, sources, judged.thresholds)
+        known = yield from self.refiner.refined(question, sources, judged.thresholds, selection)
         notes += known.notes
         if not known.excerpts and not any(note.startswith(NOTHING) for note in notes):
             notes += (f"{NOTHING}: neither retrieval nor the web left anything",)
@@ -176,6 +182,7 @@ class Crag(Checked):
             action=action,
             notes=notes,
             details=self._details(judged, [*graded, *external], web, known) | warned,
+            selection=selection.rows(known.excerpts),
         )
 
     def _details(

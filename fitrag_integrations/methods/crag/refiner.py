@@ -27,8 +27,9 @@ from fitrag_integrations.methods.crag.strips import distinct, strips
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.selected import Selected, Selection
 from fitrag_integrations.values.thresholds import ActionThresholds, Grade
-from fitrag_integrations.values.windows import by_score, usable
+from fitrag_integrations.values.windows import apart, by_score, usable
 
 TOP_N = 5
 """Strips kept in the paper."""
@@ -39,13 +40,15 @@ class Refined(Shown):
     """Hold the strips kept, what there is to note, and the numbers.
 
     ``excerpts`` are in document order, ``notes`` plain sentences, ``details`` plain values;
-    ``graded`` are all strips with their grades, of which those kept were chosen.
+    ``graded`` are all strips with their grades, of which those kept were chosen; ``selection`` has
+    a row for each passage and each strip dropped.
     """
 
     excerpts: tuple[Excerpt, ...] = ()
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict, hash=False)
     graded: tuple[Excerpt, ...] = field(default=(), compare=False, repr=False)
+    selection: tuple[Selected, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,8 @@ class Refiner(Checked):
     evaluator's strip threshold was fitted on, else three. With ``max_tokens`` the best whose
     rendered text fits are kept, and one too long by itself is narrowed to the clauses graded best.
     ``count_tokens`` goes from a text to its tokens (None estimates them), ``split`` to the [start,
-    end) of its sentences.
+    end) of its sentences. Equal texts are kept once, and so is what chunks of one source share,
+    unless ``deduplicate`` is False.
     """
 
     evaluator: object = None
@@ -86,6 +90,7 @@ class Refiner(Checked):
     count_tokens: CountTokens = None
     split: SentenceSplitter | None = None
     min_score: Grade | None = None
+    deduplicate: bool = True
 
     def __post_init__(self) -> None:
         _ = self._port
@@ -98,9 +103,10 @@ class Refiner(Checked):
     def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[Refined]:
         """Give the flow that ends in the strips kept for one question."""
         check_text("question", question, blank=False)
-        readable, notes = usable(passages)
+        selection = Selection()
+        readable, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
         wholes = [Excerpt.whole(passage) for passage in readable]
-        refined = yield from self.refined(question, [Source(wholes)])
+        refined = yield from self.refined(question, [Source(wholes)], selection=selection)
         details = {
             "strips": len(refined.graded),
             "kept": len(refined.excerpts),
@@ -108,28 +114,39 @@ class Refiner(Checked):
             "tokens_in": self.cost(wholes),
             "tokens_out": self.cost(refined.excerpts),
         }
-        return Refined(refined.excerpts, (*notes, *refined.notes), details, refined.graded)
+        notes = (*notes, *refined.notes)
+        rows = selection.rows(refined.excerpts)
+        return Refined(refined.excerpts, notes, details, refined.graded, rows)
 
     def refined(
         self,
         question: str,
         sources: Sequence[Source],
         thresholds: ActionThresholds | None = None,
+        selection: Selection | None = None,
     ) -> Flow[Refined]:
-        """Refine the passages of several ``sources`` in one ask; ``top_n`` holds for each."""
+        """Refine the passages of several ``sources`` in one ask; ``top_n`` holds for each.
+
+        ``selection`` records what is dropped.
+        """
         limit, length = self.limit(thresholds), self.length(thresholds)
+        selection = Selection() if selection is None else selection
 
         # decompose
         to_cut = [passage for source in sources if not source.whole for passage in source.passages]
         cut = [s for one in to_cut for s in strips(one, sentences=length, split=self.split)]
-        once = distinct(cut)
-        notes = []
-        if repeated := len(cut) - len(once):
-            notes.append(f"{repeated} of {len(cut)} strips left out: repeated")
+        once = distinct(cut) if self.deduplicate else cut
+        first = set(map(id, once))
+        selection.drop([one for one in cut if id(one) not in first], "duplicate", "repeated strip")
 
         # filter
         graded = yield from grade(question, once, self._port)
-        kept, more = self._filtered(sources, graded, limit)
+        kept, more = self._filtered(sources, graded, limit, selection)
+        before = len(kept)
+        kept = apart(by_score(kept), deduplicate=self.deduplicate, selection=selection)
+        notes = []
+        if repeated := len(cut) - len(once) + before - len(kept):
+            notes.append(f"{repeated} of {len(cut)} strips left out: repeated")
         notes += more
 
         # recompose
@@ -141,7 +158,8 @@ class Refiner(Checked):
             arrange=partial(_in_order, sources=sources),
         )
         parts = partial(grade, question, evaluate=self._port)
-        fitted = yield from budget.fitted(by_score(kept), parts)
+        fitted = yield from budget.fitted(kept, parts)
+        selection.drop(fitted.left, "budget", f"over {budget.limit}")
         shown = _in_order(fitted.kept, sources)
         details = {
             "top_n": self.top_n,
@@ -177,17 +195,26 @@ class Refiner(Checked):
         return Budget(count=self.counter).cost(excerpts)
 
     def _filtered(
-        self, sources: Sequence[Source], graded: Sequence[Excerpt], limit: float
+        self,
+        sources: Sequence[Source],
+        graded: Sequence[Excerpt],
+        limit: float,
+        selection: Selection,
     ) -> tuple[list[Excerpt], list[str]]:
         """Keep the best strips of each source that reach the limit; where none does, the best.
 
         That one stays only where nothing reached it in another source either.
         """
         kept, missed = list[Excerpt](), list[tuple[Source, list[Excerpt]]]()
+        top_n, threshold = f"top_n={self.top_n}", f"under {limit:.2f}"
         for source in sources:
             own = _of(source, graded)
             passed = by_score([strip for strip in own if strip.score >= limit])
             kept += passed[: self.top_n]
+            selection.drop(passed[self.top_n :] if self.top_n else (), "top_n", top_n)
+            if passed:  # of others the best may yet stay
+                low = [strip for strip in own if strip.score < limit]
+                selection.drop(low, "threshold", threshold)
             if source.whole:
                 kept += source.wholes
             elif own and not passed:
@@ -197,6 +224,7 @@ class Refiner(Checked):
             best = ranked[0]
             stays = alone and (self.min_score is None or best.score >= self.min_score)
             kept += [best] * stays
+            selection.drop(ranked[stays:], "threshold", threshold)
             of = f" of {source.name}" if source.name else ""
             verdict = "kept" if stays else "left out"
             notes.append(

@@ -23,6 +23,7 @@ from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Gate, Ports, Recognizer, Scorer, model_name
 from fitrag_integrations.text.asked import asked_note
 from fitrag_integrations.types import BiLabelScore, Context, RetrievalDecision
+from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import by_score, usable
 
 __all__ = ["FitRag", "compress", "rerank", "score_port", "usable"]
@@ -70,10 +71,11 @@ class FitRag(Reducing):
 
         # retrieve, and score what was retrieved by both labels (section 4.2)
         (found,) = yield from ports.retrieve.ask([question])
-        passages, dropped = usable(found)
-        reducer, scoring = self._settled
+        selection, (reducer, scoring) = Selection(), self._settled
+        passages, dropped = usable(found, deduplicate=self.deduplicate, selection=selection)
         notes, asked = (*asked_note(question), *dropped), scoring.about(question)
         graded, windows_of = yield from asked.passages(passages, reducer.cut)
+        selection.scored(graded)
 
         # does the model know it without them? (section 4.3)
         if isinstance(self.gate, Recognizer) and graded:
@@ -82,12 +84,15 @@ class FitRag(Reducing):
             decision = check_is("decision", verdict, RetrievalDecision)
             context = replace(context, decision=decision, notes=notes)
             if not decision.retrieve:
-                return context
+                selection.drop(graded, "decision", decision.why)
+                return replace(context, selection=selection.rows(()))
 
         # rerank (section 4.4.1), and reduce to sub-documents (section 4.4.2)
-        chosen = by_score(graded)[: self.top_n]
+        ranked = by_score(graded)
+        chosen = ranked[: self.top_n]
+        selection.drop(ranked[self.top_n :], "top_n", f"top_n={self.top_n}")
         windows = yield from windows_of(chosen)
-        reduced = yield from reducer.chosen(windows, asked)
+        reduced = yield from reducer.chosen(windows, asked, selection)
         details = {
             "scored": len(graded),
             "reranked": len(chosen),
@@ -97,7 +102,8 @@ class FitRag(Reducing):
             "tokens_out": reduced.tokens_out,
         }
         notes += reduced.notes
-        return replace(context, excerpts=reduced.kept, notes=notes, details=details)
+        rows = selection.rows(reduced.kept)
+        return replace(context, excerpts=reduced.kept, notes=notes, details=details, selection=rows)
 
     @property
     def reducer(self) -> TokenReducer:

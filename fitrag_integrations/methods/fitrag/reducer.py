@@ -23,7 +23,6 @@ from fitrag_integrations.core.checks import (
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.budget import Budget
-from fitrag_integrations.methods.explain.compression import Reduction
 from fitrag_integrations.methods.fitrag.scoring import (
     ONE_PASS,
     WINDOWS,
@@ -38,14 +37,22 @@ from fitrag_integrations.methods.fitrag.scoring import (
 from fitrag_integrations.methods.fitrag.selection import (
     check_detector,
     detector_for,
-    representatives,
     sufficient,
 )
 from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
 from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.windows import at_least, by_score, merge, windows, with_text
+from fitrag_integrations.values.selected import Selection
+from fitrag_integrations.values.windows import (
+    apart,
+    at_least,
+    by_score,
+    merge,
+    usable,
+    windows,
+    with_text,
+)
 
 __all__ = ["Reduced", "ScorePort", "TokenReducer", "compress", "rerank", "score_port"]
 
@@ -58,6 +65,25 @@ SHARE = 0.4
 """Of the tokens, which single sentences may cost where no budget is set."""
 FREE = 64
 """Tokens that `SHARE` leaves alone: so few are not worth a dropped passage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Excerpts that a reduction kept, best first, and those it chose from.
+
+    Args:
+        kept: Excerpts kept; windows that touch are joined.
+        ranked: The best windows of every passage, best first, before any limit.
+        notes: What was left out, in plain sentences.
+        tokens_in: Tokens of the whole passages in a prompt.
+        tokens_out: Tokens of the excerpts kept.
+    """
+
+    kept: tuple[Excerpt, ...]
+    ranked: tuple[Excerpt, ...]
+    notes: tuple[str, ...] = ()
+    tokens_in: int = 0
+    tokens_out: int = 0
 
 
 def check_part(field: str, value: object) -> float:
@@ -76,18 +102,32 @@ def rerank(
     weight: float = 0.5,
     min_score: float | None = None,
     logits: bool = False,
+    deduplicate: bool = True,
+    selection: Selection | None = None,
 ) -> Flow[list[Excerpt]]:
     """Score whole passages and keep the ``top_n`` best, best first (section 4.4.1).
 
     ``score`` is the port of a scorer, asked for pairs of ``question`` and passage. Equals keep
     their order; None keeps all but blank ones, which are never kept. ``weight`` is that of
     ``BiLabelScore.combine``, as is ``logits``; its sum, in [0, 2] but of logits, has to be
-    ``min_score`` at least.
+    ``min_score`` at least. ``deduplicate`` keeps equal texts once, and text that chunks of one
+    source share with a better one; ``selection`` records what is dropped.
     """
     check_text("question", question, blank=False)
-    kept = None if top_n is None else check_whole("top_n", top_n, low=1)
+    top_n = None if top_n is None else check_whole("top_n", top_n, low=1)
+    selection = Selection() if selection is None else selection
     given = with_text(check_many("passages", passages, Passage))
-    return (yield from Windows(score, weight, logits, question).best(given, kept, min_score))
+    if deduplicate:
+        given, _ = usable(given, selection=None)
+    scored = yield from Windows(score, weight, logits, question).wholes(given)
+    selection.scored(scored)
+    ranked = by_score(scored)
+    if deduplicate:
+        ranked = apart(ranked, selection=selection)
+    able = at_least(min_score, ranked)
+    selection.drop(ranked[len(able) :], "min_score", f"min_score={min_score}")
+    selection.drop(able[top_n:] if top_n else (), "top_n", f"top_n={top_n}")
+    return able[:top_n]
 
 
 def compress(
@@ -107,13 +147,14 @@ def compress(
     min_score: float | None = None,
     scoring: str | None = None,
     logits: bool = False,
+    deduplicate: bool = True,
 ) -> Flow[list[Excerpt]]:
     """Reduce passages to their best sentences or windows, best first (section 4.4.2).
 
     ``score`` is the port of a scorer, asked for pairs of ``question`` and window, or where it reads
     passages once for these with spans; ``window``, ``stride``, ``weight``, ``max_tokens``,
     ``count_tokens``, ``detector``, ``split``, ``per_passage``, ``max_share``, ``min_score``,
-    ``scoring`` and ``logits`` are those of ``TokenReducer``.
+    ``scoring``, ``logits`` and ``deduplicate`` are those of ``TokenReducer``.
     """
     reducer = TokenReducer(
         window=window,
@@ -128,6 +169,7 @@ def compress(
         min_score=min_score,
         scoring=scoring,
         logits=logits,
+        deduplicate=deduplicate,
     )
     kept, _ = yield from reducer(question, passages, score)
     return kept
@@ -149,6 +191,7 @@ class Reducing(Checked):
     min_score: float | None = None
     scoring: Annotated[str | None, check_scoring] = None
     logits: bool = False
+    deduplicate: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,7 +209,8 @@ class TokenReducer(Reducing):
 
     Every passage is cut into windows of ``window`` sentences, ``stride`` apart, and all windows are
     scored. The best ``per_passage`` of each passage that do not overlap represent it, None any
-    number. Of these, best first, those below ``min_score``, on the scale of
+    number. Equal texts are kept once, and so is what chunks of one source share, unless
+    ``deduplicate`` is False. Of these, best first, those below ``min_score``, on the scale of
     ``BiLabelScore.combine``, go, then all after the shortest prefix ``detector`` finds sufficient
     (0.5 or more, or its own ``threshold``), then what is over the budget: the rendered text of
     what is kept costs at most ``max_tokens``, and at most ``max_share`` in (0, 1] of what all
@@ -199,19 +243,27 @@ class TokenReducer(Reducing):
         return list(reduction.kept), reduction.notes
 
     def reduction(
-        self, question: str, passages: Sequence[Passage], score: ScorePort
+        self,
+        question: str,
+        passages: Sequence[Passage],
+        score: ScorePort,
+        selection: Selection | None = None,
     ) -> Flow[Reduction]:
-        """Give the same flow; it ends in what was kept and in all that it was chosen from."""
+        """Return the same flow, ending in a `Reduction`; ``selection`` records what is dropped."""
         reducer, scoring = self.settled(score)
         check_text("question", question, blank=False)
-        return (yield from reducer.reduced(passages, scoring.about(question)))
+        return (yield from reducer.reduced(passages, scoring.about(question), selection))
 
-    def reduced(self, passages: Sequence[Passage], asked: Scoring) -> Flow[Reduction]:
-        """Give the same flow once nothing is left open: cut, score, choose."""
-        given = with_text(check_many("passages", passages, Passage))
+    def reduced(
+        self, passages: Sequence[Passage], asked: Scoring, selection: Selection | None = None
+    ) -> Flow[Reduction]:
+        """Return the same flow once nothing is left open: cut, score, choose."""
+        selection = Selection() if selection is None else selection
+        given, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
         cut = [window for passage in given for window in self.cut(passage)]
         scored = yield from asked.windows(cut)
-        return (yield from self.chosen(scored, asked))
+        chosen = yield from self.chosen(scored, asked, selection)
+        return replace(chosen, notes=(*notes, *chosen.notes))
 
     def settled(self, score: ScorePort) -> tuple[TokenReducer, Scoring]:
         """Decide what was left open, by what the scorer behind a port can do."""
@@ -234,12 +286,25 @@ class TokenReducer(Reducing):
         """Cut a passage into its windows, in the order of the text."""
         return windows(passage, size=self.window or PAPERS, stride=self.stride, split=self.split)
 
-    def chosen(self, scored: Sequence[Excerpt], asked: Scoring) -> Flow[Reduction]:
-        """Choose among scored windows; ``asked`` scores the parts of one that is narrowed."""
+    def chosen(
+        self, scored: Sequence[Excerpt], asked: Scoring, selection: Selection | None = None
+    ) -> Flow[Reduction]:
+        """Choose among scored windows; every one that is dropped goes into ``selection``.
+
+        ``asked`` scores the parts of a window that is shortened.
+        """
+        selection = Selection() if selection is None else selection
+
+        # the best windows of each passage, each text once
         each = 1 if self.per_passage == "auto" else self.per_passage
-        ordered = by_score(representatives(scored, each))
+        ranked, repeated = by_score(scored), selection.counts["duplicate"]
+        ordered = apart(ranked, per_passage=each, deduplicate=self.deduplicate, selection=selection)
+        notes: tuple[str, ...] = ()
+        if repeated := selection.counts["duplicate"] - repeated:
+            notes = (f"{repeated} of {len(ranked)} excerpts left out: repeated",)
         able = at_least(self.min_score, ordered)
-        notes = _too_low(len(ordered), len(able), self.min_score)
+        selection.drop(ordered[len(able) :], "min_score", f"min_score={self.min_score}")
+        notes += _too_low(len(ordered), len(able), self.min_score)
 
         # the sub-document filter: is this prefix enough?
         cutting = {"window": self.window, "stride": self.stride, "per_passage": each}
@@ -247,22 +312,17 @@ class TokenReducer(Reducing):
         if detector is not None:
             enough, more = yield from sufficient(able, detector)
             notes += more
+            selection.drop(able[len(enough) :], "detector", "those before it are enough")
 
         # the budget
         wholes = [Excerpt.whole(one) for one in dict.fromkeys(one.passage for one in scored)]
         tokens_in = Budget(count=self.counter).cost(wholes)
         budget = self._budget(tokens_in)
         fitted = yield from budget.fitted(enough, asked.windows)
+        selection.drop(fitted.left, "budget", f"over {budget.limit}")
         kept = fitted.kept if each == 1 else by_score(merge(fitted.kept))
-        return Reduction(
-            tuple(kept),
-            tuple(enough),
-            tuple(ordered),
-            tuple(scored),
-            (*notes, *fitted.notes),
-            tokens_in,
-            budget.cost(kept),
-        )
+        notes = (*notes, *fitted.notes)
+        return Reduction(tuple(kept), tuple(ordered), notes, tokens_in, budget.cost(kept))
 
     @property
     def counter(self) -> TokenCounter:

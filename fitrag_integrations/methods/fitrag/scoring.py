@@ -96,23 +96,6 @@ class Windows(Scoring):
         answers = yield from self.port.ask([(self.question, passage) for passage in passages])
         return self.labelled(map(Excerpt.whole, passages), answers)
 
-    def best(
-        self, passages: Sequence[Passage], most: int | None, least: float | None
-    ) -> Flow[list[Excerpt]]:
-        """Score whole passages in one ask; give the ``most`` best of ``least`` at least, in order.
-
-        Equals keep theirs.
-        """
-        answers = yield from self.port.ask([(self.question, passage) for passage in passages])
-        labels = labels_of(answers)
-        scores = [label.combine(self.weight, logits=self.logits) for label in labels]
-        order = sorted(range(len(passages)), key=scores.__getitem__, reverse=True)[:most]
-        return [
-            Excerpt.whole(passages[i], score=scores[i], labels=labels[i])
-            for i in order
-            if least is None or scores[i] >= least
-        ]
-
     def windows(self, windows: Sequence[Excerpt]) -> Flow[list[Excerpt]]:
         """Score windows as passages with the titles of those they are from."""
         asked = [(self.question, window.as_passage()) for window in windows]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from fitrag_integrations.core.checks import can
@@ -12,8 +11,7 @@ from fitrag_integrations.methods.defaults import embedded_detector
 from fitrag_integrations.methods.fitrag.scoring import Scoring
 from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Detector, port_of
-from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.windows import best_per_passage, by_score
+from fitrag_integrations.types import Excerpt
 
 Stopped: TypeAlias = tuple[list[Excerpt], tuple[str, ...]]  # the excerpts kept, and notes
 
@@ -72,31 +70,3 @@ def sufficient(ordered: Sequence[Excerpt], detector: Detector) -> Flow[Stopped]:
             return list(ordered[:length]), (note,) if left else ()
     note = f"the detector found no prefix sufficient: all {len(labels)} excerpts kept"
     return list(ordered), (note,)
-
-
-def representatives(excerpts: Sequence[Excerpt], per_passage: int | None = 1) -> list[Excerpt]:
-    """Keep the best windows of each passage, at most ``per_passage``, None any number.
-
-    1 is the paper's: the best window represents its passage. Of several, best first, those that
-    overlap a better one are passed over. Passages in the order they first appear, the windows of
-    each best first; of equals the first.
-    """
-    if per_passage == 1:
-        return best_per_passage(excerpts)
-    groups: dict[Passage, list[Excerpt]] = {}
-    for excerpt in excerpts:
-        groups.setdefault(excerpt.passage, []).append(excerpt)
-    return [one for group in groups.values() for one in _apart(by_score(group))[:per_passage]]
-
-
-def _apart(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
-    """Pass over what overlaps an earlier one; all are of one passage."""
-    kept: list[Excerpt] = []
-    taken: list[tuple[int, int]] = []  # their places in order: neighbours alone can overlap
-    for one in excerpts:
-        at = bisect(taken, (one.start, one.end))
-        before, after = taken[at - 1 : at], taken[at : at + 1]
-        if all(end <= one.start for _, end in before) and all(s >= one.end for s, _ in after):
-            taken.insert(at, (one.start, one.end))
-            kept.append(one)
-    return kept

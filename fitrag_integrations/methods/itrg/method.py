@@ -32,6 +32,8 @@ from fitrag_integrations.methods.writing import (
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt
 from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.selected import Selection
+from fitrag_integrations.values.windows import apart
 
 STOPS = ("rounds", "empty", "unchanged")
 
@@ -56,6 +58,7 @@ class ITRG(Generating):
     document; "last" and "each" have it, or one for every round, written here. "unchanged" needs
     one in every round. ``demonstrations`` are (question, document, answer) triples.
 
+    Equal texts of a retrieval count once unless ``deduplicate`` is False.
     A document of more than ``document_tokens`` or an answer of more than ``answer_tokens`` is cut;
     ``count_tokens`` counts them, None estimates.
     With ``on_error`` "degrade" a language model or a later retrieval that fails leaves a question
@@ -71,6 +74,7 @@ class ITRG(Generating):
     demonstrations: Annotated[Iterable[object], check_demonstrations] = ()
     document_tokens: Count = 200
     answer_tokens: Count = 15
+    deduplicate: bool = True
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Give the flow that ends in the context for one question.
@@ -104,15 +108,26 @@ class ITRG(Generating):
     def _retrieved(self, query: str, last: Round, ports: Ports) -> Flow[Round]:
         """Begin a round: what it found, with the document of the last one."""
         following = replace(last, query=query, new=(), notes=(), found=False)
-        found, notes = yield from self.look_up(query, ports, first=last is START)
+        selection = Selection()
+        found, notes = yield from self.look_up(
+            query,
+            ports,
+            first=last is START,
+            deduplicate=self.deduplicate,
+            selection=selection,
+        )
         if notes and notes[0].startswith(LOOK_UP):
             kept = f"{notes[0].removeprefix('a ')}: what was found before is kept"
             return replace(following, notes=(kept,), failed=True)
         if not found:
-            return replace(following, notes=(*notes[:-1], "nothing was retrieved"))
+            earlier = following.selection if last.passages else selection
+            notes = (*notes[:-1], "nothing was retrieved")
+            return replace(following, notes=notes, selection=earlier)
         passages = tuple(found[: self.k])
+        selection.drop(map(Excerpt.whole, found[self.k :]), "k", f"k={self.k}")
         new = update(passages, last.passages)
-        return replace(following, passages=passages, new=new, notes=notes, found=True)
+        found_now = replace(following, passages=passages, new=new, notes=notes, found=True)
+        return replace(found_now, selection=selection)
 
     def _generated(self, question: str, made: Round, ports: Ports) -> Flow[Round]:
         """Write ``M(y_{t-1}, q, R_update)`` in refine, ``M(q, R_t)`` in refresh."""
@@ -180,14 +195,18 @@ class ITRG(Generating):
         elif last.document:
             template = answer_template(self._shots)
             details["template"] = asdict(template)
+        kept = list(map(Excerpt.whole, last.passages))
+        if self.deduplicate:
+            kept = apart(kept, selection=last.selection)
         return Context(
             question,
-            tuple(map(Excerpt.whole, last.passages)),
+            tuple(kept),
             queries=tuple(one.query for one in done[1:]),
             draft=last.answer if last.answer is not None else last.document or None,
             notes=tuple(notes),
             method="itrg",
             details=details,
+            selection=last.selection.rows(kept),
         )
 
     @property

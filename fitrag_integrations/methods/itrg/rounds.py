@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fitrag_integrations.types import Passage
+from fitrag_integrations.values.selected import Selection
 
 _ARTICLES = frozenset(("a", "an", "the"))
 
@@ -14,7 +15,8 @@ _ARTICLES = frozenset(("a", "an", "the"))
 class Round:
     """Hold one round: its query, ``R_t``, what of it is new, and the document ``y_t`` after it.
 
-    ``found`` tells whether this round's own retrieval gave the passages.
+    ``found`` is whether this round's own retrieval gave the passages; ``selection`` records what
+    was dropped of that retrieval.
     """
 
     query: str = ""
@@ -25,6 +27,7 @@ class Round:
     notes: tuple[str, ...] = ()
     failed: bool = False
     found: bool = False
+    selection: Selection = field(default_factory=Selection, compare=False, repr=False)
 
     def answered(self, answer: str, failed: tuple[str, ...]) -> Round:
         """Give the round with an answer, or with a note where none was written for its document."""

@@ -45,6 +45,7 @@ from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 from fitrag_integrations.values.prompt import PromptTemplate
+from fitrag_integrations.values.selected import Selection
 
 ALONE = "the question itself is retrieved for"
 NOTHING_UNKNOWN = "all that the claims and queries ask is known: nothing is retrieved"
@@ -61,9 +62,11 @@ class SlimPLM(Checked):
     `Rewriter`. All queries, at most `max_queries`, are retrieved for in one ask; their lists, of
     the first `per_query` passages each, are fused with `rrf_k`, and the best `k` passages are kept
     whole, as far as they fit `max_tokens`, as `count_tokens` counts (None estimates). None is no
-    limit. Of the heuristic answer the first `max_draft` characters count. `with_question` retrieves
-    for the question as well. Where the filter leaves no query nothing is retrieved, as in section
-    3.1; with `when_all_known` "retrieve" the question itself is retrieved for.
+    limit. Equal texts, and text that chunks of one source share, are kept once unless
+    `deduplicate` is False. Of the heuristic answer the first `max_draft` characters count.
+    `with_question` retrieves for the question as well. Where the filter leaves no query nothing is
+    retrieved, as in section 3.1; with `when_all_known` "retrieve" the question itself is retrieved
+    for.
 
     The ablations of the paper's Table 2: `judge_question=False` (w/o QJ) retrieves for every
     question, `rewrite=False` (w/o QR) for nothing but the question, `filter=False` (w/o QF) for
@@ -91,6 +94,7 @@ class SlimPLM(Checked):
     when_all_known: Literal["skip", "retrieve"] = "skip"
     on_error: OnError = "retrieve"
     allow_other_model: bool = False
+    deduplicate: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,7 +129,8 @@ class SlimPLM(Checked):
 
         # retrieve for what is left, and fuse the lists
         found = (yield from ports.retrieve.ask(queries)) if queries else []
-        kept, left = (yield from self._fused(found)) if queries else ((), ())
+        selection = Selection()
+        kept, left = (yield from self._fused(found, selection)) if queries else ((), ())
         details = {
             "threshold": decision.threshold,
             **followed.details(),
@@ -142,6 +147,7 @@ class SlimPLM(Checked):
             notes=(*notes, *left),
             method="slimplm",
             details=details,
+            selection=selection.rows(kept),
         )
 
     @cached_property
@@ -208,12 +214,18 @@ class SlimPLM(Checked):
         note = f"{left} by max_queries={self.max_queries}"
         return kept, (*followed.notes, *(note,) * (len(kept) < len(queries)))
 
-    def _fused(self, found: Sequence[object]) -> Flow[tuple[tuple[Excerpt, ...], tuple[str, ...]]]:
+    def _fused(
+        self, found: Sequence[object], selection: Selection
+    ) -> Flow[tuple[tuple[Excerpt, ...], tuple[str, ...]]]:
         lists = [check_many("retrieved", some, Passage)[: self.per_query] for some in found]
-        fused, notes = usable_fused(lists, rrf_k=self.rrf_k)
+        fused, notes = usable_fused(
+            lists, rrf_k=self.rrf_k, deduplicate=self.deduplicate, selection=selection
+        )
+        selection.drop(fused[self.k :] if self.k else (), "k", f"k={self.k}")
         limit = f"max_tokens={self.max_tokens}"
         budget = Budget(self.max_tokens, None, limit, self._count)
         fitted = yield from budget.fitted(fused[: self.k])
+        selection.drop(fitted.left, "budget", f"over {limit}")
         return tuple(fitted.kept), (*notes, *fitted.notes)
 
     def _without(self) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from fitrag_integrations.models.remote.client import finish
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.models.remote.replies import BLANKS, Token, read_text, read_tokens
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.values.continuation import Continuation
+from fitrag_integrations.values.decision import Continuation
 from fitrag_integrations.values.prompt import Asked
 
 

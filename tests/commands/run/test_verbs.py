@@ -44,7 +44,7 @@ def test_score_in_passage_order(one):
 
 
 def test_compress_names_the_place_of_each_excerpt(one):
-    got = one("compress", "--window", 3)
+    got = one("compress", "--window", 3, "--no-deduplicate")
     slices = [
         (e["passage"], ROW["passages"][e["passage"]]["text"][e["start"] : e["end"]])
         for e in got["excerpts"]
@@ -68,8 +68,18 @@ def test_compress_keeps_single_sentences_for_half_of_the_tokens(one):
 def test_compress_within_a_budget_after_a_reranking_cut(one):
     assert [e["passage"] for e in one("compress", "--top-n", 1)["excerpts"]] == [0]
     got = one("compress", "--max-tokens", 20, "--window", 1, "--per-passage", 1)
-    assert [e["passage"] for e in got["excerpts"]] == [0, 1]
+    assert [e["passage"] for e in got["excerpts"]] == [0, 2]
     assert got["tokens_out"] <= 20
+
+
+@pytest.mark.parametrize("top_n", [None, 1])
+def test_compress_explains_where_asked(one, top_n):
+    chosen = [] if top_n is None else ["--top-n", top_n]
+    assert "selection" not in one("compress", *chosen)
+    rows = [row for row in one("compress", "--explain", *chosen)["selection"] if row["whole"]]
+    assert [row["at"] for row in rows] == [0, 1, 2]
+    assert [row["kept"] for row in rows][:2] == [True, False]
+    assert rows[1]["reason"] == "duplicate" and rows[1]["detail"] == "same text as A"
 
 
 def test_compress_weighs_the_labels(one):

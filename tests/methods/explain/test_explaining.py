@@ -8,8 +8,9 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods import Compression, Refiner, compress, explain_compression
-from fitrag_integrations.methods.explain.explaining import explained_refinement
+from fitrag_integrations.methods import Compression, compress, explain_compression
+from fitrag_integrations.methods.compressing import Refining
+from fitrag_integrations.methods.explain.compression import explained
 from fitrag_integrations.methods.fitrag.reducer import score_port
 from fitrag_integrations.types import BiLabelScore, Passage
 
@@ -40,86 +41,101 @@ class Enough:
 SETTINGS = {"window": 1, "detector": False, "count_tokens": words}
 
 
-def explained(**settings):
+def compressed(**settings):
     return explain_compression(QUESTION, PASSAGES, scorer=score, **{**SETTINGS, **settings})
 
 
 @pytest.mark.parametrize("max_tokens", [None, 6, 12, 8])
 def test_it_keeps_what_the_compression_keeps(max_tokens):
-    found = explained(max_tokens=max_tokens)
+    found = compressed(max_tokens=max_tokens)
     flow = compress(QUESTION, PASSAGES, score_port(score), max_tokens=max_tokens, **SETTINGS)
     assert list(found.kept) == run(flow).value
-    assert {one.excerpt for one in found.weighed if one.kept} == set(found.kept)
-    assert len(found.kept) + len(found.dropped) == len(found.weighed) == 3
+    places = {(one.at, one.start, one.end) for one in found.weighed if one.kept}
+    assert places == {(PASSAGES.index(one.passage), one.start, one.end) for one in found.kept}
+    assert {one.at for one in found.weighed} == {0, 1, 2, 3}, "no passage is lost"
 
 
-def test_what_the_budget_drops_is_told_with_its_gap():
-    found = explained(max_tokens=8)  # 1. Amarcord: Rota wrote the score. + 2. Nino Rota: ... > 8
-    (film, rota, rain) = found.weighed
-    assert (film.kept, film.why) == (True, "the best of its passage")
-    assert (film.at, film.of, film.lead, film.gap) == (2, 3, 1.0, 0.0)
-    assert (rota.kept, rota.why) == (False, "over max_tokens=8")
-    assert (rota.gap, rota.tokens, rota.lead) == (-0.5, 8, None)
-    assert rain.gap == -1.0
+def reasons(found):
+    return [(one.name, one.kept, one.reason, one.detail) for one in found.weighed]
+
+
+def test_what_the_budget_drops_is_named():
+    found = compressed(max_tokens=8)  # 1. Amarcord: Rota wrote the score. + 2. Nino Rota: ... > 8
+    assert reasons(found) == [
+        ("Amarcord", True, "", ""),
+        ("Nino Rota", False, "budget", "over max_tokens=8"),
+        ("rain", False, "budget", "over max_tokens=8"),
+        ("rain", False, "per_passage", "per_passage=1"),
+        ("Amarcord", False, "per_passage", "per_passage=1"),
+        ("Amarcord", False, "per_passage", "per_passage=1"),
+        ("rain", False, "budget", "over max_tokens=8"),
+        ("blank", False, "blank", "no text"),
+    ]
+    film, rota, *_ = found.weighed
+    assert (film.at, film.start, film.end, film.score, film.whole) == (1, 20, 41, 1.0, False)
+    assert (rota.at, rota.start, rota.end, rota.score, rota.whole) == (3, 0, 23, 0.5, True)
     assert found.details["tokens_in"] == 26
     assert found.details["tokens_out"] == 6
-    assert found.notes == ("2 of 3 excerpts left out by max_tokens=8",)
+    assert found.notes == (
+        "1 of 4 passages left out: no text",
+        "2 of 3 excerpts left out by max_tokens=8",
+    )
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_tokens": 100}, {"max_share": 1.0}])
-def test_what_the_detector_drops_is_told(limits):
-    found = explained(detector=Enough(), **limits)
+def test_what_the_detector_drops_is_named(limits):
+    found = compressed(detector=Enough(), **limits)
     assert not any("left out by" in note for note in found.notes)  # no budget did it
-    assert [one.kept for one in found.weighed] == [True, True, False]
-    assert found.dropped[0].why == "the detector found those before it to be enough"
-    assert found.dropped[0].gap == -0.5
+    assert [one.name for one in found.weighed if one.kept] == ["Amarcord", "Nino Rota"]
+    assert {one.reason for one in found.dropped if one.name == "rain"} == {
+        "detector",
+        "per_passage",
+    }
 
 
 def test_windows_that_were_joined_count_as_kept():
-    found = explained(per_passage=None)
-    assert all(one.kept for one in found.weighed)
-    assert {one.why for one in found.weighed} == {"among the best of its passage"}
+    found = compressed(per_passage=None)
+    assert [one.name for one in found.dropped] == ["blank"]
 
 
-def test_a_limit_by_share_is_told_as_such():
-    found = explained(max_share=0.3)
-    assert [one.why for one in found.weighed] == [
-        "the best of its passage",
-        "over max_share=0.3",
-        "over max_share=0.3",
-    ]
-    both = explained(max_share=0.3, max_tokens=8)
-    assert both.dropped[0].why == "over max_tokens=8 or max_share=0.3"
-    assert both.details["max_share"] == 0.3
+def test_a_limit_by_share_is_named():
+    found = compressed(max_share=0.3)
+    assert found.dropped[0].detail == "over max_share=0.3"
+    assert found.details["max_share"] == 0.3
 
 
-def test_nothing_kept_has_no_gap():
-    found = explained(max_tokens=1)
-    assert found.kept == ()
-    assert {one.gap for one in found.weighed} == {None}
-    assert "0 of 26 tokens" in str(found)
+@pytest.mark.parametrize(
+    ("settings", "reason"), [({"min_score": 0.7}, "min_score"), ({"max_tokens": 1}, "budget")]
+)
+def test_nothing_kept_names_everything(settings, reason):
+    found = compressed(**{"min_score": 0.0, **settings})
+    names = {"Nino Rota"} if reason == "min_score" else {"Amarcord", "Nino Rota", "rain"}
+    assert names <= {one.name for one in found.dropped if one.reason == reason}
+    assert {one.name for one in found.dropped} == {"Amarcord", "Nino Rota", "rain", "blank"}
 
 
-def test_it_tells_itself_line_by_line():
-    found = explained(max_tokens=8)
-    assert str(found) == (
-        f"{QUESTION} -> kept 1 of 3 excerpts of 4 passages, 6 of 26 tokens, 23%, 20 saved"
-    )
+def test_it_shows_itself_line_by_line():
+    found = compressed(max_tokens=8)
+    counted = "kept 1 excerpts of 4 passages, 6 of 26 tokens, 23%, 20 saved"
+    assert str(found) == f"{QUESTION} -> {counted}"
     assert found.explain().splitlines() == [
         f"question: {QUESTION}",
-        "kept 1 of 3 excerpts, 6 of 26 tokens, 23%, 20 saved",
-        "kept Amarcord [20:41] 1.00 (number 2 of 3, +1.00 to the next), 6 tokens: "
-        "the best of its passage",
-        "dropped Nino Rota [0:23] 0.50 (number 1 of 1), 8 tokens: over max_tokens=8, "
-        "-0.50 to the last kept",
-        "dropped rain [0:11] 0.00 (number 1 of 2, +0.00 to the next), 3 tokens: "
-        "over max_tokens=8, -1.00 to the last kept",
+        counted,
+        "kept Amarcord [20:41] 1.00",
+        "dropped 4. Nino Rota 0.50: budget, over max_tokens=8",
+        "dropped 1. rain 0.00: budget, over max_tokens=8",
+        "dropped rain [12:22] 0.00: per_passage=1",
+        "dropped Amarcord [0:19] 0.00: per_passage=1",
+        "dropped Amarcord [42:49] 0.00: per_passage=1",
+        "dropped rain [0:11] 0.00: budget, over max_tokens=8",
+        "dropped 3. blank: blank, no text",
+        "note: 1 of 4 passages left out: no text",
         "note: 2 of 3 excerpts left out by max_tokens=8",
     ]
 
 
 def test_the_html_shows_every_passage_whole_and_marks_what_was_kept():
-    shown = explained(max_tokens=8)._repr_html_()
+    shown = compressed(max_tokens=8)._repr_html_()
     assert re.findall(r"<mark[^>]*>([^<]*)</mark>", shown) == ["Rota wrote the score."]
     bare = re.sub(r"<[^>]*>", "", shown)
     for passage in PASSAGES:
@@ -136,7 +152,7 @@ def test_hostile_texts_are_escaped():
 
 
 def test_it_survives_json_and_pickle():
-    found = explained(max_tokens=8)
+    found = compressed(max_tokens=8)
     assert Compression.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     assert pickle.loads(pickle.dumps(found)) == found
 
@@ -144,7 +160,7 @@ def test_it_survives_json_and_pickle():
 @pytest.mark.parametrize("settings", [{"window": 0}, {"max_tokens": 0}, {"stride": 2}])
 def test_a_wrong_setting_is_told(settings):
     with pytest.raises(InputError, match=next(iter(settings))):
-        explained(**settings)
+        compressed(**settings)
     with pytest.raises(InputError, match="question"):
         explain_compression(" ", PASSAGES, scorer=score)
 
@@ -153,42 +169,36 @@ def grade(pairs):
     return [("Rota" in passage.text) + ("score" in passage.text) - 1.0 for _, passage in pairs]
 
 
+LOW = [("threshold", "under 0.00")] * 3
+
+
 @pytest.mark.parametrize(
-    ("settings", "reasons"),
+    ("settings", "dropped"),
     [
-        ({}, ["reaches the threshold 0.00"] * 2 + ["1.00 under the threshold 0.00"] * 3),
-        (
-            {"top_n": 1},
-            ["reaches the threshold 0.00", "not among the best top_n=1"]
-            + ["1.00 under the threshold 0.00"] * 3,
-        ),
-        (
-            {"max_tokens": 8},
-            ["reaches the threshold 0.00", "over max_tokens=8"]
-            + ["1.00 under the threshold 0.00"] * 3,
-        ),
+        ({}, LOW),
+        ({"top_n": 1}, [("top_n", "top_n=1"), *LOW]),
+        ({"max_tokens": 8}, [("budget", "over max_tokens=8"), *LOW]),
     ],
 )
-def test_a_refiner_tells_which_limit_dropped_a_strip(settings, reasons):
-    refiner = Refiner(grade, threshold=0.0, sentences=1, count_tokens=words, **settings)
-    found = run(explained_refinement(QUESTION, PASSAGES, refiner)).value
-    assert [one.why for one in found.weighed] == reasons
+def test_a_refiner_names_the_limit_that_dropped_a_strip(settings, dropped):
+    refiner = Refining(grade, threshold=0.0, sentences=1, count_tokens=words, **settings)
+    found = run(explained(refiner, QUESTION, PASSAGES)).value
+    strips = [(one.reason, one.detail) for one in found.dropped if one.reason != "blank"]
+    assert [each for each in strips if each[0] != "threshold"] == dropped[: len(dropped) - 3]
+    assert ("threshold", "under 0.00") in strips
     assert found.kept == run(refiner(QUESTION, PASSAGES)).value.excerpts
-    assert found.weighed[2].gap == (-2.0 if settings else -1.0)
 
 
-def test_the_best_strip_under_the_threshold_says_so():
-    refiner = Refiner(lambda pairs: [-0.5] * len(pairs), threshold=0.5, sentences=1)
-    found = run(explained_refinement(QUESTION, PASSAGES, refiner)).value
-    assert [one.why for one in found.weighed][:2] == [
-        "the best, though under 0.50",
-        "1.00 under the threshold 0.50",
-    ]
+def test_the_best_strip_under_the_threshold_is_kept_alone():
+    refiner = Refining(lambda pairs: [-0.5] * len(pairs), threshold=0.5, sentences=1)
+    found = run(explained(refiner, QUESTION, PASSAGES)).value
+    assert [one.kept for one in found.weighed][:2] == [True, False]
+    assert found.dropped[0].reason == "threshold" and "is kept" in found.notes[-1]
 
 
 def test_a_trace_tells_it_too():
-    refiner = Refiner(grade, threshold=0.0, sentences=1)
-    traced = run(explained_refinement(QUESTION, PASSAGES, refiner))
+    refiner = Refining(grade, threshold=0.0, sentences=1)
+    traced = run(explained(refiner, QUESTION, PASSAGES))
     assert traced.explain().splitlines()[1].startswith("1. evaluate: 5 asked")
     assert "kept Amarcord" in traced.explain()
     assert "<mark" in traced._repr_html_()

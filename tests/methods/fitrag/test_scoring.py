@@ -97,7 +97,7 @@ def test_blank_passages_and_splitters_that_find_nothing():
     blank = type(RAIN)("blank", "  ")
     kept, _ = reduced(scorer, [blank, ROTA], split=lambda text: [])
     assert kept == [] and scorer.asks == []
-    assert reduced(OnePass(), []) == ([], ())
+    assert reduced(OnePass(), [])[0] == []
 
 
 def test_a_scorer_without_sentences_is_told():

@@ -35,6 +35,9 @@ def test_one_text_is_one_passage_whatever_its_id():
     first, again = Passage("1", "same", "Title"), Passage("2", "same", "Title")
     other = Passage("1", "same", "Another title")
     fused = fuse([[first, again], [other, again]])
+    assert [excerpt.passage for excerpt in fused] == [first]
+    assert fused[0].score == pytest.approx(2 / 61)
+    fused = fuse([[first, again], [other, again]], deduplicate=False)
     assert [excerpt.passage for excerpt in fused] == [first, other]
     assert fused[0].score == pytest.approx(1 / 61 + 1 / 62), "once a list, at its best rank"
 

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.models import Continuer, LocalGenerator, RemoteGenerator
 from fitrag_integrations.models.causal.continuer import _read
-from fitrag_integrations.values.continuation import Continuation
+from fitrag_integrations.values.decision import Continuation
 
 PROMPTS = ["Question: what sea?\nAnswer:", "Question: who wrote the score?\nAnswer:"]
 

@@ -1,0 +1,142 @@
+"""Copies and overlapping chunks through the drop-ins of both frameworks."""
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from llama_index.core import Document as LlamaDocument
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import NodeWithScore
+
+from fitrag_integrations import langchain, llama_index
+from fitrag_integrations.methods.explain.compression import Compression
+
+QUESTION = "Which cheese is made in Brannoch?"
+ANSWER = "The dairy of Brannoch makes a blue cheese called Kerrin from the milk of its own goats."
+REST = [
+    "The lighthouse of Corran Head was built in 1871 by two brothers from the mainland.",
+    "Ferries to the island leave twice a day in summer and once a day in winter.",
+    "The school of Brannoch has forty pupils, and its hall doubles as a cinema on Fridays.",
+    "Peat was cut on the moor until 1950, when the last of the families gave it up.",
+    "The market is held on Saturdays behind the church, whatever the weather brings.",
+]
+TEXT = " ".join([*REST[:2], ANSWER, *REST[2:]])
+COMPRESSORS = {
+    "reranker": ("BiLabelReranker", {"top_n": 4}),
+    "compressor": ("SubDocumentCompressor", {"max_share": 1.0}),
+    "refiner": ("KnowledgeRefiner", {}),
+}
+
+
+def pieces_of(size=220, overlap=90):
+    """Cut the text as recursive splitters do, at blanks, with an overlap."""
+    at = 0
+    while at < len(TEXT) - overlap:
+        end = TEXT.rfind(" ", at, at + size) if at + size < len(TEXT) else len(TEXT)
+        yield at, TEXT[at:end]
+        at = TEXT.find(" ", end - overlap) + 1
+
+
+def lang_documents(kind):
+    if kind == "copies":
+        files = [Document(page_content=ANSWER, metadata={"source": f"{n}.md"}) for n in range(5)]
+        return files + [Document(page_content=text) for text in REST]
+    return [
+        Document(page_content=text, metadata={"source": "town.md", "start_index": at})
+        for at, text in pieces_of()
+    ]
+
+
+def llama_nodes(kind):
+    if kind == "copies":
+        texts = [*(ANSWER for _ in range(5)), *REST]
+        made = [LlamaDocument(text=text, id_=f"{n}") for n, text in enumerate(texts)]
+    else:
+        splitter = SentenceSplitter(chunk_size=60, chunk_overlap=25)
+        made = splitter.get_nodes_from_documents([LlamaDocument(text=TEXT, id_="town")])
+        assert len(made) > 2
+    return [NodeWithScore(node=node, score=1.0 - n / 20) for n, node in enumerate(made)]
+
+
+class Fixed(BaseRetriever):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+
+    def _retrieve(self, query_bundle):
+        return llama_nodes(self.kind)
+
+
+def lang_found(door, kind, **how):
+    if door == "retriever":
+        base = RunnableLambda(lambda query: lang_documents(kind))
+        found = langchain.FitRagRetriever(base=base, **how).invoke(QUESTION)
+    else:
+        name, options = COMPRESSORS[door]
+        made = getattr(langchain, name)(**options, **how)
+        found = made.compress_documents(lang_documents(kind), QUESTION)
+    places = [(one.metadata["start_index"], one.page_content) for one in found]
+    return [one.page_content for one in found], places
+
+
+def llama_found(door, kind, **how):
+    if door == "retriever":
+        found = llama_index.FitRagRetriever(Fixed(kind), **how).retrieve(QUESTION)
+    else:
+        name, options = COMPRESSORS[door]
+        made = getattr(llama_index, name)(**options, **how)
+        found = made.postprocess_nodes(llama_nodes(kind), query_str=QUESTION)
+    places = [(getattr(one.node, "start_char_idx", 0), one.node.get_content()) for one in found]
+    return [one.node.get_content() for one in found], places
+
+
+DOORS = [
+    pytest.param(found, door, id=f"{found.__name__[:5]}-{door}")
+    for found in (lang_found, llama_found)
+    for door in [*COMPRESSORS, "retriever"]
+]
+
+
+@pytest.mark.parametrize(("found", "door"), DOORS)
+def test_five_copies_come_back_once(found, door):
+    texts, _ = found(door, "copies")
+    assert sum(ANSWER in text for text in texts) == 1
+    texts, _ = found(door, "copies", deduplicate=False)
+    assert sum(ANSWER in text for text in texts) >= 3
+
+
+@pytest.mark.parametrize(("found", "door"), DOORS)
+def test_overlapping_chunks_come_back_without_what_they_share(found, door):
+    texts, places = found(door, "chunks")
+    assert places and all(TEXT[at:].startswith(text) for at, text in places)
+    spans = sorted((at, at + len(text)) for at, text in places)
+    assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
+    assert any("Kerrin" in text for text in texts)
+
+
+@pytest.mark.parametrize("door", COMPRESSORS)
+@pytest.mark.parametrize("framework", ["langchain", "llama_index"])
+async def test_every_compressor_explains_what_it_dropped(framework, door):
+    name, options = COMPRESSORS[door]
+    made = getattr(langchain if framework == "langchain" else llama_index, name)(**options)
+    if framework == "langchain":
+        found = made.explain(lang_documents("copies"), QUESTION)
+        again = await made.aexplain(lang_documents("copies"), QUESTION)
+    else:
+        found = made.explain(llama_nodes("copies"), query_str=QUESTION)
+        again = await made.aexplain(llama_nodes("copies"), query_str=QUESTION)
+    assert isinstance(found, Compression) and again.explain() == found.explain()
+    copies = [row for row in found.dropped if row.reason == "duplicate" and row.whole]
+    assert [row.at for row in copies] == [1, 2, 3, 4]
+    for shown in (found.explain(), found._repr_html_()):
+        assert "duplicate, same text as" in shown
+    if door == "reranker":
+        assert [row.detail for row in found.dropped if row.reason == "top_n"] == ["top_n=4"] * 2
+
+
+def test_a_retriever_explains_every_dropped_document():
+    base = RunnableLambda(lambda query: lang_documents("copies"))
+    found = langchain.FitRagRetriever(base=base, top_n=2).invoke(QUESTION)
+    rows = [row for row in found.context.selection if row.whole]
+    assert len(rows) == 10 and sum(row.reason == "top_n" for row in rows) == 4
+    assert found.explain().count("top_n=2") == 4 and "top_n=2" in found._repr_html_()

@@ -1,0 +1,209 @@
+"""Copies and overlapping chunks are shown once; everything dropped has a row with its reason."""
+
+import json
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods import ITRG, Crag, FitRag, SlimPLM
+from fitrag_integrations.methods.compressing import Reducing, Refining, Reranking
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
+from fitrag_integrations.values.selected import Selection
+from fitrag_integrations.values.windows import apart, by_score, usable, windows
+
+QUESTION = "Who wrote the score of Amarcord?"
+COPIES = [
+    Passage(f"copy {n}", f"Nino Rota{' ' * n} wrote the score of Amarcord.", f"file {n}", f"{n}.md")
+    for n in range(1, 6)
+]
+OTHERS = [Passage("milan", "Rota was born in Milan in 1911."), Passage("rain", "Rain is wet.")]
+GIVEN = [*COPIES, *OTHERS, Passage("blank", " \n")]
+TEXT = " ".join(f"Fact {n} is that river {n} has {n * 7} bridges." for n in range(40))
+
+
+def words(pairs):
+    return [BiLabelScore(("score" in p.text) / 2 + ("Rota" in p.text) / 4) for _, p in pairs]
+
+
+def grades(pairs):
+    return [2 * label.has_answer - 1 for label in words(pairs)]
+
+
+def chunks(size=300, overlap=100, source="rivers.md"):
+    """Cut a text as LangChain's recursive splitter does, with `add_start_index`."""
+    starts = [TEXT.find(" ", at) + 1 for at in range(0, len(TEXT) - overlap, size - overlap)]
+    return [
+        Passage(f"{n}", TEXT[at : at + size], "", source, {"source": source, "start_index": at})
+        for n, at in enumerate(starts)
+    ]
+
+
+def places_of(excerpts):
+    """Return where excerpts stand in the source, in order."""
+    starts = [(one.passage.metadata["start_index"], one) for one in excerpts]
+    return sorted((at + one.start, at + one.end) for at, one in starts)
+
+
+def context_of(made, given=GIVEN):
+    if hasattr(made, "context"):
+        return run(made.context(QUESTION, given)).value
+    ports = Ports(lambda queries: [given for _ in queries], generate=lambda prompts: ["Rota."])
+    return run(made(QUESTION, ports)).value
+
+
+DOORS = {
+    "reranker": lambda **how: Reranking(scorer=words, top_n=4, **how),
+    "compressor": lambda **how: Reducing(scorer=words, detector=False, **how),
+    "refiner": lambda **how: Refining(grades, threshold=-0.6, **how),
+    "fitrag": lambda **how: FitRag(words, detector=False, **how),
+    "crag": lambda **how: Crag(
+        grades,
+        thresholds="popqa",
+        strip_threshold=-0.6,
+        allow_other_model=True,
+        **how,
+    ),
+    "slimplm": lambda **how: SlimPLM(lambda prompts: ["no"] * len(prompts), rewrite=False, **how),
+    "itrg": lambda **how: ITRG(rounds=1, **how),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_five_copies_are_shown_once_and_every_document_has_a_row(door):
+    context = context_of(DOORS[door]())
+    texts = [" ".join(one.text.split()) for one in context.excerpts]
+    assert texts.count("Nino Rota wrote the score of Amarcord.") == 1
+    rows = [row for row in context.selection if row.whole]
+    assert [(row.at, row.passage) for row in rows] == [(n, p.id) for n, p in enumerate(GIVEN)]
+    assert [row.reason for row in rows[1:5]] == ["duplicate"] * 4
+    assert rows[1].detail == "same text as file 1" and rows[-1].reason == "blank"
+    assert all(row.kept or row.reason for row in rows)
+    kept = {one.passage.id for one in context.excerpts}
+    assert {row.passage for row in rows if row.kept} == kept
+    assert "dropped 2. file 2: duplicate, same text as file 1" in context.explain()
+    assert "same text as file 1" in context._repr_html_()
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_copies_stay_where_that_is_asked_for(door):
+    given = [*COPIES[:3], *OTHERS]
+    context = context_of(DOORS[door](deduplicate=False), given)
+    assert len([one for one in context.excerpts if "Amarcord" in one.text]) == 3
+    assert not [row for row in context.selection if row.reason == "duplicate"]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_overlapping_chunks_never_come_back_as_overlapping_text(door):
+    given = chunks()
+    context = context_of(DOORS[door](), given)
+    spans = places_of(context.excerpts)
+    assert spans
+    assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
+    for one in context.excerpts:
+        assert one.text == one.passage.text[one.start : one.end]
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.tuples(st.integers(0, 150), st.integers(5, 80)), min_size=1, max_size=8),
+    st.randoms(use_true_random=False),
+)
+def test_what_chunks_share_is_kept_once(spans, chance):
+    text = TEXT[:240]
+    passages = [
+        Passage(f"{n}", text[at : at + size], "", "s", {"start_index": at})
+        for n, (at, size) in enumerate(spans)
+    ]
+    found = [Excerpt.whole(one, score=chance.random()) for one in passages if one.text.strip()]
+    kept = apart(by_score(found))
+    places = places_of(kept)
+    assert all(one[1] <= other[0] for one, other in zip(places, places[1:], strict=False))
+    for one in kept:
+        assert one.text and one.text in text
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        ((0, 50, 0.9), (20, 80, 0.5), [(0, 50), (50, 80)]),  # the worse loses what is shown
+        ((0, 50, 0.5), (20, 80, 0.9), [(0, 20), (20, 80)]),
+        ((0, 80, 0.9), (20, 60, 0.5), [(0, 80)]),  # what holds the other stays
+        ((20, 60, 0.9), (0, 80, 0.5), [(0, 80)]),
+        ((0, 40, 0.9), (40, 80, 0.5), [(0, 40), (40, 80)]),
+    ],
+)
+def test_two_chunks_of_one_source(first, second, kept):
+    text = "".join(chr(ord("a") + n % 26) for n in range(90))
+    found = [
+        Excerpt.whole(Passage(f"{at}", text[at:end], "", "s", {"start_index": at}), score=score)
+        for at, end, score in (first, second)
+    ]
+    shown = apart(by_score(found))
+    places = [(int(e.passage.id) + e.start, int(e.passage.id) + e.end) for e in shown]
+    assert sorted(places) == kept
+    assert max(e.score for e in shown) == 0.9
+
+
+def test_offsets_that_do_not_count_in_one_text_are_not_believed():
+    pages = [Passage(name, name * 30, "", "a.pdf", {"start_index": 0}) for name in "xyz"]
+    assert apart(map(Excerpt.whole, pages)) == [Excerpt.whole(page) for page in pages]
+
+
+def test_the_same_sentence_in_two_passages_is_kept_once():
+    one = Passage("a", "Rota wrote the score. It won a prize.", "A")
+    two = Passage("b", "Rain fell. Rota wrote  the score.", "B")
+    made = Reducing(scorer=words, window=1, per_passage=None, detector=False)
+    context = context_of(made, [one, two])
+    assert "".join(e.text for e in context.excerpts).count("wrote") == 1
+    (row,) = [row for row in context.selection if row.reason == "duplicate"]
+    assert (row.passage, row.start, row.whole) == ("b", 11, False)
+    assert "same text as A" in row.detail
+    assert "1 of 4 excerpts left out: repeated" in context.notes
+
+
+def test_rows_survive_json_and_pickle():
+    context = context_of(DOORS["fitrag"](top_n=1))
+    assert {row.reason for row in context.selection} >= {"duplicate", "top_n", "blank"}
+    again = Context.from_dict(json.loads(json.dumps(context.to_dict())))
+    assert again.selection == context.selection
+    assert pickle.loads(pickle.dumps(context)).selection == context.selection
+
+
+def test_a_long_selection_is_shown_in_part():
+    given = [Passage(str(n), f"Text number {n}.") for n in range(200)]
+    context = context_of(Reranking(scorer=words, top_n=5), given)
+    assert len(context.selection) == 200
+    lines = context.explain().splitlines()
+    assert len(lines) < 40 and lines[-1] == "and 165 more documents, all in `selection`"
+
+
+def test_usable_keeps_the_first_of_equal_texts():
+    kept, notes = usable(GIVEN)
+    assert [one.id for one in kept] == ["copy 1", "milan", "rain"]
+    assert notes == ("1 of 8 passages left out: no text", "4 of 8 passages left out: repeated")
+    selection = Selection()
+    assert len(usable([COPIES[0]] * 3, selection=selection)[0]) == 1
+    assert [row.reason for row in selection.rows([])] == ["method", "duplicate", "duplicate"]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("texts", [[], [" "], ["one"], ["one"] * 5, ["one", "two", "one"]])
+def test_bad_input_ends_in_an_answer_with_notes(door, texts):
+    given = [Passage(str(n), text) for n, text in enumerate(texts)]
+    context = context_of(DOORS[door](), given)
+    assert len([row for row in context.selection if row.whole]) == len(texts)
+    assert context.excerpts or context.notes
+
+
+def test_windows_of_a_long_text_get_a_row_each():
+    passage = Passage("long", TEXT)
+    made = Reducing(scorer=words, window=1, per_passage=None, max_tokens=40, detector=False)
+    context = context_of(made, [passage])
+    parts = [row for row in context.selection if not row.whole]
+    kept = sum(len(windows(Passage("", one.text), size=1)) for one in context.excerpts)
+    assert kept and len(parts) + kept == len(windows(passage, size=1))
+    assert {row.reason for row in parts} == {"budget"}
