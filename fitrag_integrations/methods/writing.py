@@ -21,7 +21,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
-from fitrag_integrations.types import Context, Passage, Template
+from fitrag_integrations.types import Context, Excerpt, Passage, Template
 from fitrag_integrations.values.prompt import Asked, cut_note
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import usable
@@ -119,20 +119,26 @@ class Generating(Checked):
         ports: Ports,
         *,
         first: bool = False,
+        k: int | None = None,
         deduplicate: bool = True,
         selection: Selection | None = None,
     ) -> Flow[tuple[list[Passage], Notes]]:
-        """Ask `ports.retrieve` with `query`; what fails, but the `first`, gives a note alone.
+        """Retrieve for `query`, and keep the first `k` usable passages; None keeps all.
 
-        `deduplicate` and `selection` are those of `usable`.
+        What fails, but the `first`, gives a note alone. `deduplicate` and `selection` are those of
+        `usable`.
         """
+        lists: Sequence[object]
         if first:
-            (found,) = yield from ports.retrieve.ask([query])
-            return usable(found, deduplicate=deduplicate, selection=selection)
-        lists, failed = yield from self.asked(ports.retrieve, [query], LOOK_UP, lambda found: found)
-        if failed:
-            return [], failed
-        return usable(lists[0], deduplicate=deduplicate, selection=selection)
+            lists = yield from ports.retrieve.ask([query])
+        else:
+            lists, failed = yield from self.asked(ports.retrieve, [query], LOOK_UP, lambda one: one)
+            if failed:
+                return [], failed
+        selection = Selection() if selection is None else selection
+        found, notes = usable(lists[0], deduplicate=deduplicate, selection=selection)
+        selection.drop(map(Excerpt.whole, found[k:] if k else ()), "k", f"k={k}")
+        return found[:k], notes
 
     def answered(self, context: Context, answer: str, notes: Sequence[str] = ()) -> Context:
         """Put the final answer and `notes` into a context; a blank one leaves it to the caller."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ITRG, Crag, FitRag, SlimPLM
+from fitrag_integrations.methods.baselines import Direct, IterRetgen, Refeed, SelfAsk
 from fitrag_integrations.methods.compressing import Reducing, Refining, Reranking
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
@@ -86,6 +87,17 @@ def test_five_copies_are_shown_once_and_every_document_has_a_row(door):
     assert {row.passage for row in rows if row.kept} == kept
     assert "dropped 2. file 2: duplicate, same text as file 1" in context.explain()
     assert "same text as file 1" in context._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "made", [Direct(k=2), Refeed(k=2), IterRetgen(rounds=1, k=2), SelfAsk(k=2)]
+)
+def test_baselines_have_a_row_for_every_document(made):
+    context = context_of(made)
+    rows = [row for row in context.selection if row.whole]
+    assert [row.at for row in rows] == list(range(len(GIVEN)))
+    reasons = ["", *["duplicate"] * 4, "", "k", "blank"]
+    assert [row.reason for row in rows] == reasons
 
 
 @pytest.mark.parametrize("door", DOORS)

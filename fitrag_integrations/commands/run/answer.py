@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -99,6 +100,10 @@ class AnswerPlan:
         str | None,
         Option("What counts tokens: approximate, or a tiktoken encoding.", default="approximate"),
     ] = None
+    explain: Annotated[
+        bool,
+        Option("Add `selection` to the trace: why each passage and sentence was kept or dropped."),
+    ] = False
     llm: LLM = None
     server: Server = Server()
     reader: Annotated[
@@ -113,7 +118,10 @@ class AnswerPlan:
         if self.target is None:
             traced = run(self.answers()({"question": self.source}))
             if self.how.json:
-                fields = {"question": traced.value.context.question, **answer_fields(traced)}
+                fields = {
+                    "question": traced.value.context.question,
+                    **answer_fields(traced, explain=self.explain),
+                }
                 typer.echo(json.dumps(fields))
             else:
                 tell(traced)
@@ -127,7 +135,7 @@ class AnswerPlan:
 
     def verb(self) -> Verb[Answered]:
         """Load the method and what it asks."""
-        return Verb(self.answers(), answer_fields, ADDS)
+        return Verb(self.answers(), partial(answer_fields, explain=self.explain), ADDS)
 
     def check(self) -> None:
         """Raise `InputError` for options that do not go together."""

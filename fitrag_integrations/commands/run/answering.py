@@ -67,10 +67,14 @@ def _id(given: Row) -> str:
     return str(found)
 
 
-def answer_fields(traced: Traced[Answered]) -> Row:
-    """Give the fields of a row whose flow has ended; raises what the flow ended with."""
+def answer_fields(traced: Traced[Answered], *, explain: bool = False) -> Row:
+    """Return the fields of a row whose flow has ended, or raise what the flow ended with.
+
+    With `explain` the trace has a row for everything that was kept or dropped.
+    """
     answered = traced.value
     context = answered.context
+    why = {"selection": plain(context.selection)} if explain else {}
     return {
         "context": [_excerpt(excerpt) for excerpt in context.excerpts],
         "prompt": answered.prompt,
@@ -84,6 +88,7 @@ def answer_fields(traced: Traced[Answered]) -> Row:
             "decision": plain(context.decision),
             "notes": plain(context.notes),
             "details": plain(context.details),
+            **why,
             "source": None if answered.source is None else _excerpt(answered.source),
         },
     }

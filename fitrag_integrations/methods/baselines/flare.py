@@ -23,6 +23,7 @@ from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.decision import Continuation
+from fitrag_integrations.values.selected import Selection
 
 Tokens = list[tuple[str, float]]
 STOPPED = "the language model did not go on"
@@ -36,6 +37,7 @@ class _Work:
     sentences: list[str] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    selection: Selection = field(default_factory=Selection)
 
     @property
     def answer(self) -> str:
@@ -87,17 +89,26 @@ class Flare(Generating):
             if not query:
                 break
             work.queries.append(query)
-            found, notes = yield from self.look_up(query, ports)
+            found, notes = yield from self.look_up(query, ports, k=self.k, selection=work.selection)
             work.notes.extend(notes)
-            work.passages = found[: self.k] or work.passages
+            work.passages = found or work.passages
         if not (work.sentences or work.passages):  # without an answer, then at least passages
-            found, notes = yield from self.look_up(question, ports)
+            found, notes = yield from self.look_up(
+                question, ports, k=self.k, selection=work.selection
+            )
             work.notes.extend(notes)
-            work.passages = found[: self.k]
+            work.passages = found
         excerpts = tuple(map(Excerpt.whole, work.passages))
         details = {"retrievals": len(work.queries), "sentences": len(work.sentences)}
         queries = tuple(work.queries)
-        context = Context(question, excerpts, queries=queries, method="flare", details=details)
+        context = Context(
+            question,
+            excerpts,
+            queries=queries,
+            method="flare",
+            details=details,
+            selection=work.selection.rows(excerpts),
+        )
         reply = self.read(work.answer, "answer")
         return self.answered(context, reply.text, (*work.notes, *reply.notes))
 

@@ -9,7 +9,7 @@ Left out: distilling a reranker into the retriever (the paper's section on adapt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from fitrag_integrations.core.checks import Count, check_text
@@ -18,6 +18,7 @@ from fitrag_integrations.methods.baselines._prompts import READ_STEPS, STEPS
 from fitrag_integrations.methods.writing import Generating, expanded_query, reasoned, update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.selected import Selection
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,14 @@ class IterRetgen(Generating):
         done: list[dict[str, Any]] = []
         notes: list[str] = []
         passages: list[Passage] = []
-        written = ""
+        written, selection = "", Selection()
         while len(done) < self.rounds:
             query = expanded_query(question, written)
             if done and query == done[-1]["query"]:
                 break  # the last generation again: so would be all further ones
-            found, more = yield from self.look_up(query, ports, first=not done)
+            found, more = yield from self.look_up(
+                query, ports, first=not done, k=self.k, selection=selection
+            )
             notes.extend(more)
             if done and not found:
                 break
@@ -63,11 +66,11 @@ class IterRetgen(Generating):
             if not reply.text:
                 break
             written = reply.text
-        return self._context(question, passages, done, written, notes)
+        context = self._context(question, passages, done, written, notes)
+        return replace(context, selection=selection.rows(context.excerpts))
 
     def _kept(self, before: Sequence[Passage], found: Sequence[Passage]) -> list[Passage]:
-        best = found[: self.k]
-        return [*before, *update(best, before)] if self.accumulate else list(best)
+        return [*before, *update(found, before)] if self.accumulate else list(found)
 
     def _context(
         self,

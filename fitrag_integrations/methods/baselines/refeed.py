@@ -21,6 +21,7 @@ from fitrag_integrations.methods.baselines._prompts import PLAIN, READ, REFINE
 from fitrag_integrations.methods.writing import NO_ANSWER, Generating, Reply, expanded_query
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import usable
 
 
@@ -58,10 +59,14 @@ class Refeed(Generating):
         before = answers[0] if answers else ""
         queries = [expanded_query(question, answer) for answer in answers] or [question]
         found = yield from ports.retrieve.ask(queries)
-        passages, notes = usable(in_turns(found))
+        selection = Selection()
+        passages, notes = usable(in_turns(found), selection=selection)
+        wholes = tuple(map(Excerpt.whole, passages))
+        selection.drop(wholes[self.k :], "k", f"k={self.k}")
         context = replace(
             context,
-            excerpts=tuple(map(Excerpt.whole, passages[: self.k])),
+            excerpts=wholes[: self.k],
+            selection=selection.rows(wholes[: self.k]),
             queries=tuple(query for query in queries if query != question),
             draft=before or None,
             notes=(*first[0].notes, *notes),

@@ -27,6 +27,7 @@ from fitrag_integrations.methods.writing import (
 )
 from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import usable
 
 Item: TypeAlias = tuple[tuple[str, ...], tuple[float, ...]]  # prompts, and their weights
@@ -62,11 +63,16 @@ class Replug(Generating):
         """
         check_text("question", question, blank=False)
         (found,) = yield from ports.retrieve.ask([question])
-        passages, notes = usable(found)
+        selection = Selection()
+        passages, notes = usable(found, selection=selection)
+        selection.drop(map(Excerpt.whole, passages[self.k :]), "k", f"k={self.k}")
         weights, more = self._weights(passages[: self.k])
         pairs = zip(passages, weights, strict=False)
         excerpts = tuple(Excerpt.whole(passage, score=weight) for passage, weight in pairs)
-        context = Context(question, excerpts, notes=(*notes, *more), method="replug")
+        rows = selection.rows(excerpts)
+        context = Context(
+            question, excerpts, notes=(*notes, *more), method="replug", selection=rows
+        )
         prompts = [Context(question, (one,)).prompt(self.template) for one in excerpts]
         item = (tuple(prompts), weights) if prompts else ((context.prompt(PLAIN),), (1.0,))
         texts, failed = yield from self.asked(self._port, [item], NO_ANSWER, reply_text)

@@ -18,6 +18,7 @@ from fitrag_integrations.methods.baselines._prompts import READ, READ_BRIEFLY, S
 from fitrag_integrations.methods.writing import Generating, final_answer, update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.selected import Selection
 
 _FOLLOW_UP = re.compile(r"follow[ -]?up(?: question)?:[ \t]*(\S[^\n]*)", re.IGNORECASE)
 _INVENTED = re.compile(r"intermediate answer:", re.IGNORECASE)
@@ -33,6 +34,7 @@ class _Work:
     passages: list[Passage] = field(default_factory=list)
     steps: list[tuple[str, str]] = field(default_factory=list)  # follow-ups and their answers
     notes: list[str] = field(default_factory=list)
+    selection: Selection = field(default_factory=Selection)
 
     @property
     def written(self) -> str:
@@ -74,6 +76,7 @@ class SelfAsk(Generating):
             queries=tuple(one for one, _ in work.steps),
             method="selfask",
             details={"follow_ups": follow_ups},
+            selection=work.selection.rows(work.excerpts),
         )
         return self.answered(context, answer, work.notes)
 
@@ -99,8 +102,8 @@ class SelfAsk(Generating):
 
     def _followed(self, follow_up: str, ports: Ports, work: _Work) -> Flow[None]:
         """Look a follow-up question up, and read its answer."""
-        found, notes = yield from self.look_up(follow_up, ports)
-        best, answer = found[: self.k], ""
+        best, notes = yield from self.look_up(follow_up, ports, k=self.k, selection=work.selection)
+        answer = ""
         work.notes.extend(f"{follow_up!r}: {note}" for note in notes)
         work.passages.extend(update(best, work.passages))
         if best:
@@ -114,8 +117,10 @@ class SelfAsk(Generating):
         """Answer from what was found, or from what the question itself finds."""
         if not work.passages:
             work.notes.append(OTHER_FORM)
-            passages, notes = yield from self.look_up(question, ports, first=True)
-            work.passages.extend(passages[: self.k])
+            passages, notes = yield from self.look_up(
+                question, ports, first=True, k=self.k, selection=work.selection
+            )
+            work.passages.extend(passages)
             work.notes.extend(notes)
         prompt = Context(question, work.excerpts).prompt(READ)
         reply = yield from self.write(prompt, ports, "answer")

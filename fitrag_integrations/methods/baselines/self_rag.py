@@ -29,6 +29,7 @@ from fitrag_integrations.methods.baselines._reflections import (
 from fitrag_integrations.methods.writing import NO_ANSWER, Generating
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
+from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import by_score, usable
 
 
@@ -68,8 +69,12 @@ class SelfRag(Generating):
         if not decision.retrieve:
             return self.answered(context, first.text)
         (found,) = yield from ports.retrieve.ask([question])
-        passages, more = usable(found)
-        context = replace(context, notes=(*notes, *more))
+        selection = Selection()
+        passages, more = usable(found, selection=selection)
+        wholes = list(map(Excerpt.whole, passages))
+        selection.drop(wholes[self.k :], "k", f"k={self.k}")
+        rows = selection.rows(wholes[: self.k])
+        context = replace(context, notes=(*notes, *more), selection=rows)
         return (yield from self._chosen(context, passages[: self.k], first))
 
     def _chosen(

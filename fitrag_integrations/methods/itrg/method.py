@@ -113,6 +113,7 @@ class ITRG(Generating):
             query,
             ports,
             first=last is START,
+            k=self.k,
             deduplicate=self.deduplicate,
             selection=selection,
         )
@@ -123,8 +124,7 @@ class ITRG(Generating):
             earlier = following.selection if last.passages else selection
             notes = (*notes[:-1], "nothing was retrieved")
             return replace(following, notes=notes, selection=earlier)
-        passages = tuple(found[: self.k])
-        selection.drop(map(Excerpt.whole, found[self.k :]), "k", f"k={self.k}")
+        passages = tuple(found)
         new = update(passages, last.passages)
         found_now = replace(following, passages=passages, new=new, notes=notes, found=True)
         return replace(found_now, selection=selection)

@@ -180,3 +180,10 @@ def test_the_fake_reader_is_a_reader():
     from fitrag_integrations.ports import Reader
 
     assert isinstance(FirstWord(), Reader)
+
+
+def test_answer_explains_where_asked(one):
+    assert "selection" not in one("answer")["trace"]
+    rows = [row for row in one("answer", "--explain")["trace"]["selection"] if row["whole"]]
+    assert [row["at"] for row in rows] == [0, 1, 2]
+    assert rows[1]["reason"] == "duplicate"
