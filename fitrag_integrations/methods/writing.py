@@ -123,7 +123,7 @@ class Generating(Checked):
         deduplicate: bool = True,
         selection: Selection | None = None,
     ) -> Flow[tuple[list[Passage], Notes]]:
-        """Retrieve for `query`, and keep the first `k` usable passages; None keeps all.
+        """Retrieve for `query` by `ports`, and keep the first `k` usable passages; None keeps all.
 
         What fails, but the `first`, gives a note alone. `deduplicate` and `selection` are those of
         `usable`.

@@ -108,7 +108,7 @@ def test_a_model_that_tells_of_its_tokens_is_gated_by_them(fitted_at, tmp_path):
         tried.append(table)
         return behind_gates(table, ways, order)
 
-    llm, how = Telling(dies=500), {"out": tmp_path, "wish": WISH, "passages": passages()}
+    llm, how = Telling(dies=400), {"out": tmp_path, "wish": WISH, "passages": passages()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "behind_gates", look)
         with pytest.raises((KeyboardInterrupt, PortError)):
