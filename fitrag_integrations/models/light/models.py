@@ -7,7 +7,8 @@ trains weights needs the extra `torch` and the classes of `fitrag_integrations.m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ import numpy as np
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
 from fitrag_integrations.models.encoder.checked import checked_pairs
-from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
 from fitrag_integrations.models.evidence.clues import Clues
 from fitrag_integrations.models.light import heads, spans
 from fitrag_integrations.models.light.engine import Floats, engine_of
@@ -30,7 +31,13 @@ from fitrag_integrations.models.runtime.manifest import (
 )
 from fitrag_integrations.models.runtime.saved import SavedModel, embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps, Worker
-from fitrag_integrations.models.scorer.items import Item, checked_items, token_ranges
+from fitrag_integrations.models.scorer.items import (
+    Item,
+    Range,
+    best_logits,
+    checked_items,
+    chunk_spans,
+)
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 
@@ -142,37 +149,34 @@ class LightOnePass(LightScorer):
         return await self._acall(self._judge, checked_items(items))
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        pairs = [(question, passage) for question, passage, _ in items]
-        groups = yield from self._found(pairs, self._read)
-        return [
-            (self._whole([logits for logits, *_ in group]), self._spans(group, item[2]))
-            for group, item in zip(groups, items, strict=True)
+        groups = self._engine.tokenizer.encode([(question, text) for question, text, _ in items])
+        placed = [
+            chunk_spans(group, asked) for group, (*_, asked) in zip(groups, items, strict=True)
         ]
+        # equal passages may have other spans: each is read for its own
+        chunks = [EncodedPair(chunk.tokens) for group in groups for chunk in group]
+        ranges = (each for group in placed for _, each in group)
+        wanted = {id(chunk): each for chunk, each in zip(chunks, ranges, strict=True)}
+        results = iter((yield from self._engine.run(chunks, partial(self._read, wanted))))
+        judged = []
+        for own, item in zip(placed, items, strict=True):
+            wholes, logits = zip(*(next(results) for _ in own), strict=True)
+            which = (each for each, _ in own)
+            best = best_logits(len(item[2]), list(zip(which, logits, strict=True)))
+            rows = (best / self._span_temperatures)[:, : self._span_labels].tolist()
+            judged.append((self._whole(wholes), [_labels(*row) for row in rows]))
+        return judged
 
-    def _read(self, states: Floats, batch: Batch) -> list[tuple[Any, ...]]:
-        logits = self._logits(states, batch)
-        sizes = batch.lengths.tolist()
-        return [
-            (logits[row], chunk, states[row, : sizes[row]]) for row, chunk in enumerate(batch.pairs)
-        ]
-
-    def _spans(self, group: Sequence[tuple[Any, ...]], asked: Any) -> list[BiLabelScore]:
-        """Judge each span by the chunks that hold the most of its tokens."""
-        if not asked:
-            return []
-        ranges = [token_ranges(chunk, asked) for _, chunk, _ in group]
-        counts = np.array([[end - first for first, end in each] for each in ranges])
-        found = np.stack(
-            [
-                spans.span_logits(
-                    self._span_head, states, chunk, each, self._rarity, logits / self._temperatures
-                )
-                for (logits, chunk, states), each in zip(group, ranges, strict=True)
-            ]
-        )
-        chosen = (counts == counts.max(0))[:, :, None]
-        best = np.where(chosen, found, -np.inf).max(0) / self._span_temperatures
-        return [_labels(*row[: self._span_labels]) for row in best.tolist()]
+    def _read(
+        self, wanted: Mapping[int, list[Range]], states: Floats, batch: Batch
+    ) -> list[tuple[Floats, Floats]]:
+        """Return the logits of each chunk, and those of its own spans."""
+        logits, found = self._logits(states, batch), []
+        for row, (chunk, size) in enumerate(zip(batch.pairs, batch.lengths.tolist(), strict=True)):
+            given = states[row, :size], chunk, wanted[id(chunk)], self._rarity
+            whole = logits[row] / self._temperatures
+            found.append((logits[row], spans.span_logits(self._span_head, *given, whole)))
+        return found
 
 
 class LightEvaluator(LightModel):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError
@@ -14,10 +15,12 @@ from fitrag_integrations.models.encoder.pairs import EncodedPair
 from fitrag_integrations.types import Passage
 
 Range = tuple[int, int]
+Places: TypeAlias = NDArray[np.int64]
+InChunk: TypeAlias = tuple[Places, list[Range]]  # which spans, and the tokens of each
 Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end) in the text
 
 
-def token_ranges(chunk: EncodedPair, spans: Sequence[Range]) -> list[Range]:
+def token_ranges(chunk: EncodedPair, spans: Sequence[Range] | Places) -> list[Range]:
     """Give the tokens [first, end) that touch each span of characters; empty where none does."""
     places = np.flatnonzero(chunk.tokens[3] >= 0)
     if not len(places):
@@ -29,6 +32,40 @@ def token_ranges(chunk: EncodedPair, spans: Sequence[Range]) -> list[Range]:
     bounds = places[np.minimum(low, len(places) - 1)], places[high - 1] + 1
     found = np.where(low < high, bounds, 0)
     return [(first, end) for first, end in found.T.tolist()]
+
+
+def chunk_spans(chunks: Sequence[EncodedPair], spans: Sequence[Range]) -> list[InChunk]:
+    """Find for each chunk of a passage the spans that are judged in it, with their tokens.
+
+    A span is judged in the chunks that hold the most of its tokens, and one without tokens in the
+    first. So a passage costs as much as its chunks, however many spans it has.
+    """
+    bounds = np.array(spans, dtype=np.int64).reshape(-1, 2)
+    most = np.zeros(len(bounds), dtype=np.int64)
+    touched = []
+    for chunk in chunks:
+        placed = chunk.tokens[3:, chunk.tokens[3] >= 0]
+        begin, end = (placed[0].min(), placed[1].max()) if placed.size else (0, 0)
+        which = np.flatnonzero((bounds[:, 0] < end) & (bounds[:, 1] > begin))
+        ranges = np.array(token_ranges(chunk, bounds[which])).reshape(-1, 2)
+        counts = ranges[:, 1] - ranges[:, 0]
+        most[which] = np.maximum(most[which], counts)
+        touched.append((which, ranges, counts))
+    found = []
+    for n, (which, ranges, counts) in enumerate(touched):
+        kept = (counts == most[which]) & (counts > 0)
+        nowhere = np.flatnonzero(most == 0) if n == 0 else which[:0]
+        own = np.concatenate([ranges[kept], np.zeros((len(nowhere), 2), dtype=np.int64)])
+        found.append((np.concatenate([which[kept], nowhere]), [(a, b) for a, b in own.tolist()]))
+    return found
+
+
+def best_logits(count: int, parts: Sequence[tuple[Places, NDArray[Any]]]) -> NDArray[Any]:
+    """Return of each of `count` spans the largest logits any chunk gave it. Shape: (count, 2)."""
+    best = np.full((count, 2), -np.inf, dtype=parts[0][1].dtype)
+    for which, logits in parts:
+        best[which] = np.maximum(best[which], logits)
+    return best
 
 
 def checked_items(items: Sequence[Item]) -> list[Item]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import torch
-from torch import Tensor
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
@@ -39,7 +38,7 @@ from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer, _sigmoid
-from fitrag_integrations.models.scorer.items import Item, Range, checked_items
+from fitrag_integrations.models.scorer.items import Item, best_logits, checked_items
 from fitrag_integrations.models.scorer.span_head import LineHead, SpanHead
 from fitrag_integrations.models.scorer.span_reading import SpanReader
 from fitrag_integrations.types import BiLabelScore
@@ -162,25 +161,16 @@ class OnePassScorer(SavedModel):
     def _block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         read = yield from self._reader.read(items)
         logits = self._head(read.evidence, read.pooled, read.wholes)
-        sizes = [len(ranges) for group in read.ranges for ranges in group]
+        sizes = [len(ranges) for group in read.places for _, ranges in group]
         rows, firsts = iter(logits.split(sizes)), iter(read.logits.tolist())
-        return [
-            (
-                self._scorer._labels([next(firsts) for _ in group]),
-                self._spans(group, [next(rows) for _ in group]),
-            )
-            for group in read.ranges
-        ]
-
-    def _spans(self, ranges: list[list[Range]], logits: list[Tensor]) -> list[BiLabelScore]:
-        """Judge each span by the chunks that hold the most of its tokens."""
-        best = logits[0]
-        if len(ranges) > 1:
-            counts = torch.tensor([[end - first for first, end in chunk] for chunk in ranges])
-            chosen = (counts == counts.amax(0)).unsqueeze(-1)
-            best = torch.stack(logits).masked_fill(~chosen, -torch.inf).amax(0)
-        rows = (best / torch.tensor(self._temperatures))[:, : self._labels].tolist()
-        return [_labels(*row) for row in rows]
+        judged = []
+        for group, (*_, spans) in zip(read.places, items, strict=True):
+            parts = [(which, next(rows).numpy()) for which, _ in group]
+            best = torch.from_numpy(best_logits(len(spans), parts))
+            labels = (best / torch.tensor(self._temperatures))[:, : self._labels].tolist()
+            whole = self._scorer._labels([next(firsts) for _ in group])
+            judged.append((whole, [_labels(*row) for row in labels]))
+        return judged
 
     def _details(self) -> list[str]:
         return [repr(self._scorer)]

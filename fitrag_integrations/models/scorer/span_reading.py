@@ -14,7 +14,7 @@ from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.evaluator.head import Read
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
-from fitrag_integrations.models.scorer.items import Item, Range, token_ranges
+from fitrag_integrations.models.scorer.items import InChunk, Item, Range, chunk_spans
 from fitrag_integrations.models.scorer.spans import SpanEvidence, span_evidence
 
 Ranges: TypeAlias = dict[int, list[Range]]  # by the chunk's identity
@@ -24,12 +24,13 @@ Ranges: TypeAlias = dict[int, list[Range]]  # by the chunk's identity
 class Reading:
     """Hold what one forward pass gave.
 
-    `ranges[i][j]` are the token ranges of item i's spans in its chunk j; `logits` the scorer's own
-    of all chunks, shape (chunks, 2). The rest has a row per span of each chunk: `evidence`,
-    `pooled`, the chunk's vector, and `wholes`, its calibrated logits, shape (spans, 2).
+    `places[i][j]` are the spans of item i that are judged in its chunk j, with their tokens;
+    `logits` the scorer's own of all chunks, shape (chunks, 2). The rest has a row per span of each
+    chunk: `evidence`, `pooled`, the chunk's vector, and `wholes`, its calibrated logits, shape
+    (spans, 2).
     """
 
-    ranges: list[list[list[Range]]]
+    places: list[list[InChunk]]
     logits: Tensor
     evidence: SpanEvidence
     pooled: Tensor
@@ -52,13 +53,12 @@ class SpanReader:
         """Read all items in the batches `score` would read them in. On the scorer's worker only."""
         engine = self._scorer._engine
         groups = engine.tokenizer.encode([(question, passage) for question, passage, _ in items])
-        ranges = [
-            [token_ranges(chunk, spans) for chunk in group]
-            for group, (_, _, spans) in zip(groups, items, strict=True)
+        places = [
+            chunk_spans(group, spans) for group, (_, _, spans) in zip(groups, items, strict=True)
         ]
         # equal passages may have other spans: each is read for its own
         chunks = [EncodedPair(chunk.tokens) for group in groups for chunk in group]
-        flat = [each for group in ranges for each in group]
+        flat = [each for group in places for _, each in group]
         wanted = {id(chunk): each for chunk, each in zip(chunks, flat, strict=True)}
         found = yield from engine.run_chunks(chunks, partial(self._measured, wanted))
         pooled, logits = self._scorer._logits([read for read, _ in found], chunks)
@@ -66,7 +66,7 @@ class SpanReader:
         wholes = logits / torch.tensor(self._scorer._temperatures)
         rows, width = torch.cat([rows for _, rows in found]).cpu(), engine.trunk.width
         return Reading(
-            ranges,
+            places,
             logits,
             SpanEvidence(rows[:, :width], rows[:, width:]),
             pooled.repeat_interleave(counts, dim=0),

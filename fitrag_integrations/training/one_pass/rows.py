@@ -19,7 +19,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
-from fitrag_integrations.models.scorer.items import Item, Range
+from fitrag_integrations.models.scorer.items import InChunk, Item, Range
 from fitrag_integrations.models.scorer.span_reading import SpanReader
 from fitrag_integrations.models.scorer.spans import SpanEvidence
 from fitrag_integrations.text.sentences import split_sentences
@@ -142,7 +142,7 @@ def _read(
             for k, (a, b) in enumerate(spans)
         ]
     reading = finished(reader.read(items))
-    chosen = chunk_rows(reading.ranges)
+    chosen = chunk_rows(reading.places)
     texts = [(q, Passage("", p.text[a:b], p.title)) for q, p, spans in items for a, b in spans]
     scores = scorer.score(texts)
     return {
@@ -164,15 +164,16 @@ def _others(text: str, cut: Sequence[Range], chance: random.Random) -> list[Rang
     return [] if one in cut else [one]
 
 
-def chunk_rows(ranges: Sequence[Sequence[Sequence[Range]]]) -> list[int]:
-    """Choose, of each span, the row of the first chunk that holds the most of it."""
+def chunk_rows(places: Sequence[Sequence[InChunk]]) -> list[int]:
+    """Return, of each span, its row in the first chunk that holds the most of it."""
     chosen, at = list[int](), 0
-    for chunks in ranges:
-        width = len(chunks[0])
-        for k in range(width):
-            counts = [chunk[k][1] - chunk[k][0] for chunk in chunks]
-            chosen.append(at + counts.index(max(counts)) * width + k)
-        at += width * len(chunks)
+    for chunks in places:
+        first: dict[int, int] = {}
+        for which, _ in chunks:
+            for row, span in enumerate(which.tolist(), start=at):
+                first.setdefault(span, row)
+            at += len(which)
+        chosen += [first[span] for span in range(len(first))]
     return chosen
 
 

@@ -11,7 +11,7 @@ from fitrag_integrations import Passage
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.light.spans import span_logits
 from fitrag_integrations.models.scorer import spans
-from fitrag_integrations.models.scorer.items import token_ranges
+from fitrag_integrations.models.scorer.items import chunk_spans, token_ranges
 from fitrag_integrations.models.scorer.span_head import LineHead
 from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, span_evidence
 
@@ -114,6 +114,21 @@ def test_ranges_touch_their_characters(base):
         places = [chunk.offsets[i] for i in range(first, last)]
         assert places[0][0] <= start < places[0][1] and places[-1][0] < end <= places[-1][1]
     assert token_ranges(chunk, [(23, 24)]) == [(0, 0)]  # a blank
+
+
+def test_a_span_is_judged_where_most_of_it_is_and_a_long_passage_costs_its_chunks(base):
+    text = "the king wrote a score.   in rome the film ended. " * 200
+    chunks = tokenizer_of(base).encode([("who", Passage("", text, "film"))])[0]
+    spans = [(at, at + 23) for at in range(0, len(text), 50)] + [(23, 26), (0, len(text))]
+    found = chunk_spans(chunks, spans)
+    assert len(chunks) > 9 and len(found) == len(chunks)
+    ranges = [token_ranges(chunk, spans) for chunk in chunks]
+    counts = np.array([[end - first for first, end in each] for each in ranges])
+    for n, (which, own) in enumerate(found):
+        assert own == [ranges[n][span] for span in which.tolist()]
+        most = np.flatnonzero((counts[n] == counts.max(0)) & (counts[n] > 0)).tolist()
+        assert sorted(which.tolist()) == sorted(most + [len(spans) - 2] * (n == 0))
+    assert sum(len(which) for which, _ in found) < 2 * len(spans)
 
 
 def test_what_is_worth_keeping_is_measured_where_it_is_marked():

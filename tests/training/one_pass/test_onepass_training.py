@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from tiny import make_reader, make_scorer
@@ -126,8 +127,10 @@ def test_targets_are_the_teachers_halfway_to_the_gold(read):
 
 
 def test_a_span_takes_the_first_chunk_that_holds_the_most_of_it():
-    chunks = [[(2, 5), (5, 9)], [(0, 0), (1, 9)]]
-    assert chunk_rows([chunks, [[(1, 2)]], [[(1, 2)], [(3, 4)]]]) == [0, 3, 4, 5]
+    zero, one, both = np.array([0]), np.array([1]), np.array([0, 1])
+    apart = [(one, [(5, 9)]), (zero, [(2, 5)])]
+    tie = [(both, [(1, 2), (2, 3)]), (zero, [(3, 4)])]
+    assert chunk_rows([apart, [(zero, [(1, 2)])], [], tie]) == [1, 0, 2, 3, 4]
 
 
 def made(teacher, gold):
