@@ -50,7 +50,6 @@ from fitrag_integrations.models.encoder.pairs import Pair, PairTokenizer
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.light.models import (
     LightEvaluator,
-    LightOnePass,
     LightReader,
     LightScorer,
 )
@@ -393,7 +392,7 @@ def together(args: argparse.Namespace) -> list[Row]:
     Once for all four; once for each, as models of their own would; and each sentence by itself.
     """
     pairs = pairs_of(100)
-    scorer, evaluator, reader = LightOnePass(), LightEvaluator(), LightReader()
+    scorer, evaluator, reader = LightScorer(), LightEvaluator(), LightReader()
     items = [(*pair, split_sentences(pair[1].text)) for pair in pairs]
     single = [(q, Passage(p.id, p.text[a:b], p.title)) for q, p, spans in items for a, b in spans]
     others: list[Callable[[], object]] = [

@@ -35,8 +35,8 @@ from fitrag_integrations.models import (  # noqa: E402
 )
 from fitrag_integrations.models.light.models import (  # noqa: E402
     LightEvaluator,
-    LightOnePass,
     LightReader,
+    LightScorer,
 )
 from fitrag_integrations.models.runtime.folder import (  # noqa: E402
     read_manifest,
@@ -245,7 +245,7 @@ def compare(run: Path, rows: Path) -> None:
         "torch": [
             k.embedded(**exact) for k in (OnePassScorer, RetrievalEvaluator, ExtractiveReader)
         ],
-        "without torch": [LightOnePass(), LightEvaluator(), LightReader()],
+        "without torch": [LightScorer(), LightEvaluator(), LightReader()],
     }
     for name, (scorer, evaluator, reader) in kinds.items():
         read = scorer.score_sentences([(*p, s) for p, s in zip(pairs, spans, strict=True)])

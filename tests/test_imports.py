@@ -13,16 +13,17 @@ import fitrag_integrations
 from fitrag_integrations.core.extras import installed
 
 ROOT = Path(fitrag_integrations.__file__).parent
-VALUES = {"errors", "core", "text", "types", "values", "flow", "ports"}
+VALUES = {"errors", "defaults", "core", "text", "types", "values", "flow", "ports"}
 ADAPTERS = {"langchain", "llama_index"}
 METHODS = VALUES | {"methods"}
 # Each room of the house with the rooms it may know; "embedded" is data.
 ALLOWED = {
     "errors": set(),
+    "defaults": {"errors"},
     "core": {"errors"},
     "text": {"errors", "core"},
     "types": {"values"},
-    "values": {"errors", "core", "text"},
+    "values": {"errors", "defaults", "core", "text"},
     "flow": {"errors", "core", "text", "types", "values"},
     "ports": VALUES,
     "models": VALUES | {"embedded"},

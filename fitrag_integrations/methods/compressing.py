@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.checks import Count, check_number, check_whole
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow, run
 from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explain.compression import Compression, explained
@@ -21,7 +22,17 @@ from fitrag_integrations.values.prompt import render_excerpts
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import usable
 
-NUMBERS = ("window", "stride", "weight", "max_tokens", "per_passage", "min_score", "scoring")
+NUMBERS = (
+    "window",
+    "stride",
+    "weight",
+    "max_tokens",
+    "max_share",
+    "min_tokens",
+    "per_passage",
+    "min_score",
+    "scoring",
+)
 """Settings of a token reducer that its context keeps."""
 
 
@@ -29,14 +40,14 @@ NUMBERS = ("window", "stride", "weight", "max_tokens", "per_passage", "min_score
 class Reranking:
     """Rerank whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1)."""
 
-    top_n: int | None = 10
-    weight: float = 0.5
-    min_score: float | None = None
+    top_n: int | None = DEFAULTS.top_n
+    weight: float = DEFAULTS.weight
+    min_score: float | None = DEFAULTS.min_score
     scorer: Scorer | None = None
-    deduplicate: bool = True
+    deduplicate: bool = DEFAULTS.deduplicate
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
+        """Raise `InputError` for a wrong argument."""
         score_port(self.scorer)
         if self.top_n is not None:
             check_whole("top_n", self.top_n, low=1)
@@ -69,23 +80,27 @@ class Reranking:
 
 @dataclass(frozen=True, kw_only=True)
 class Reducing(TokenReducer):
-    """Reduce passages to their best sentences (FIT-RAG, section 4.4.2)."""
+    """Rerank passages to the `top_n` best, and reduce these (FIT-RAG, section 4.4).
+
+    `FitRag` without retrieval: equal passages give equal excerpts. `top_n` None reduces all.
+    """
 
     scorer: Scorer | None = None
+    top_n: Count | None = DEFAULTS.top_n
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than in the middle of a flow."""
+        """Raise `InputError` for a wrong argument."""
         super().__post_init__()
-        score_port(self.scorer)
+        self.cutting(score_port(self.scorer))
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the windows kept, best first."""
+        """Return the flow that ends in the excerpts kept, best first."""
         port, selection = score_port(self.scorer), Selection()
-        reduced = yield from self.reduction(question, passages, port, selection)
+        reduced = yield from self.reduction(question, passages, port, selection, top_n=self.top_n)
         reducer, _ = self.settled(port)
         details = {
             **{name: getattr(reducer, name) for name in NUMBERS},
-            "max_share": reducer.share,
+            "top_n": self.top_n,
             "tokens_in": reduced.tokens_in,
             "tokens_out": reduced.tokens_out,
         }

@@ -28,13 +28,11 @@ HOMES = {
     "gate": ("fitrag_integrations.models", "IKClassifier"),
     "generator": ("fitrag_integrations.models", "LocalGenerator"),
     "reader": ("fitrag_integrations.models", "ExtractiveReader"),
-    "one_pass": ("fitrag_integrations.models", "OnePassScorer"),
     "detector": ("fitrag_integrations.models", "EligibilityDetector"),
 }
 LIGHT_HOME = "fitrag_integrations.models.light"
 LIGHT = {
     "scorer": ("models", "LightScorer"),
-    "one_pass": ("models", "LightOnePass"),
     "evaluator": ("models", "LightEvaluator"),
     "reader": ("models", "LightReader"),
     "gate": ("gate", "LightGate"),
@@ -104,10 +102,10 @@ def _tells(role: str, name: str, default: object = None) -> property:
 
 
 class EmbeddedScorer:
-    """Stand for the embedded bi-label scorer, and for the one that reads each passage once."""
+    """Stand-in for the bundled scorer of passages and sentences, loaded when first called."""
 
     score, ascore = _asks("scorer", "score")
-    score_sentences, ascore_sentences = _asks("one_pass", "score_sentences")
+    score_sentences, ascore_sentences = _asks("scorer", "score_sentences")
     name = _tells("scorer", "name", "")
 
 

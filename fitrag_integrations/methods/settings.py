@@ -32,10 +32,11 @@ TOLD: Mapping[str, str] = {
     "rewriter_prompt": "A template or the name of one: paper, released or instruct.",
     "top_n": "Passages or strips kept of what was retrieved.",
     "k": "Passages to keep at most, best first.",
-    "window": "Sentences in a window.",
+    "window": "Sentences in a window; None is one, or three for a scorer of whole texts.",
     "stride": "Sentences between the starts of two windows, at most window.",
     "max_tokens": "Tokens that all excerpts together may cost; None is no limit.",
-    "max_share": "Share of the passages' tokens that is kept at most, in (0, 1].",
+    "max_share": "Fraction of the passages' tokens that is kept at most, in (0, 1].",
+    "min_tokens": "Tokens that max_share always allows.",
     "count_tokens": "A callable from text to tokens, a tokenizer, or a tiktoken encoding's name; "
     "None guesses.",
     "weight": "Weight of llm_prefer against has_answer, in [0, 1]; 0.5 is their plain sum. A "

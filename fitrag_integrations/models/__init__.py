@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.models.reader import ExtractiveReader
     from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteIK
     from fitrag_integrations.models.remote.scorer import RemoteScorer
-    from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
-    from fitrag_integrations.models.scorer.one_pass import OnePassScorer
+    from fitrag_integrations.models.scorer.bilabel import BiLabelScorer, OnePassScorer
 
 _MODULE_OF = {
     "Answer": "answer",
@@ -32,7 +31,7 @@ _MODULE_OF = {
     "IKClassifier": "gate.ik",
     "LocalGenerator": "causal.generator",
     "NecessityJudge": "gate.necessity",
-    "OnePassScorer": "scorer.one_pass",
+    "OnePassScorer": "scorer.bilabel",
     "QueryRewriter": "gate.rewriter",
     "RemoteGenerator": "remote.generator",
     "RemoteIK": "remote.generator",

@@ -17,6 +17,7 @@ import numpy as np
 
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.progress import tracked
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval._kinds import checked_kind
 from fitrag_integrations.retrieval._same_encoder import Origin
@@ -42,7 +43,7 @@ class IndexRetriever:
     """Find the best k passages of one index for each query; equal for equal index and k."""
 
     index: Searchable
-    k: int = 10
+    k: int = DEFAULTS.k
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_whole("k", self.k, low=1))
@@ -158,7 +159,7 @@ class FaissIndex:
             self.skipped += skipped
         return len(new)
 
-    def search(self, queries: Sequence[str], k: int = 10) -> list[list[Passage]]:
+    def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
         """Give the best k passages for each query, best first; all where there are fewer.
 
         Each is a copy with `retrieval_score`, the inner product, in its metadata.
@@ -178,7 +179,7 @@ class FaissIndex:
         self._origin.prove(self._store)
         return self._store.nearest(self._vectors(vectors, len(vectors)), k)
 
-    async def asearch(self, queries: Sequence[str], k: int = 10) -> list[list[Passage]]:
+    async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
         """Search as `search` does; the event loop stays free."""
         texts, k = checked(queries, k)
         aencode = getattr(self.encoder, "aencode", None)
@@ -187,7 +188,7 @@ class FaissIndex:
         vectors = self._vectors(await aencode(texts), len(texts))
         return await asyncio.to_thread(self._store.nearest, vectors, k)
 
-    def as_retriever(self, k: int = 10) -> IndexRetriever:
+    def as_retriever(self, k: int = DEFAULTS.k) -> IndexRetriever:
         """Give the index as a retriever: the same object for the same k, so that flows join."""
         made = IndexRetriever(self, k)
         return self._retrievers.setdefault(made.k, made)

@@ -90,7 +90,8 @@ async def test_a_chain_with_pipes():
 
 def test_a_batch_through_a_chain_stays_one_call():
     base = OverlapBase()
-    chain = FitRagRetriever(base=base, scorer=OverlapScorer()) | RunnableLambda(len)
+    made = FitRagRetriever(base=base, scorer=OverlapScorer(), max_share=None)
+    chain = made | RunnableLambda(len)
     assert chain.batch(list(QUESTIONS)) == [6, 6, 6]
     assert base.batches == [3]
 

@@ -47,7 +47,7 @@ class TestMethodRetriever(TestFitRagRetriever):
 
     @property
     def retriever_constructor_params(self):
-        return {"base": OverlapBase(), "method": FitRag(OverlapScorer())}
+        return {"base": OverlapBase(), "method": FitRag(OverlapScorer(), max_share=None)}
 
 
 class TestCompressingRetriever(TestFitRagRetriever):

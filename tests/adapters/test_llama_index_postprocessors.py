@@ -89,7 +89,9 @@ def test_the_compressor_keeps_the_best_window_of_each_node():
 
 def test_the_budget_and_the_detector_cut():
     scorer = OverlapScorer()
-    every = SubDocumentCompressor(scorer=scorer).postprocess_nodes(nodes(), query_str=QUESTION)
+    every = SubDocumentCompressor(scorer=scorer, max_share=None).postprocess_nodes(
+        nodes(), query_str=QUESTION
+    )
     small = SubDocumentCompressor(scorer=scorer, max_tokens=40)
     enough = SubDocumentCompressor(scorer=scorer, detector=EnoughOf(2))
     words = SubDocumentCompressor(scorer=scorer, max_tokens=40, count_tokens=len)
@@ -168,8 +170,12 @@ async def test_nodes_without_text_do_not_come_back_and_fail_nothing(kind):
 
 def test_repeated_ids_do_not_mix_texts_or_scores():
     twins = [NodeWithScore(node=TextNode(id_="same", text=p.text)) for p in PASSAGES[:3]]
-    for kind in BOTH:
-        found = kind(scorer=OverlapScorer()).postprocess_nodes(twins, query_str=QUESTION)
+    scorer = OverlapScorer()
+    for made in (
+        BiLabelReranker(scorer=scorer),
+        SubDocumentCompressor(scorer=scorer, max_share=None),
+    ):
+        found = made.postprocess_nodes(twins, query_str=QUESTION)
         assert len(found) == 3
         for scored in found:
             assert any(scored.text in twin.text for twin in twins)

@@ -179,7 +179,7 @@ def test_a_bundle_reaches_the_base_with_its_embedding():
 
 
 def test_a_trace_can_be_had():
-    (traced,) = retriever().trace_many([QUESTION])
+    (traced,) = retriever(max_share=None).trace_many([QUESTION])
     assert [step.port for step in traced.steps] == ["retrieve", "score", "score"]
     assert "kept 4 excerpts" in traced.explain()
     (failed,) = retriever().trace_many([""])

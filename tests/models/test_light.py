@@ -22,7 +22,6 @@ from fitrag_integrations.models.light import engine as light_engine
 from fitrag_integrations.models.light.gate import LightGate
 from fitrag_integrations.models.light.models import (
     LightEvaluator,
-    LightOnePass,
     LightReader,
     LightScorer,
 )
@@ -48,7 +47,7 @@ def near(found, wanted):
 
 @pytest.fixture(scope="module")
 def light():
-    return LightOnePass.embedded()
+    return LightScorer.embedded()
 
 
 async def test_scores_are_those_of_torch(light):
@@ -146,9 +145,7 @@ def no_torch(monkeypatch):
 
 
 def test_defaults_need_no_torch_where_it_is_not(no_torch):
-    scorer, one_pass = map(defaults.default_model, ("scorer", "one_pass"))
-    assert (type(scorer), type(one_pass)) == (LightScorer, LightOnePass)
-    assert scorer._engine is one_pass._engine
+    assert type(defaults.default_model("scorer")) is LightScorer
     assert defaults.home_of("detector")[1] == "EligibilityDetector"
     assert type(defaults.default_model("gate")) is LightGate
     with pytest.raises(MissingExtraError, match=r"embedded continuer: .*\[torch\]"):
@@ -177,7 +174,7 @@ print(defaults.embedded_detector(scorer.name, window=3, stride=1, per_passage=1)
 
 
 def test_one_of_two_over_an_engine_is_unloaded_alone():
-    first, second = LightScorer(), LightOnePass()
+    first, second = LightScorer(), LightScorer()
     first.unload()
     assert len(second.score(PAIRS[:1])) == 1
     second.unload()
@@ -207,7 +204,7 @@ def test_a_driver_alone_is_no_gpu(monkeypatch, tmp_path):
 
 
 def test_what_another_head_asks_of_the_same_pairs_is_not_read_again(monkeypatch):
-    model = LightOnePass()
+    model = LightScorer()
     engine, read = model._engine, []
     engine.forget()
     states = engine.states

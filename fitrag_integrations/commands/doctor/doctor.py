@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from fitrag_integrations.commands.doctor.environment import findings
 from fitrag_integrations.commands.engine import options
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.defaults import DEFAULTS
 
 
 @dataclass(frozen=True)
 class DoctorPlan:
     """Tell versions, devices, offline caches, embedded models and extras.
 
-    Always exits 0. Of the environment it shows the folders of caches, never a key.
+    Always exits 0. Of the environment it shows the folders of caches, never a key. With --defaults
+    it lists the defaults of reranking and compression instead.
     """
 
+    defaults: Annotated[
+        bool, Option("List the defaults of reranking and compression, and where each applies.")
+    ] = False
     json: options.AsJson = False
 
     def run(self) -> None:
-        """Look and tell."""
+        """Print what was found."""
+        if self.defaults:
+            self._print_defaults()
+            return
         found = findings()
         if self.json:
             typer.echo(json.dumps(found))
@@ -35,6 +44,19 @@ class DoctorPlan:
             table.add_row(f"[bold]{section}[/bold]", "")
             for name, value in values.items():
                 table.add_row(f"  {name}", _shown(value), style=None)
+        Console().print(table)
+
+    def _print_defaults(self) -> None:
+        heads = ("option", "default", "applies to")
+        if self.json:
+            typer.echo(json.dumps([dict(zip(heads, row, strict=True)) for row in DEFAULTS.rows()]))
+            return
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*heads, box=None, padding=(0, 2, 0, 0))
+        for row in DEFAULTS.rows():
+            table.add_row(*row)
         Console().print(table)
 
 

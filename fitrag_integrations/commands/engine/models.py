@@ -29,7 +29,6 @@ MANIFEST = "manifest.json"  # of an index
 GATES = {"ik": "IKClassifier", "necessity": "NecessityJudge"}  # by the kind of a `model.json`
 CALLS = {
     "BiLabelScorer": "score ascore",
-    "OnePassScorer": "score_sentences ascore_sentences",
     "RetrievalEvaluator": "evaluate aevaluate score",
     "ExtractiveReader": "read aread",
     "IKClassifier": "p_known ap_known",
@@ -38,13 +37,8 @@ CALLS = {
 
 
 def load_scorer(options: ModelOptions) -> Scorer:
-    """Load the bi-label scorer."""
+    """Load the bi-label scorer; the bundled one also scores sentences in one pass."""
     return cast(Scorer, _load("BiLabelScorer", options))
-
-
-def load_one_pass(options: ModelOptions) -> Scorer:
-    """Load the scorer that reads a passage and its sentences in one pass."""
-    return cast(Scorer, _load("OnePassScorer", options))
 
 
 def load_evaluator(options: ModelOptions) -> Evaluator:

@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 
 from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 
 HERE, RAY = "local", "ray"
@@ -55,23 +56,35 @@ Window: TypeAlias = Annotated[int, Option("Sentences in an excerpt.", min=1)]
 Stride: TypeAlias = Annotated[int, Option("Sentences from one to the next.", min=1)]
 CutWindow: TypeAlias = Annotated[
     int | None,
-    Option("Sentences in an excerpt; FIT-RAG has 3.", min=1, default="1"),
+    Option(
+        "Sentences in an excerpt; 3 is FIT-RAG's own way.",
+        min=1,
+        default=f"{DEFAULTS.sentences.window}",
+    ),
+]
+CutStride: TypeAlias = Annotated[
+    int | None,
+    Option("Sentences from one to the next.", min=1, default=f"{DEFAULTS.sentences.stride}"),
+]
+CutTopN: TypeAlias = Annotated[
+    int | None,
+    Option("Passages the reranker keeps; 0 all.", min=0, default=f"{DEFAULTS.top_n}"),
 ]
 CutPerPassage: TypeAlias = Annotated[
     int | None,
     Option(
-        "Windows a passage may keep, apart from each other; 0 any.",
+        "Excerpts kept of a passage at most; 0 any number.",
         min=0,
-        default="any of single sentences, else 1",
+        default="0, with --window 1",
     ),
 ]
 CutShare: TypeAlias = Annotated[
     float | None,
     Option(
-        "Share of tokens to keep at most.",
+        "Fraction of the tokens to keep at most.",
         min=0,
         max=1,
-        default="0.5 of single sentences without --max-tokens, else all",
+        default=f"{DEFAULTS.sentences.max_share:g} without --max-tokens and --window, else all",
     ),
 ]
 PerPassage: TypeAlias = Annotated[
@@ -89,7 +102,8 @@ Detector: TypeAlias = Annotated[
     ),
 ]
 Weight: TypeAlias = Annotated[
-    float, Option("0 looks at has_answer alone, 1 at llm_prefer alone.", min=0, max=1)
+    float,
+    Option("Weight of llm_prefer: 0 is has_answer alone, 1 llm_prefer alone.", min=0, max=1),
 ]
 Tokenizer: TypeAlias = Annotated[
     str, Option("What counts tokens: approximate, or a tiktoken encoding.")
@@ -111,7 +125,9 @@ class Searching:
     index: Annotated[
         Path | None, Option("Index to search where a row has no passages of its own.")
     ] = None
-    k: Annotated[int, Option("Passages to take from the index.", name="--k", min=1)] = 20
+    k: Annotated[int, Option("Passages to take from the index.", name="--k", min=1)] = (
+        DEFAULTS.candidates
+    )
     encoder: Annotated[str | None, Option("Encoder of the index.", default="its own")] = None
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import ScorePort, TokenReducer, rerank, score_port
 from fitrag_integrations.ports import Scorer
@@ -26,7 +27,7 @@ class Combining:
 
     scorer: Scorer
     reducer: TokenReducer
-    top_n: int = 10
+    top_n: int = DEFAULTS.top_n
     most: int = 10
     kinds: tuple[str, ...] = ("random", "prefixes")
     draws: int = 24

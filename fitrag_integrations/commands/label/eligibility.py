@@ -14,6 +14,7 @@ from fitrag_integrations.commands.label.combinations import Combining, as_one
 from fitrag_integrations.commands.label.engine import FOR_READERS, Asked, AskingPlan, Fields
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
@@ -38,10 +39,10 @@ class LabelEligibility(AskingPlan):
 
     name: ClassVar[str] = "label eligibility"
     depth: Annotated[int, Option("Passages a question before reranking.", min=1)] = 100
-    top_n: Annotated[int, Option("Passages the reranker keeps.", min=1)] = 10
-    window: Window = 3
-    stride: Stride = 1
-    per_passage: PerPassage = 1
+    top_n: Annotated[int, Option("Passages the reranker keeps.", min=1)] = DEFAULTS.top_n
+    window: Window = DEFAULTS.paper.window
+    stride: Stride = DEFAULTS.paper.stride
+    per_passage: PerPassage = DEFAULTS.paper.per_passage or 0
     most: Annotated[int, Option("Windows to combine, the best ones.", min=1)] = 10
     combinations: Annotated[
         str, Option("random (the paper's), prefixes (as at inference) or both.")

@@ -25,6 +25,7 @@ from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fie
 from fitrag_integrations.commands.run.telling import tell
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
@@ -86,19 +87,26 @@ class AnswerPlan:
         Path | None, Option("Folder of `fitrag fit`: its method, gate, prompt and index.")
     ] = None
     search: Searching = Searching()
-    top_n: Annotated[int | None, Option("Passages the reranker keeps.", min=1, default="10")] = None
+    top_n: Annotated[
+        int | None, Option("Passages the reranker keeps.", min=1, default=f"{DEFAULTS.top_n}")
+    ] = None
     max_tokens: options.MaxTokens = None
-    window: Annotated[int | None, Option("Sentences in an excerpt.", min=1, default="3")] = None
-    stride: Annotated[int | None, Option("Sentences from one to the next.", min=1, default="1")] = (
-        None
-    )
+    window: options.CutWindow = None
+    stride: options.CutStride = None
     weight: Annotated[
         float | None,
-        Option("0 looks at has_answer alone, 1 at llm_prefer alone.", min=0, max=1, default="0.5"),
+        Option(
+            "Weight of llm_prefer: 0 is has_answer alone, 1 llm_prefer alone.",
+            min=0,
+            max=1,
+            default=f"{DEFAULTS.weight:g}",
+        ),
     ] = None
     tokenizer: Annotated[
         str | None,
-        Option("What counts tokens: approximate, or a tiktoken encoding.", default="approximate"),
+        Option(
+            "What counts tokens: approximate, or a tiktoken encoding.", default=DEFAULTS.tokenizer
+        ),
     ] = None
     explain: Annotated[
         bool,
@@ -195,7 +203,7 @@ class AnswerPlan:
         given = {name: value for name, value in options.items() if value is not None}
         if self.method is not None:
             return method_from(self.method, **given)
-        given["count_tokens"] = models.token_counter(self.tokenizer or "approximate")
+        given["count_tokens"] = models.token_counter(self.tokenizer or DEFAULTS.tokenizer)
         return FitRag(models.load_scorer(self.model), **given)
 
 

@@ -62,11 +62,11 @@ class Service:
 
     def _load(self) -> None:
         given = self._settings
-        self._scorer = models.load_one_pass(self._options(given.model))
+        self._scorer = models.load_scorer(self._options(given.model))
         evaluator = models.load_evaluator(self._options(given.evaluator))
-        reducer = CompressPlan(Files("-", "-"), one_pass=True).reducer()
+        step = CompressPlan(Files("-", "-")).reducing(self._scorer)
         made: Mapping[str, Callable[[], Verb[Any]]] = {
-            "compress": lambda: compress_verb(self._scorer, reducer),
+            "compress": lambda: compress_verb(step),
             "route": lambda: route_verb(evaluator, chosen_thresholds(evaluator)),
             "gate": lambda: gate_verb(
                 models.load_gate(replace(self._options(given.gate), backend=None))

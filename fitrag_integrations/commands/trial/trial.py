@@ -150,7 +150,7 @@ class TryPlan:
             for chunk in chunks(passages, CHUNK):
                 index.add(chunk)
                 advance(len(chunk))
-        answering = Answering(FitRag(scorer, top_n=self.k), reader=reader)
+        answering = Answering(FitRag(scorer), reader=reader)
         ports = Ports(retrieve=index.as_retriever(min(self.k, len(passages))))
         rows = []
         with progress_bar("try", len(asked), shown=not self.quiet) as advance:

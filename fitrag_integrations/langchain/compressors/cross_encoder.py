@@ -8,6 +8,7 @@ from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import Document
 
 from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow, arun, run
 from fitrag_integrations.langchain.base.convert import to_passage
 from fitrag_integrations.methods.fitrag.reducer import score_port
@@ -22,7 +23,7 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
     ``scorer`` None is the embedded one; ``weight`` is that of ``BiLabelScore.combine``.
     """
 
-    def __init__(self, scorer: Scorer | None = None, *, weight: float = 0.5) -> None:
+    def __init__(self, scorer: Scorer | None = None, *, weight: float = DEFAULTS.weight) -> None:
         self.scorer = scorer
         self.weight = check_number("weight", weight, low=0.0, high=1.0)
         score_port(scorer)  # tells of a wrong object here

@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import Field, field_validator
 
 from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage
@@ -32,7 +33,7 @@ class FaissRetriever(FlowRetriever):
     index: Any = Field(exclude=True)
     """A ``FaissIndex``, another object with ``search(queries, k)``, or a folder to load."""
 
-    k: Count = 10
+    k: Count = DEFAULTS.k
     """Documents to give at most; also an argument of ``invoke``."""
 
     @field_validator("index")

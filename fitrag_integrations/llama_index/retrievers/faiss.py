@@ -12,6 +12,7 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
 from fitrag_integrations.core.checks import check_many, check_whole
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import scored_nodes, stored_passage
@@ -36,7 +37,7 @@ class FaissRetriever(FlowRetriever):
         self,
         index: Any,
         *,
-        similarity_top_k: int = 10,
+        similarity_top_k: int = DEFAULTS.k,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         is_folder = isinstance(index, str | Path)

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
 
 from fitrag_integrations.core.checks import Count, can, check_is, check_text
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import (
     Reducing,
@@ -39,15 +40,15 @@ class FitRag(Reducing):
     retrieved for. A ``Decider`` is such a gate with a drafter or a threshold of its own. The
     reranker keeps ``top_n`` passages, which the token reducer reduces to their best sentences or
     windows: ``window``, ``stride``, ``max_tokens``, ``count_tokens``, ``detector``, ``split``,
-    ``per_passage``, ``max_share``, ``min_score`` and ``scoring`` are those of ``TokenReducer``,
-    and ``scoring="windows"`` is the paper's way. ``weight`` in [0, 1] and ``logits`` are those of
-    ``BiLabelScore.combine`` in both.
+    ``per_passage``, ``max_share``, ``min_tokens``, ``min_score`` and ``scoring`` are those of
+    ``TokenReducer``, and ``scoring="windows"`` is the paper's way. ``weight`` in [0, 1] and
+    ``logits`` are those of ``BiLabelScore.combine`` in both.
     """
 
     scorer: Scorer | None = None
     _: KW_ONLY
     gate: Gate | Recognizer | Decider | None = None
-    top_n: Count = 10
+    top_n: Count = DEFAULTS.top_n
 
     def __post_init__(self) -> None:
         super().__post_init__()

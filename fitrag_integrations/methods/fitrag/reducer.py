@@ -8,7 +8,7 @@ agrees.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Literal, TypeAlias
 
 from fitrag_integrations.core.checks import (
@@ -20,12 +20,11 @@ from fitrag_integrations.core.checks import (
     check_text,
     check_whole,
 )
+from fitrag_integrations.defaults import DEFAULTS, ONE_PASS, Auto, Cutting
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.fitrag.scoring import (
-    ONE_PASS,
-    WINDOWS,
     ScorePort,
     Scoring,
     Windows,
@@ -57,14 +56,6 @@ from fitrag_integrations.values.windows import (
 __all__ = ["Reduced", "ScorePort", "TokenReducer", "compress", "rerank", "score_port"]
 
 Reduced: TypeAlias = tuple[list[Excerpt], tuple[str, ...]]  # the excerpts kept, and notes
-Auto: TypeAlias = Literal["auto"]
-
-PAPERS, SENTENCES = 3, 1
-"""Sentences in a window: the paper's, and what is asked of a scorer that reads passages once."""
-SHARE = 0.4
-"""Of the tokens, which single sentences may cost where no budget is set."""
-FREE = 64
-"""Tokens that `SHARE` leaves alone: so few are not worth a dropped passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +89,11 @@ def rerank(
     passages: Sequence[Passage],
     score: ScorePort,
     *,
-    top_n: int | None = 10,
-    weight: float = 0.5,
+    top_n: int | None = DEFAULTS.top_n,
+    weight: float = DEFAULTS.weight,
     min_score: float | None = None,
     logits: bool = False,
-    deduplicate: bool = True,
+    deduplicate: bool = DEFAULTS.deduplicate,
     selection: Selection | None = None,
 ) -> Flow[list[Excerpt]]:
     """Score whole passages and keep the ``top_n`` best, best first (section 4.4.1).
@@ -137,24 +128,25 @@ def compress(
     *,
     window: int | None = None,
     stride: int = 1,
-    weight: float = 0.5,
+    weight: float = DEFAULTS.weight,
     max_tokens: int | None = None,
     count_tokens: CountTokens = None,
     detector: Detector | Literal[False] | None = None,
     split: SentenceSplitter | None = None,
     per_passage: int | Auto | None = "auto",
     max_share: float | Auto | None = "auto",
+    min_tokens: int | Auto = "auto",
     min_score: float | None = None,
     scoring: str | None = None,
     logits: bool = False,
-    deduplicate: bool = True,
+    deduplicate: bool = DEFAULTS.deduplicate,
 ) -> Flow[list[Excerpt]]:
     """Reduce passages to their best sentences or windows, best first (section 4.4.2).
 
     ``score`` is the port of a scorer, asked for pairs of ``question`` and window, or where it reads
     passages once for these with spans; ``window``, ``stride``, ``weight``, ``max_tokens``,
-    ``count_tokens``, ``detector``, ``split``, ``per_passage``, ``max_share``, ``min_score``,
-    ``scoring``, ``logits`` and ``deduplicate`` are those of ``TokenReducer``.
+    ``count_tokens``, ``detector``, ``split``, ``per_passage``, ``max_share``, ``min_tokens``,
+    ``min_score``, ``scoring``, ``logits`` and ``deduplicate`` are those of ``TokenReducer``.
     """
     reducer = TokenReducer(
         window=window,
@@ -166,6 +158,7 @@ def compress(
         split=split,
         per_passage=per_passage,
         max_share=max_share,
+        min_tokens=min_tokens,
         min_score=min_score,
         scoring=scoring,
         logits=logits,
@@ -180,18 +173,19 @@ class Reducing(Checked):
     """Hold the settings of the token reducer, told in `TokenReducer`."""
 
     window: Count | None = None
-    stride: Count = 1
-    weight: Share = 0.5
-    max_tokens: Count | None = None
+    stride: Count = DEFAULTS.sentences.stride
+    weight: Share = DEFAULTS.weight
+    max_tokens: Count | None = DEFAULTS.max_tokens
     count_tokens: CountTokens = None
     detector: Annotated[Detector, check_detector] | Literal[False] | None = None
     split: SentenceSplitter | None = None
     per_passage: Count | Auto | None = "auto"
     max_share: Annotated[float, check_part] | Auto | None = "auto"
-    min_score: float | None = None
+    min_tokens: Count | Auto = "auto"
+    min_score: float | None = DEFAULTS.min_score
     scoring: Annotated[str | None, check_scoring] = None
     logits: bool = False
-    deduplicate: bool = True
+    deduplicate: bool = DEFAULTS.deduplicate
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -201,6 +195,19 @@ class Reducing(Checked):
         if self.min_score is not None:
             bounds = {} if self.logits else {"low": 0.0, "high": 2.0}
             check_number("min_score", self.min_score, **bounds)
+
+    def cutting(self, score: ScorePort) -> Cutting:
+        """Return how passages are cut and how much is kept, with the scorer behind a port."""
+        return DEFAULTS.cutting(
+            reads_sentences=reads_once(score),
+            scoring=self.scoring,
+            window=self.window,
+            stride=self.stride,
+            per_passage=self.per_passage,
+            max_share=self.max_share,
+            min_tokens=self.min_tokens,
+            max_tokens=self.max_tokens,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,12 +226,13 @@ class TokenReducer(Reducing):
     the part that scores best. Windows that touch are joined.
 
     With ``scoring`` "windows" every window is read as a text of its own, as in the paper; with
-    "one_pass" they are judged from one reading of the passages, by a scorer with
-    ``score_sentences``. Where nothing is said of either, a scorer that has it is asked in one pass
-    for single sentences, any number from a passage, and without ``max_tokens`` 0.4 of the tokens
-    are kept (64 in any case): more answers in fewer tokens than the paper's windows of three, one
-    from each passage, which any other scorer is asked for. ``count_tokens`` goes from a text to its
-    tokens (None estimates them), ``split`` to the [start, end) of its sentences.
+    "one_pass" windows are judged from one reading of their passage, by a scorer with
+    ``score_sentences``. What is left open is settled by ``fitrag_integrations.defaults``:
+    single sentences in one pass for a scorer that can, such as the bundled one, else windows of
+    three, one a passage; of both, without ``max_tokens``, 0.4 of the tokens, and ``min_tokens`` of
+    64 in any case. Another ``window``, or ``scoring="windows"``, selects the paper's way.
+    ``count_tokens`` goes from a text to its tokens (None estimates them), ``split`` to the
+    [start, end) of its sentences.
 
     ``weight`` and ``logits`` are those of ``BiLabelScore.combine``; sums of logits are any number.
     The bundled scorer judges sentences in one pass by ``has_answer`` alone, so that ``weight``
@@ -248,43 +256,52 @@ class TokenReducer(Reducing):
         passages: Sequence[Passage],
         score: ScorePort,
         selection: Selection | None = None,
+        *,
+        top_n: int | None = None,
     ) -> Flow[Reduction]:
-        """Return the same flow, ending in a `Reduction`; ``selection`` records what is dropped."""
+        """Return the flow that reduces the ``top_n`` best passages and ends in a `Reduction`.
+
+        ``top_n`` None reduces all; ``selection`` records what is dropped.
+        """
         reducer, scoring = self.settled(score)
         check_text("question", question, blank=False)
-        return (yield from reducer.reduced(passages, scoring.about(question), selection))
+        asked = scoring.about(question)
+        return (yield from reducer.reduced(passages, asked, selection, top_n=top_n))
 
     def reduced(
-        self, passages: Sequence[Passage], asked: Scoring, selection: Selection | None = None
+        self,
+        passages: Sequence[Passage],
+        asked: Scoring,
+        selection: Selection | None = None,
+        *,
+        top_n: int | None = None,
     ) -> Flow[Reduction]:
-        """Return the same flow once nothing is left open: cut, score, choose."""
+        """Return the same flow once nothing is left open: rerank, cut, score, choose."""
         selection = Selection() if selection is None else selection
         given, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
-        cut = [window for passage in given for window in self.cut(passage)]
-        scored = yield from asked.windows(cut)
+        if top_n is None or (len(given) <= top_n and self.scoring != ONE_PASS):
+            scored = yield from asked.windows([each for one in given for each in self.cut(one)])
+        else:
+            wholes, windows_of = yield from asked.passages(given, self.cut)
+            selection.scored(wholes)
+            ranked = by_score(wholes)
+            scored = yield from windows_of(ranked[:top_n])
+            if left := ranked[top_n:]:
+                selection.drop(left, "top_n", f"top_n={top_n}")
+                notes += (f"{len(left)} of {len(ranked)} passages left out by top_n={top_n}",)
         chosen = yield from self.chosen(scored, asked, selection)
         return replace(chosen, notes=(*notes, *chosen.notes))
 
     def settled(self, score: ScorePort) -> tuple[TokenReducer, Scoring]:
-        """Decide what was left open, by what the scorer behind a port can do."""
-        unsaid = self.window is None
-        named = self.scoring or (ONE_PASS if unsaid and reads_once(score) else WINDOWS)
-        window, per_passage, share = self.window, self.per_passage, self.max_share
-        sentences = unsaid and named == ONE_PASS
-        if window is None:
-            window = SENTENCES if sentences else PAPERS
-        if per_passage == "auto":
-            per_passage = None if sentences else 1
-        if share == "auto" and not (sentences and self.max_tokens is None):
-            share = None
-        reducer = replace(
-            self, window=window, per_passage=per_passage, max_share=share, scoring=named
-        )
-        return reducer, scoring_of(score, named, self.weight, logits=self.logits)
+        """Settle what was left open, by what the scorer behind a port can do."""
+        found = self.cutting(score)
+        scoring = scoring_of(score, found.scoring, self.weight, logits=self.logits)
+        return replace(self, **asdict(found)), scoring
 
     def cut(self, passage: Passage) -> list[Excerpt]:
         """Cut a passage into its windows, in the order of the text."""
-        return windows(passage, size=self.window or PAPERS, stride=self.stride, split=self.split)
+        size = self.window or DEFAULTS.paper.window
+        return windows(passage, size=size, stride=self.stride, split=self.split)
 
     def chosen(
         self, scored: Sequence[Excerpt], asked: Scoring, selection: Selection | None = None
@@ -329,17 +346,13 @@ class TokenReducer(Reducing):
         """Give the counter in use."""
         return counter_for(self.count_tokens)
 
-    @property
-    def share(self) -> float | None:
-        """Give the share of the tokens that is kept at most."""
-        return SHARE if self.max_share == "auto" else self.max_share
-
     def _budget(self, tokens: int) -> Budget:
         limit, share = f"max_tokens={self.max_tokens}", None
-        if (most := self.share) is not None:
-            share = max(FREE if self.max_share == "auto" else 1, int(most * tokens))
+        if self.max_share is not None and self.max_share != "auto":
+            least = 1 if self.min_tokens == "auto" else self.min_tokens
+            share = max(least, int(self.max_share * tokens))
             if self.max_tokens is None or share < self.max_tokens:
-                limit = f"max_share={most:g}"
+                limit = f"max_share={self.max_share:g}"
         return Budget(self.max_tokens, share, limit, self.counter, self.split)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from fitrag_integrations.core.checks import can
+from fitrag_integrations.defaults import DEFAULTS, ONE_PASS, WINDOWS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
@@ -26,8 +27,6 @@ Sentences: TypeAlias = tuple[str, Passage, list[tuple[int, int]]]  # question, p
 SentencePort: TypeAlias = Port[Sentences, tuple[BiLabelScore, Sequence[BiLabelScore]]]
 Cut: TypeAlias = Callable[[Passage], list[Excerpt]]
 WindowsOf: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
-
-WINDOWS, ONE_PASS = "windows", "one_pass"
 
 
 @runtime_checkable
@@ -47,7 +46,7 @@ class Scoring(ABC):
     """
 
     port: Port[Any, Any]
-    weight: float = 0.5
+    weight: float = DEFAULTS.weight
     logits: bool = False
     question: str = ""
 

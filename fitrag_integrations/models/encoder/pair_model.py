@@ -43,16 +43,17 @@ class PairModel(EngineModel[Engine]):
         last two on the CPU; `docs/backends.md`. Raises `ModelLoadError` for a missing or damaged
         file, `ChecksumError` for a changed one.
         """
-        path, options = (
-            model_folder(name_or_dir),
-            Options.checked(device, dtype, batch_tokens, backend),
-        )
+        options = Options.checked(device, dtype, batch_tokens, backend)
+        return cls._load(model_folder(name_or_dir), options)
+
+    @classmethod
+    def _load(cls, folder: Path, options: Options) -> Self:
         needs = ("base", "encoder", "head")
-        manifest = read_manifest(path, "model.json", kind=cls.kind, needs=needs)
-        with reading(path), ExitStack() as undo:
-            engine = shared_engine(path / manifest["encoder"], options)
+        manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        with reading(folder), ExitStack() as undo:
+            engine = shared_engine(folder / manifest["encoder"], options)
             undo.callback(engine.release)
-            made = cls._build(engine, path, manifest)
+            made = cls._build(engine, folder, manifest)
             undo.pop_all()
         return made
 

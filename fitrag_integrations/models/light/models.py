@@ -90,13 +90,21 @@ class LightModel(Shipped):
 
 
 class LightScorer(LightModel):
-    """Score pairs, as `BiLabelScorer` does."""
+    """Bundled scorer without torch: scores passages and sentences as `BiLabelScorer.embedded()`.
+
+    A passage gets both labels, a sentence as many as the manifest of the span head names.
+    """
 
     kind = "bilabel"
 
     def __init__(self) -> None:
         super().__init__()
         self._temperatures = np.array(both_positive(self.manifest))
+        folder = embedded_folder("onepass")
+        onepass = read_manifest(folder, "model.json", kind="onepass", needs=("head",))
+        self._span_head = head_of(folder, onepass)
+        self._span_temperatures = np.array(both_positive(onepass))
+        self._span_labels = label_count(onepass["head"])
 
     @property
     def name(self) -> str:
@@ -124,21 +132,6 @@ class LightScorer(LightModel):
 
     def _whole(self, chunks: Sequence[Floats]) -> BiLabelScore:
         return _labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
-
-
-class LightOnePass(LightScorer):
-    """Score pairs, and sentences of their passages in the same pass, as `OnePassScorer` does.
-
-    A passage gets both labels, a sentence as many as the manifest of the span head names.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        folder = embedded_folder("onepass")
-        onepass = read_manifest(folder, "model.json", kind="onepass", needs=("head",))
-        self._span_head = head_of(folder, onepass)
-        self._span_temperatures = np.array(both_positive(onepass))
-        self._span_labels = label_count(onepass["head"])
 
     def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
         """Give the labels of each passage and of spans of it, in the order given."""

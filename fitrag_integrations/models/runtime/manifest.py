@@ -24,6 +24,15 @@ SMALLEST = 1e-6  # of what is divided by
 Arrays = Mapping[str, NDArray[np.float32]]
 
 
+def kind_in(folder: Path) -> str:
+    """Return the kind of model that a folder names in `model.json`; blank if it names none."""
+    try:
+        manifest = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError):
+        return ""
+    return str(manifest.get("kind") or "") if isinstance(manifest, dict) else ""
+
+
 def read_manifest(
     folder: Path, name: str, *, kind: str, needs: Sequence[str] = ()
 ) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import torch
 from torch import Tensor
@@ -34,13 +35,24 @@ from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
     load_head,
+    read_manifest,
     read_tensors,
+    reading,
     write_manifest,
     write_tensors,
 )
+from fitrag_integrations.models.runtime.manifest import kind_in
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.scorer.items import Item, checked_items
+from fitrag_integrations.models.scorer.one_pass import (
+    Head,
+    Judged,
+    SpanJudge,
+    load_span_head,
+    save_onepass,
+)
 from fitrag_integrations.models.scorer.published import Scale, load_published
 from fitrag_integrations.types import BiLabelScore
 
@@ -51,6 +63,8 @@ class BiLabelScorer(PairModel):
     """Score (question, passage) pairs with the two labels of FIT-RAG.
 
     Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train bilabel`.
+    `embedded()`, like a folder of `fitrag train onepass`, gives one with `score_sentences`, a
+    `OnePassScorer`.
     Calls from any thread or event loop are queued to one worker, batched by tokens, and answered in
     order. A passage longer than the encoder's input is scored in overlapping chunks and takes the
     best chunk's labels. Code that trains builds one from an `engine`, its `head`, the `evidence`
@@ -58,6 +72,7 @@ class BiLabelScorer(PairModel):
     """
 
     kind = "bilabel"
+    ships_as = "onepass"
 
     def __init__(
         self,
@@ -119,12 +134,18 @@ class BiLabelScorer(PairModel):
         batch_tokens: int | None = None,
         backend: str | None = None,
     ) -> BiLabelScorer:
-        """Take a published reranker as it is; it gives `has_answer` only, `llm_prefer` is None.
+        """Load a published reranker; it scores `has_answer` only, `llm_prefer` is None.
 
-        `scale` says what it puts out: "tokens" the logits of "true" and "false", as monoT5 does,
-        "logit" one number without bounds, "probability" one in [0, 1]; None is "tokens" for a T5
-        that writes and "logit" for an encoder. Logits are divided by `temperature`. Raises
-        `ModelLoadError` for a checkpoint of another shape, or without the weights of its output.
+        Args:
+            name_or_dir: Hub name or folder of the checkpoint.
+            scale: Output of the model: "tokens", the logits of "true" and "false", as of monoT5;
+                "logit", one number without bounds; "probability", one in [0, 1]. None is "tokens"
+                for a T5 that writes and "logit" for an encoder.
+            temperature: What logits are divided by.
+            device: As in `from_pretrained`, like `dtype`, `batch_tokens` and `backend`.
+
+        Raises:
+            ModelLoadError: If the checkpoint has another shape, or no weights for its output.
         """
         return ReadyReranker.from_pretrained(
             name_or_dir,
@@ -137,7 +158,13 @@ class BiLabelScorer(PairModel):
         )
 
     @classmethod
-    def _build(cls, engine: Engine, folder: Path, manifest: Row) -> BiLabelScorer:
+    def _load(cls, folder: Path, options: Options) -> Self:
+        if cls is BiLabelScorer and kind_in(folder) == OnePassScorer.kind:
+            return cast(Self, OnePassScorer._load(folder, options))
+        return super()._load(folder, options)
+
+    @classmethod
+    def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
         entry = manifest["head"]
         tensors = read_tensors(folder, entry)
         numbers = rarity_of(tensors, engine, folder / entry["file"])
@@ -188,6 +215,83 @@ class BiLabelScorer(PairModel):
     def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
         has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
         return BiLabelScore(_sigmoid(has), _sigmoid(prefer), has, prefer)
+
+
+class OnePassScorer(BiLabelScorer):
+    """Scorer that also scores sentences of the passages, in the same forward pass.
+
+    The bundled scorer is one. Load your own with `from_pretrained(folder)`, train it with
+    `fitrag train onepass`. In a passage longer than the encoder's input a span is judged in the
+    chunk that holds the most of it.
+
+    Args:
+        scorer: Scorer of whole passages; its engine and its labels are used.
+        head: Head that judges spans.
+        manifest: Saved with it; `temperatures` calibrate the spans, and `head` with `"labels": 1`,
+            as the bundled one's, judges them by `has_answer` alone: their `llm_prefer` is None.
+
+    Example:
+        >>> scorer = BiLabelScorer.embedded()
+        >>> passage = Passage("1", "Rome is old. Its river is the Tiber.")
+        >>> scorer.score_sentences([("which river?", passage, [(0, 12), (13, 36)])])
+    """
+
+    kind = "onepass"
+
+    def __init__(self, scorer: BiLabelScorer, head: Head, *, manifest: Row | None = None) -> None:
+        super().__init__(
+            scorer._engine,
+            scorer._head,
+            evidence=scorer._evidence,
+            temperatures=scorer._temperatures,
+            manifest=manifest,
+        )
+        self._scorer = scorer
+        self._spans = SpanJudge(scorer, head, self.manifest)
+
+    @property
+    def name(self) -> str:
+        """Name of the scorer of whole passages, for what is fitted on its scores."""
+        return self._scorer.name
+
+    def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
+        """Score passages and spans of them.
+
+        Args:
+            items: Tuples of a question, a passage and its spans, [start, end) in the text.
+
+        Returns:
+            For each item the label that `score` gives its passage, and a label for each span.
+
+        Raises:
+            InputError: If an item is not such a tuple, or a span is empty or outside the text.
+        """
+        return self._call(self._spans.judge, checked_items(items))
+
+    async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
+        """Async version of `score_sentences`."""
+        return await self._acall(self._spans.judge, checked_items(items))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save the head, and the scorer beside it, to a folder that `from_pretrained` reads."""
+        folder = Path(folder)
+        self._scorer.save_pretrained(folder / "scorer")
+        save_onepass(folder, self._spans.head, folder / "scorer", self.manifest)
+
+    @classmethod
+    def _load(cls, folder: Path, options: Options) -> Self:
+        needs = ("scorer", "scorer_head", "head")
+        manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        with reading(folder), ExitStack() as undo:
+            scorer = BiLabelScorer._load(folder / manifest["scorer"], options)
+            undo.callback(scorer.unload)
+            head = load_span_head(folder, manifest, scorer, scorer.manifest["head"]["sha256"])
+            made = cls(scorer, head, manifest=manifest)
+            undo.pop_all()
+        return made
+
+    def _release(self) -> None:
+        self._scorer.unload()
 
 
 class ReadyReranker(BiLabelScorer):

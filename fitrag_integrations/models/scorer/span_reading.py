@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.evaluator.head import Read
+from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
 from fitrag_integrations.models.scorer.items import InChunk, Item, Range, chunk_spans
 from fitrag_integrations.models.scorer.spans import SpanEvidence, span_evidence
+from fitrag_integrations.types import BiLabelScore
 
 Ranges: TypeAlias = dict[int, list[Range]]  # by the chunk's identity
 
@@ -37,10 +39,22 @@ class Reading:
     wholes: Tensor
 
 
+class WholeScorer(Protocol):
+    """Parts of a `BiLabelScorer` that reading spans needs."""
+
+    _engine: Engine
+    _evidence: Evidence
+    _temperatures: tuple[float, float]
+
+    def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]: ...
+    def _logits(self, read: list[Read], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]: ...
+    def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore: ...
+
+
 class SpanReader:
     """Read items with a scorer; `answers` gives the two token scores of a reader."""
 
-    def __init__(self, scorer: BiLabelScorer, answers: nn.Linear) -> None:
+    def __init__(self, scorer: WholeScorer, answers: nn.Linear) -> None:
         self._scorer, self._answers = scorer, answers
         rarity = scorer._evidence.rarity
         device = scorer._engine.device

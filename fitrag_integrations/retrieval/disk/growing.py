@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.lock import only_writer
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.retrieval._same_encoder import Origin
 from fitrag_integrations.retrieval._store import admit
@@ -81,7 +82,7 @@ class GrowingIndex:
                 added += len(new)
         return added
 
-    def search(self, queries: Sequence[str], k: int = 10) -> list[list[Passage]]:
+    def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
         """Give the best k passages for each query, best first; all where there are fewer.
 
         Each has `retrieval_score`, the inner product, in its metadata.

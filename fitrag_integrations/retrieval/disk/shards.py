@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.retrieval._storage import MANIFEST
 from fitrag_integrations.retrieval._vectors import TextEncoder
@@ -46,7 +47,7 @@ class IndexShards:
             raise ModelLoadError(f"{folder}: no folder in it has a {MANIFEST}")
         return cls(parts)
 
-    def search(self, queries: Sequence[str], k: int = 10) -> list[list[Passage]]:
+    def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
         """Give the best k passages of all parts for each query, best first; see `FaissIndex`."""
         texts, k = checked(queries, k)
         if not texts or not len(self):
@@ -55,11 +56,11 @@ class IndexShards:
         found = [part.nearest(vectors, k) for part in self.parts if len(part)]
         return [heapq.nlargest(k, chain(*rows), key=_score) for rows in zip(*found, strict=True)]
 
-    async def asearch(self, queries: Sequence[str], k: int = 10) -> list[list[Passage]]:
+    async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
         """Search as `search` does, in a thread; the event loop stays free."""
         return await asyncio.to_thread(self.search, queries, k)
 
-    def as_retriever(self, k: int = 10) -> IndexRetriever:
+    def as_retriever(self, k: int = DEFAULTS.k) -> IndexRetriever:
         """Give the parts as a retriever: the same object for the same k, so that flows join."""
         made = IndexRetriever(self, k)
         return self._retrievers.setdefault(made.k, made)

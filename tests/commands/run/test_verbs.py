@@ -57,12 +57,15 @@ def test_compress_names_the_place_of_each_excerpt(one):
     assert got["tokens_out"] == approximate_tokens(shown.format(best))
 
 
-def test_compress_keeps_single_sentences_for_half_of_the_tokens(one):
-    got = one("compress")
+def test_compress_keeps_windows_of_three_of_a_scorer_of_pairs_and_single_sentences_if_asked(one):
+    slices = [e["start"] for e in one("compress")["excerpts"]]
+    assert slices == [e["start"] for e in one("compress", "--window", 3)["excerpts"]]
+    got = one("compress", "--window", 1, "--per-passage", 0, "--max-share", 0.5)
     slices = [ROW["passages"][e["passage"]]["text"][e["start"] : e["end"]] for e in got["excerpts"]]
     assert slices[0] == "Ann wrote it."
     assert got["tokens_out"] <= got["tokens_in"] / 2
-    assert one("compress", "--max-share", 1)["tokens_out"] > got["tokens_out"]
+    every = one("compress", "--window", 1, "--per-passage", 0)
+    assert every["tokens_out"] > got["tokens_out"]
 
 
 def test_compress_within_a_budget_after_a_reranking_cut(one):

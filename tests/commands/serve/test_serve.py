@@ -87,7 +87,7 @@ def test_rows_are_answered_as_the_verbs_do(client):
     kept = asked(client, "/compress", question=QUESTION, passages=passages)
     best = max(kept["excerpts"], key=lambda e: e["score"])
     assert "Black Forest" in TEXTS[best["passage"]][best["start"] : best["end"]]
-    assert kept["tokens_out"] < kept["tokens_in"]
+    assert kept["tokens_out"] <= kept["tokens_in"] <= 64  # so few are all kept
     routed = asked(client, "/route", question=QUESTION, passages=passages)
     assert routed["action"] == "correct" and len(routed["grades"]) == 3
     assert asked(client, "/gate", question=QUESTION)["retrieve"] is True

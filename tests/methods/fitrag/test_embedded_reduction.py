@@ -8,6 +8,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag, Refiner, approximate_tokens
 from fitrag_integrations.methods.adapting import marks
+from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.models import EligibilityDetector
@@ -76,14 +77,15 @@ def test_what_the_detector_cuts_off_is_noted():
 def test_the_default_reads_each_passage_once_and_keeps_sentences():
     method = FitRag()
     assert (method.reducer.scoring, method.reducer.window) == ("one_pass", 1)
-    assert (method.reducer.per_passage, method.reducer.share) == (None, 0.4)
+    assert (method.reducer.per_passage, method.reducer.max_share) == (None, 0.4)
     traced = run(method(QUESTION, Ports(lambda queries: [PASSAGES for _ in queries])))
     assert [step.port for step in traced.steps] == ["retrieve", "score_sentences"]
     paper = FitRag(scoring="windows").reducer
-    assert (paper.scoring, paper.window, paper.per_passage, paper.share) == ("windows", 3, 1, None)
+    assert (paper.scoring, paper.window, paper.per_passage) == ("windows", 3, 1)
     asked = FitRag(window=2).reducer
-    assert (asked.scoring, asked.window, asked.per_passage, asked.share) == ("windows", 2, 1, None)
-    assert FitRag(max_tokens=50).reducer.share is None
+    assert (asked.scoring, asked.window, asked.per_passage) == ("windows", 2, 1)
+    assert paper.max_share is asked.max_share is None
+    assert FitRag(max_tokens=50).reducer.max_share is None
 
 
 def test_a_few_short_passages_are_all_kept():
@@ -91,12 +93,34 @@ def test_a_few_short_passages_are_all_kept():
     assert len(found("rivers", short).excerpts) == 3
 
 
-def test_a_scorer_that_only_scores_pairs_is_asked_for_the_papers_windows():
-    pytest.importorskip("torch")
-    from fitrag_integrations.models import BiLabelScorer
+def only_pairs(pairs):
+    return EMBEDDED_SCORER.score(pairs)
 
-    method = FitRag(BiLabelScorer.embedded())
-    assert (method.reducer.scoring, method.reducer.window) == ("windows", 3)
+
+def test_a_scorer_that_only_scores_pairs_is_asked_for_windows_of_three_within_the_share():
+    reducer = FitRag(only_pairs).reducer
+    assert (reducer.scoring, reducer.window, reducer.per_passage) == ("windows", 3, 1)
+    assert (reducer.max_share, reducer.min_tokens) == (0.4, 64)
+    papers = FitRag(only_pairs, window=3).reducer
+    assert (papers.window, papers.max_share) == (3, None)
+
+
+def test_the_bundled_scorer_given_by_hand_changes_nothing():
+    pytest.importorskip("torch")
+    from fitrag_integrations.models import BiLabelScorer, OnePassScorer
+
+    scorer = BiLabelScorer.embedded(device="cpu")
+    assert isinstance(scorer, BiLabelScorer) and isinstance(scorer, OnePassScorer)
+    assert FitRag(scorer).reducer == FitRag().reducer
+    spans = [
+        [(e.passage.id, e.start, e.end) for e in found(scorer=s).excerpts] for s in (None, scorer)
+    ]
+    assert spans[0] == spans[1]
+
+
+def test_a_stride_beyond_the_window_is_refused_before_anything_runs():
+    with pytest.raises(InputError, match="stride: given 2 .*an integer from 1 to window=1"):
+        FitRag(stride=2)
 
 
 def test_nonsense_keeps_nothing_where_a_score_is_asked_for():

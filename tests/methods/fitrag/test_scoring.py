@@ -35,7 +35,7 @@ def reduced(scorer, passages=PASSAGES, **settings):
 
 def test_windows_and_passages_are_one_ask():
     scorer = OnePass()
-    kept, notes = reduced(scorer, window=1)
+    kept, notes = reduced(scorer, window=1, per_passage=1, max_share=None)
     (ask,) = scorer.asks
     assert [text for text, _ in ask] == [passage.text for passage in PASSAGES]
     assert [len(spans) for _, spans in ask] == [2, 5, 1]
@@ -60,9 +60,9 @@ def test_the_detector_works_the_same():
 def test_fitrag_reranks_and_compresses_in_one_ask(gate):
     once, twice = OnePass(), OnePass()
     given = Recognizing() if gate else None
-    settings = {"top_n": 2, "window": 1, "gate": given}
+    settings = {"top_n": 2, "window": 1, "per_passage": 1, "max_share": None, "gate": given}
     first = run(FitRag(once, scoring="one_pass", **settings)(QUESTION, offering(*PASSAGES)))
-    other = run(FitRag(twice, **settings)(QUESTION, offering(*PASSAGES)))
+    other = run(FitRag(twice, scoring="windows", **settings)(QUESTION, offering(*PASSAGES)))
     assert first.value == other.value and len(first.value.excerpts) == 2
     assert len(once.asks) == 1 and len(twice.asks) == 2
 
