@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Verb
@@ -19,8 +21,9 @@ from fitrag_integrations.methods.compressing import Reducing
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Excerpt
 
-ADDS = ("excerpts", "tokens_in", "tokens_out")
-EMPTY = {"excerpts": [], "tokens_in": 0, "tokens_out": 0}
+ADDS = ("excerpts", "offsets", "notes", "tokens_in", "tokens_out")
+EMPTY = {"excerpts": [], "offsets": "codepoints", "notes": [], "tokens_in": 0, "tokens_out": 0}
+Offsets: TypeAlias = Literal["codepoints", "utf16"]
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,11 @@ class CompressPlan:
     limits what is kept.
 
     Reads question and, without --index, passages[{title, text}]; adds excerpts[{passage, start,
-    end, score}], best first, passage being its place in the list and start and end characters of
-    its text; and tokens_in and tokens_out, counted on what a prompt would show.
+    end, score, text}], best first. passage is the place in the list, start and end count in the
+    unit that `offsets` names: codepoints, or with --offsets utf16 the units that JavaScript, Java
+    and C# slice by. text is what a prompt shows: the characters from start to end, after those of
+    the spans in lead where there are any. Also adds notes on what was left out, and tokens_in and
+    tokens_out, counted on what a prompt would show.
     """
 
     files: Files
@@ -60,6 +66,9 @@ class CompressPlan:
     explain: Annotated[
         bool, Option("Add `selection`: why each passage and sentence was kept or dropped.")
     ] = False
+    offsets: Annotated[
+        Offsets, Option("What start, end and lead count: codepoints or utf16 units.")
+    ] = "codepoints"
     weight: options.Weight = DEFAULTS.weight
     tokenizer: options.Tokenizer = DEFAULTS.tokenizer
     search: Searching = Searching()
@@ -74,7 +83,8 @@ class CompressPlan:
     def verb(self) -> Verb[Any]:
         """Load the scorer."""
         step = self.reducing(models.load_scorer(self.model))
-        return searched(compress_verb(step, explain=self.explain), self.search)
+        verb = compress_verb(step, explain=self.explain, offsets=self.offsets)
+        return searched(verb, self.search)
 
     def reducing(self, scorer: Scorer | None = None) -> Reducing:
         """Build the step; what is not given has the default of every other door."""
@@ -99,30 +109,54 @@ class CompressPlan:
         )
 
 
-def compress_verb(step: Reducing, *, explain: bool = False) -> Verb[Row]:
-    """Return the verb that reranks and reduces; `explain` adds a row for all that is dropped."""
-    adds, empty = (*ADDS, "selection") if explain else ADDS, dict[str, Any](EMPTY)
+def compress_verb(
+    step: Reducing, *, explain: bool = False, offsets: Offsets | None = "codepoints"
+) -> Verb[Row]:
+    """Return the verb that reranks and reduces.
+
+    `explain` adds a row for all that is dropped. `offsets` None is the row's own field.
+    """
+    adds, empty = (*ADDS, "selection") if explain else ADDS, {**EMPTY, "offsets": offsets}
     if explain:
         empty["selection"] = []
-    return Verb(_Compressing(step, explain), lambda traced: traced.value, adds, empty)
+    return Verb(_Compressing(step, explain, offsets), lambda traced: traced.value, adds, empty)
 
 
 @dataclass(frozen=True)
 class _Compressing:
     step: Reducing
     explain: bool
+    offsets: Offsets | None
 
     def __call__(self, row: Row) -> Flow[Row]:
         question, passages = question_of(row), passages_of(row)
         context = yield from self.step.context(question, passages)
         rows = [each.to_dict() for each in context.selection] if self.explain else []
+        unit = self.offsets or row.get("offsets", "codepoints")
+        units: dict[str, Callable[[int], int]] = {one.id: int for one in passages}
+        if unit == "utf16":
+            units = {one.id: utf16_places(one.text) for one in passages}
+            for each in rows:
+                move = units[each["passage"]]
+                each |= {"start": move(each["start"]), "end": move(each["end"])}
+        excerpts = []
+        for one in context.excerpts:
+            move = units[one.passage.id]
+            *lead, (start, end) = ([move(first), move(last)] for first, last in one.spans)
+            place = {"passage": int(one.passage.id), "start": start, "end": end}
+            shown = {"score": one.score, "text": one.text}
+            excerpts.append(place | shown | ({"lead": lead} if lead else {}))
         return {
-            "excerpts": [
-                {"passage": int(e.passage.id), "start": e.start, "end": e.end, "score": e.score}
-                | ({"lead": [list(span) for span in e.lead]} if e.lead else {})
-                for e in context.excerpts
-            ],
+            "excerpts": excerpts,
+            "offsets": unit,
+            "notes": list(context.notes),
             "tokens_in": self.step.cost([Excerpt.whole(p) for p in passages]),
             "tokens_out": self.step.cost(context.excerpts),
             **({"selection": rows} if self.explain else {}),
         }
+
+
+def utf16_places(text: str) -> Callable[[int], int]:
+    """Return a function from a place in a text, in code points, to that in UTF-16 units."""
+    wide = [at for at, letter in enumerate(text) if letter > "\uffff"]
+    return lambda at: at + bisect_left(wide, at)

@@ -22,7 +22,7 @@ from fitrag_integrations.commands.serve.limits import Door, worded
 from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.service import Ranked, Service
 from fitrag_integrations.commands.serve.settings import Settings
-from fitrag_integrations.commands.serve.shapes import Rerank, Row
+from fitrag_integrations.commands.serve.shapes import CompressRow, Rerank, Row
 from fitrag_integrations.errors import FitRagError, InputError
 
 
@@ -78,7 +78,7 @@ def _add_reranking(app: FastAPI, service: Service) -> None:
 
 def _add_verbs(app: FastAPI, service: Service) -> None:
     @app.post("/compress")
-    async def compress(row: Row) -> Any:
+    async def compress(row: CompressRow) -> Any:
         """Add to a row what `fitrag compress` adds."""
         return await service.row("compress", row.fields())
 

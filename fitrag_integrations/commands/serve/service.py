@@ -66,7 +66,7 @@ class Service:
         evaluator = models.load_evaluator(self._options(given.evaluator))
         step = CompressPlan(Files("-", "-")).reducing(self._scorer)
         made: Mapping[str, Callable[[], Verb[Any]]] = {
-            "compress": lambda: compress_verb(step),
+            "compress": lambda: compress_verb(step, offsets=None),
             "route": lambda: route_verb(evaluator, chosen_thresholds(evaluator)),
             "gate": lambda: gate_verb(
                 models.load_gate(replace(self._options(given.gate), backend=None))

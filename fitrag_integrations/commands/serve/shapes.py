@@ -67,3 +67,12 @@ class Row(Shape):
     def fields(self) -> dict[str, Any]:
         """Give the row as the verb reads it."""
         return self.model_dump()
+
+
+class CompressRow(Row):
+    """Row for `fitrag compress`; `offsets` is the unit in which places are returned.
+
+    "utf16" is what JavaScript, Java and C# slice by, "codepoints" what Python does.
+    """
+
+    offsets: Literal["codepoints", "utf16"] = "codepoints"

@@ -106,6 +106,7 @@ def test_hopeless_questions_are_told(tmp_path, tell):
     [
         ({"excerpts": None}, "as fitrag compress adds it"),
         ({"excerpts": [3]}, "excerpts[0]"),
+        ({"offsets": "utf16"}, "offsets"),
         ({"excerpts": [{"passage": 2, "start": 0, "end": 1}]}, "excerpts[0].passage"),
         ({"excerpts": [{"passage": 0, "start": 0, "end": 999}]}, "excerpts[0].end"),
         ({"answers": []}, "answers"),

@@ -57,6 +57,33 @@ def test_compress_names_the_place_of_each_excerpt(one):
     assert got["tokens_out"] == approximate_tokens(shown.format(best))
 
 
+def sliced(text, start, end, unit):
+    """Slice as Python does, or as JavaScript does."""
+    if unit == "codepoints":
+        return text[start:end]
+    return text.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le")
+
+
+@pytest.mark.parametrize("unit", ["codepoints", "utf16"])
+def test_compress_gives_text_beside_offsets_in_the_unit_named(one, unit):
+    smiling = "\U0001f600\U0001f600 \u00c4h. \U0001f468\u200d\U0001f469 Ann wrote it. Rain."
+    ports = "# Ports\n\n| name | port |\n| --- | --- |\n| \U0001f310 Ann | wrote it |\n| b | 2 |\n"
+    row = {**ROW, "passages": [{"text": smiling}, {"text": ports}]}
+    ways = ["--offsets", unit, "--explain", "--window", 1, "--per-passage", 0]
+    got = one("compress", *ways, row=row)
+    assert got["offsets"] == unit and got["notes"] == []
+    assert {e["passage"] for e in got["excerpts"]} == {0, 1}
+    for e in got["excerpts"]:
+        text = row["passages"][e["passage"]]["text"]
+        spans = [*e.get("lead", ()), (e["start"], e["end"])]
+        places = [e["text"].index(sliced(text, *span, unit).strip()) for span in spans]
+        assert places == sorted(places)
+    for each in got["selection"]:
+        if each["whole"]:
+            text = row["passages"][int(each["passage"])]["text"]
+            assert sliced(text, each["start"], each["end"], unit) == text
+
+
 def test_compress_keeps_windows_of_three_of_a_scorer_of_pairs_and_single_sentences_if_asked(one):
     slices = [e["start"] for e in one("compress")["excerpts"]]
     assert slices == [e["start"] for e in one("compress", "--window", 3)["excerpts"]]

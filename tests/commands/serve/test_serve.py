@@ -87,7 +87,15 @@ def test_rows_are_answered_as_the_verbs_do(client):
     kept = asked(client, "/compress", question=QUESTION, passages=passages)
     best = max(kept["excerpts"], key=lambda e: e["score"])
     assert "Black Forest" in TEXTS[best["passage"]][best["start"] : best["end"]]
+    assert TEXTS[best["passage"]][best["start"] : best["end"]] == best["text"]
     assert kept["tokens_out"] <= kept["tokens_in"] <= 64  # so few are all kept
+    assert kept["offsets"] == "codepoints"
+    smiling = [{"text": "\U0001f600 " + text} for text in TEXTS]
+    found = asked(client, "/compress", question=QUESTION, passages=smiling, offsets="utf16")
+    assert found["offsets"] == "utf16"
+    for one in found["excerpts"]:
+        units = smiling[one["passage"]]["text"].encode("utf-16-le")
+        assert units[2 * one["start"] : 2 * one["end"]].decode("utf-16-le") == one["text"]
     routed = asked(client, "/route", question=QUESTION, passages=passages)
     assert routed["action"] == "correct" and len(routed["grades"]) == 3
     assert asked(client, "/gate", question=QUESTION)["retrieve"] is True

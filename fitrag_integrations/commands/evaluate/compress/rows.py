@@ -77,6 +77,9 @@ def compressed_row(row: Row) -> Compressed:
     if not isinstance(given, list):
         allowed = "a list, as fitrag compress adds it"
         raise InputError.of("excerpts", given=given, allowed=allowed)
+    if row.get("offsets") == "utf16":
+        allowed = "codepoints, as fitrag compress writes without --offsets"
+        raise InputError.of("offsets", given="utf16", allowed=allowed)
     excerpts = tuple(_excerpt(i, each, passages) for i, each in enumerate(given))
     return Compressed(question, tuple(answers), tuple(passages), excerpts, set_of(row))
 
