@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from fitrag_integrations.commands.trial.reading import passages_in
 from fitrag_integrations.evaluation.figures.intervals import mean_interval
 from fitrag_integrations.evaluation.thresholds.path import Choice, Places, Tried, cheapest
 from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.retrieval import FaissIndex, QuestionBank
+from fitrag_integrations.retrieval.corpus.documents import read_passages
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskReader
 from fitrag_integrations.training.fitted.oracle import Oracle
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--confidence", type=float, default=0.9)
     args = parser.parse_args()
     benches = [Bench(recipes(args.k, 0.5), drop, args.confidence) for drop in args.drop]
-    passages = passages_in(args.corpus)
+    passages = read_passages(args.corpus, [])
     find = finder(FaissIndex.build(passages).as_retriever(args.k), args.k)
     account = Account(approximate_tokens)
     journal = AnswerJournal(args.out / "answers.asked", {"llm": "embedded"})

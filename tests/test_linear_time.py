@@ -28,7 +28,7 @@ from fitrag_integrations.methods.crag.keywords import extract_keywords, key_phra
 from fitrag_integrations.methods.crag.strips import paragraphs
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
-from fitrag_integrations.retrieval.documents import _title
+from fitrag_integrations.retrieval.corpus.documents import _title
 from fitrag_integrations.text.asked import asked_note, asked_of
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.boundaries import starts_of

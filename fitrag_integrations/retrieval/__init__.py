@@ -11,9 +11,10 @@ from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.retrieval._vectors import TextEncoder, passage_text
+    from fitrag_integrations.retrieval.corpus.documents import read_corpus
+    from fitrag_integrations.retrieval.corpus.files import FileNote
     from fitrag_integrations.retrieval.disk.growing import GrowingIndex
     from fitrag_integrations.retrieval.disk.shards import IndexShards
-    from fitrag_integrations.retrieval.documents import read_corpus
     from fitrag_integrations.retrieval.encoder import Encoder
     from fitrag_integrations.retrieval.index import FaissIndex, IndexRetriever
     from fitrag_integrations.retrieval.question_bank import QuestionBank
@@ -21,18 +22,20 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "Encoder": "encoder",
     "FaissIndex": "index",
+    "FileNote": "corpus.files",
     "GrowingIndex": "disk.growing",
     "IndexRetriever": "index",
     "IndexShards": "disk.shards",
     "QuestionBank": "question_bank",
     "TextEncoder": "_vectors",
     "passage_text": "_vectors",
-    "read_corpus": "documents",
+    "read_corpus": "corpus.documents",
 }
 
 __all__ = [
     "Encoder",
     "FaissIndex",
+    "FileNote",
     "GrowingIndex",
     "IndexRetriever",
     "IndexShards",

@@ -41,7 +41,7 @@ from fitrag_integrations.models.remote import scorer as dialects
 from fitrag_integrations.models.remote.client import OpenAIClient
 from fitrag_integrations.models.runtime import manifest
 from fitrag_integrations.retrieval import _storage
-from fitrag_integrations.retrieval.documents import read_corpus
+from fitrag_integrations.retrieval.corpus.documents import read_corpus
 from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.cleaning import clean_text

@@ -10,7 +10,7 @@ from retrieval_fakes import WordEncoder
 
 from fitrag_integrations import InputError, Passage
 from fitrag_integrations.retrieval import FaissIndex, read_corpus
-from fitrag_integrations.retrieval.documents import _spans
+from fitrag_integrations.retrieval.corpus.documents import _spans
 
 SENTENCE = "The old river runs past the quiet town every single morning. "
 
@@ -24,7 +24,7 @@ def test_a_folder_is_read_in_order_with_stable_ids(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "two.TXT").write_text("Two words.")
     (tmp_path / "a.md").write_text("# Rivers of Rome #\n\nThe Tiber flows here.")
-    (tmp_path / "c.pdf").write_text("not read")
+    (tmp_path / "c.bin").write_text("not read")
     first, second = read_corpus(tmp_path)
     assert (first.id, first.title, first.source) == ("a.md#0", "Rivers of Rome", "a.md")
     assert second == Passage(
@@ -188,10 +188,10 @@ def test_a_torn_archive_is_named(tmp_path):
         list(read_corpus(path))
 
 
-@pytest.mark.parametrize("name", ["absent", "empty", "file.pdf"])
+@pytest.mark.parametrize("name", ["absent", "empty", "file.bin"])
 def test_what_is_no_corpus_is_named_at_once(tmp_path, name):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "file.pdf").write_text("x")
+    (tmp_path / "file.bin").write_text("x")
     with pytest.raises(InputError, match=name):
         read_corpus(tmp_path / name)
 

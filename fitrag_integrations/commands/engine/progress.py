@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
@@ -31,6 +33,7 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping
 
 REASONS = 5  # shown, the most frequent first
+LINE_SECONDS = 5.0  # between two lines where no bar can be drawn
 
 
 class Plan(Protocol):
@@ -139,20 +142,60 @@ def _sentence(done: Summary) -> str:
 
 
 @contextmanager
-def progress_bar(label: str, total: int | None, *, shown: bool = True) -> Iterator[Advance]:
-    """Show a bar on standard error; gives the function that moves it on."""
-    if not shown or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich import progress
-    from rich.console import Console
+def progress_bar(
+    label: str, total: int | None, *, shown: bool = True, verb: str = ""
+) -> Iterator[Advance]:
+    """Show a bar on standard error; yields the function that moves it on.
 
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda count: bar.advance(task, count)
+    Args:
+        label: What is done.
+        total: Number of items; None if it is not known.
+        shown: False for no output at all.
+        verb: Command that writes a plain line every few seconds where standard error is no
+            terminal; blank for none.
+    """
+    if not shown or not (verb or sys.stderr.isatty()):
+        yield lambda _: None
+    elif sys.stderr.isatty():
+        from rich import progress
+        from rich.console import Console
+
+        columns = (
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+        )
+        with progress.Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda count: bar.advance(task, count)
+    else:
+        yield from _lines(label, total, verb)
+
+
+def _lines(label: str, total: int | None, verb: str) -> Iterator[Advance]:
+    """Write a line every few seconds, also while nothing is finished."""
+    done, over, began = [0], threading.Event(), time.monotonic()
+    of = "" if total is None else f" of {total:,}"
+
+    def say() -> None:
+        passed = time.monotonic() - began
+        typer.echo(f"fitrag {verb}: {label}: {done[0]:,}{of}, {passed:.0f} s", err=True)
+
+    def keep_saying() -> None:
+        while not over.wait(LINE_SECONDS):
+            say()
+
+    def advance(count: int) -> None:
+        done[0] += count
+
+    thread = threading.Thread(target=keep_saying, daemon=True)
+    thread.start()
+    try:
+        yield advance
+    finally:
+        over.set()
+        thread.join()
+    say()

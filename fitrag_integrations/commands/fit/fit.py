@@ -6,21 +6,25 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.commands.engine.corpus import check_writable, echo_notes
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.fit.estimate import estimate
 from fitrag_integrations.commands.label.asked import EMBEDDED, LLM, Server, is_chat_model
 from fitrag_integrations.commands.label.options import Asking, load_asker
-from fitrag_integrations.commands.trial.reading import passages_in
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.thresholds.risk import rows_needed
 from fitrag_integrations.methods.compose.fitted import CORPUS, INDEX, NAME, Fitted
+from fitrag_integrations.retrieval import FileNote
+from fitrag_integrations.retrieval.corpus.documents import read_passages
 from fitrag_integrations.training.fitted.fitting import (
     LONGEST,
     QUESTIONS,
@@ -30,6 +34,7 @@ from fitrag_integrations.training.fitted.fitting import (
     passage_hashes,
     write_corpus,
 )
+from fitrag_integrations.training.fitted.questions import questions_from, questions_in
 from fitrag_integrations.types import Passage
 
 WISH = Wish()
@@ -86,10 +91,14 @@ class FitPlan:
     def run(self) -> None:
         """Say what it takes, and fit."""
         self.check()
-        passages = passages_in(self.corpus)
+        notes: list[FileNote] = []
+        passages = read_passages(self.corpus, notes)
+        if not self.quiet:
+            echo_notes("fit", notes)
         if (done := self._done(passages)) is not None:
             self._tell(done)
             return
+        self._check_questions(passages)
         if self._starts(passages):
             self._tell(self._fit(passages))
 
@@ -101,6 +110,27 @@ class FitPlan:
         if self.update and not (self.out / NAME).exists():
             allowed = f"a folder that was fitted before, in which {NAME} is"
             raise InputError.of("--update", given=str(self.out), allowed=allowed)
+
+    def _check_questions(self, passages: Sequence[Passage]) -> None:
+        """Raise `InputError` where even questions without a loss would certify nothing."""
+        kept = self.out / QUESTIONS
+        file = kept if kept.exists() else self.questions
+        if file is not None:
+            count = len({one.question for one in questions_in(file, self.count)})
+        elif self.llm == EMBEDDED:
+            count = len(questions_from(passages, self.count))
+        else:
+            count = min(self.count, len(passages))
+        held, needed = count - count // 2, rows_needed(self.drop, self.confidence)
+        if held < needed:
+            drops = (n / 100 for n in range(1, 51))
+            least = next((d for d in drops if rows_needed(d, self.confidence) <= held), None)
+            other = "" if least is None else f", or --drop {least:g} with these"
+            allowed = (
+                f"{2 * needed - 1} for --drop {self.drop:g} at --confidence "
+                f"{self.confidence:g}, since half of them certify{other}"
+            )
+            raise InputError.of("number of questions", given=count, allowed=allowed)
 
     def _done(self, passages: Sequence[Passage]) -> Fitted | None:
         """Give what was fitted as is asked for now; raises where the corpus has changed since."""
@@ -141,9 +171,11 @@ class FitPlan:
         return False
 
     def _fit(self, passages: Sequence[Passage]) -> Fitted:
+        check_writable("--out", self.out / NAME)
         asking = Asking(self.llm, self.server, max_new_tokens=LONGEST)
+        indexed = cache(lambda: self._index(passages).as_retriever(self.k))
         return fit(
-            self._index(passages).as_retriever(self.k),
+            lambda queries: indexed().retrieve(queries),  # after the language model was reached
             load_asker(asking, self.hardware),
             self.questions,
             out=self.out,

@@ -13,12 +13,14 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.commands.engine.corpus import echo_notes
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.core.lock import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.types import Passage
 
 
@@ -27,14 +29,16 @@ class IndexPlan:
     """Build an index of a corpus, or add to one.
 
     Rows of JSON Lines have text and may have id, title and source; other fields are kept as
-    metadata. Text files are split into passages. What cannot be read is left out and counted.
+    metadata. Text, HTML and PDF files are split into passages. What cannot be read is left out,
+    named and counted.
 
     With --shard, parts of one corpus go into folders of one folder, such as out/0 for 0/4; wherever
     an index is asked for, that folder is searched as one, its vectors left on disk.
     """
 
     corpus: Annotated[
-        Path, Argument("A .jsonl(.gz) of passages, a .txt or .md file, or a folder of those.")
+        Path,
+        Argument("Folder or file of text, Markdown, HTML, PDF, or JSON Lines (.jsonl, .jsonl.gz)."),
     ]
     folder: Annotated[Path, Argument("Where the index goes.", metavar="OUT_DIR")]
     encoder: Annotated[
@@ -65,30 +69,32 @@ class IndexPlan:
             else models.new_index(chosen, self.kind)
         )
         shown = sys.stderr.isatty() and not self.quiet
-        passages = self._passages()
+        notes: list[FileNote] = []
+        passages = self._passages(notes)
         added = made.add(passages, on_bad="skip", show_progress=shown)
         made.save(self.folder)
         counts = {"passages": len(made), "added": added, "skipped": made.skipped}
         summary = {"index": str(self.folder), **counts}
         if not self.quiet:
             typer.echo(f"fitrag index: {_sentence(summary)}", err=True)
+            echo_notes("index", notes, "" if self.json else "--json")
         if self.json:
-            typer.echo(json.dumps({**summary, "seconds": round(time.monotonic() - began, 3)}))
+            left_out = [note.to_dict() for note in notes]
+            seconds = round(time.monotonic() - began, 3)
+            typer.echo(json.dumps({**summary, "seconds": seconds, "left out": left_out}))
         if made.skipped and (self.strict or not len(made)):
             raise typer.Exit(1)
 
-    def _passages(self) -> Iterator[Passage | InputError]:
-        """Yield what the corpus holds, or its part, telling of what cannot be read."""
+    def _passages(self, notes: list[FileNote]) -> Iterator[Passage | InputError]:
+        """Yield what the corpus holds, or its part, noting what cannot be read."""
         from fitrag_integrations.retrieval import read_corpus
 
         shard = Shard.read(self.shard)
-        for number, item in enumerate(read_corpus(self.corpus, on_bad="yield"), start=1):
+        found = read_corpus(self.corpus, on_bad="yield", notes=notes)
+        for number, item in enumerate(found, start=1):
             name = item.id if isinstance(item, Passage) else None
-            if shard is not None and not shard.has(name, number):
-                continue
-            if isinstance(item, InputError) and not self.quiet:
-                typer.echo(f"fitrag index: left out: {item}", err=True)
-            yield item
+            if shard is None or shard.has(name, number):
+                yield item
 
     def check(self) -> None:
         """Raise `InputError` for a corpus that is missing and an index that would be lost."""

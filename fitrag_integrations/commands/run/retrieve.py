@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.corpus import echo_notes
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, RunOptions
 from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import question_of
@@ -17,6 +18,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import Retriever, port_of
+from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.types import Passage
 
 
@@ -66,9 +68,12 @@ class RetrievePlan:
         how = self.hardware.of(self.encoder)
         if self.index is not None:
             return models.load_retriever(self.index, how, k=self.k)
-        from fitrag_integrations.retrieval import read_corpus
+        from fitrag_integrations.retrieval.corpus.documents import read_passages
 
-        passages = list(read_corpus(self.corpus or ""))
+        notes: list[FileNote] = []
+        passages = read_passages(self.corpus or "", notes)
+        if not self.how.quiet:
+            echo_notes("retrieve", notes)
         if not self.dense:
             return models.searching_words(passages, k=self.k)
         made = models.new_index(how)

@@ -1,46 +1,31 @@
-"""`fitrag try`: one sentence and a page about somebody's own files."""
+"""`fitrag try`: what FIT-RAG saves on your own files, in a sentence and a page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.batch import CHUNK, chunks
+from fitrag_integrations.commands.engine.corpus import check_writable, echo_notes
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
 from fitrag_integrations.commands.label.asked import Server
 from fitrag_integrations.commands.label.options import Asking, load_asker
-from fitrag_integrations.commands.trial.proof import (
-    Proof,
-    proof_of,
-    sentence,
-    with_answers,
-    with_plain,
-)
-from fitrag_integrations.commands.trial.reading import passages_in
+from fitrag_integrations.commands.trial.comparing import Proof, Trial, compare
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.compress import (
-    Compressed,
-    compress_figures,
-    compress_plot,
-    compress_rows,
-    kept_curves,
-)
-from fitrag_integrations.evaluation.figures.summaries import Draws, Question
+from fitrag_integrations.evaluation.figures.compress import compress_figures
+from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.flow import Traced, run_many
-from fitrag_integrations.methods import FitRag
-from fitrag_integrations.methods.answer.answering import Answered, Answering
-from fitrag_integrations.ports import Ports
+from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.questions import (
     Asked,
@@ -51,24 +36,30 @@ from fitrag_integrations.training.fitted.questions import (
 )
 from fitrag_integrations.training.labels.budget import Account
 from fitrag_integrations.training.labels.journal import AnswerJournal
-from fitrag_integrations.types import Passage
+from fitrag_integrations.types import Context, Excerpt, Passage
 
 if TYPE_CHECKING:  # it loads torch
     from fitrag_integrations.training.fitted.oracle import Oracle
 
-MADE = "the questions were made of sentences of the corpus, which are easier to find than real ones"
-READ = "questions without an answer got the one that the reader finds in the whole passages"
-BY_LLM = "an answer is there, and kept, where {llm} gives it from what is shown"
+MADE = (
+    "the questions were made from sentences of the corpus, which are easier to find than real ones"
+)
+WRITTEN = "the questions were written by the language model from the corpus"
+READ = "questions without an answer got the one that the bundled reader finds in their passages"
+ANSWERED = "questions without an answer got the one that {llm} gives with all passages"
+BY_LLM = "an answer is kept where {llm} gives it from what is shown"
 DRAWS = Draws()
+BLOCK = 16  # passages or pairs of one call of a model: about a second on one core
+Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class TryPlan:
     """See what FIT-RAG would save on your own files, in one sentence and a page.
 
-    Retrieves passages for each question with the embedded encoder, reranks and reduces them, and
-    tells how many tokens that saves, how many answers it keeps, and whether cutting the passages
-    short would do as well. Says so where there is nothing to gain.
+    Retrieves passages for each question with the bundled encoder, compresses them at many budgets,
+    and compares how many tokens it takes to keep the answers with the retriever's first passages
+    cut at the same budgets. Where there is nothing to gain, it says so.
     """
 
     corpus: Annotated[
@@ -78,56 +69,70 @@ class TryPlan:
         Path | None,
         Argument(
             "JSON Lines of question and answers, or a text with a question a line; "
-            "without, they are made of the corpus."
+            "without, they are made from the corpus."
         ),
     ] = None
-    out: Annotated[Path, Option("Where the page goes.")] = Path("fitrag-try.html")
-    count: Annotated[int, Option("Questions to ask at most.", min=1)] = 50
-    k: Annotated[int, Option("Passages to retrieve for a question.", name="--k", min=1)] = 10
+    out: Annotated[Path, Option("Page to write.")] = Path("fitrag-try.html")
+    count: Annotated[int, Option("Maximum number of questions.", min=1)] = 50
+    k: Annotated[int, Option("Passages to retrieve for a question.", name="--k", min=1)] = (
+        DEFAULTS.k
+    )
     llm: Annotated[
         str | None,
         Option(
-            "Who answers from what is kept: a hub name, a folder, a LangChain PROVIDER:MODEL, or "
-            "with --url the server's name for the model.",
-            default="nobody; what stands in it is looked at",
+            "Language model that answers from what is kept: a hub name, a folder, a LangChain "
+            "PROVIDER:MODEL, or with --url the server's name for the model.",
+            default="none; looks whether the answer stands in it",
         ),
     ] = None
     server: Server = Server()
     price_in: Annotated[
-        float | None, Option("Price of a million tokens given to a language model.", min=0)
+        float | None, Option("Price of a million tokens read by a language model.", min=0)
     ] = None
     hardware: EncoderHardware = EncoderHardware()
     quiet: options.Quiet = False
     json: options.AsJson = False
 
     def run(self) -> None:
-        """Try it and tell."""
-        passages = passages_in(self.corpus)
+        """Run the trial, write the page and print the verdict."""
+        check_writable("--out", self.out)
+        given = None if self.questions is None else questions_in(self.questions, self.count)
+        from fitrag_integrations.retrieval.corpus.documents import read_passages
+
+        notes: list[FileNote] = []
+        passages = read_passages(self.corpus, notes)
         with self._asking() as oracle:
-            if self.questions is not None:
-                asked = questions_in(self.questions, self.count)
-            elif oracle is not None:
-                asked = written_questions(passages, self.count, oracle)
-            else:
-                asked = questions_from(passages, self.count)
-            rows = self._rows(passages, asked)
-            judged = with_plain(compress_rows(rows), rows)
+            asked = self._questions(passages, given, oracle)
             if oracle is not None:
-                judged = with_answers(judged, rows, oracle)
-            skipped = self._skipped(asked) if oracle is None else _known(asked, oracle)
-        proof = proof_of(judged, DRAWS, skipped, self.price_in)
-        self._write_page(proof, judged, rows, self._notes(asked))
+                oracle.reach([one.question for one in asked])
+            found = self._found(passages, asked)
+            asked = [one for one in asked if found[one.question]]
+            unsure = self._unsure(asked)
+            asked = self._answered(asked, found, oracle)
+            pairs = sum(len(found[one.question]) for one in asked)
+            with self._bar("scoring passages", pairs) as advance:
+                scorer = models.load_scorer(self.hardware.of(None))  # that of `FitRag()`
+                trial = compare(asked, found, scorer, oracle, draws=DRAWS, advance=advance)
+            skipped = None if oracle is None else _known(asked, oracle)
+        proof = Proof.of(trial, unsure=unsure, skipped=skipped, price=self.price_in)
+        told = [*self._notes(unsure), *(f"left out: {each}" for each in trial.failed)]
+        self._write_page(proof.sentence(unsure), trial, told, notes)
         if self.json:
-            typer.echo(json.dumps({**asdict(proof), "worth it": proof.is_worth_it}))
+            self._echo_json(proof, trial, len(passages), told, notes)
             return
-        typer.echo(sentence(proof))
-        for note in self._notes(asked):
+        typer.echo(proof.sentence(unsure))
+        for note in told:
             typer.echo(f"({note})")
-        typer.echo(f"{len(passages)} passages; every question and its figures: {self.out}")
+        typer.echo(f"{len(passages)} passages; the curve and every question: {self.out}")
+        if not self.quiet:
+            echo_notes("try", notes, str(self.out))
+
+    def _bar(self, label: str, total: int) -> Any:
+        return progress_bar(label, total, shown=not self.quiet, verb="try")
 
     @contextmanager
     def _asking(self) -> Iterator[Oracle | None]:
-        """Have the language model asked, whose answers are kept beside the page; None for none."""
+        """Load the language model, whose answers are kept beside the page; None without one."""
         if self.llm is None:
             yield None
             return
@@ -142,47 +147,97 @@ class TryPlan:
         finally:
             journal.close()
 
-    def _rows(self, passages: Sequence[Passage], asked: Sequence[Asked]) -> list[Compressed]:
-        plain = self.hardware.of(None)
-        index = models.new_index(plain)
-        scorer, reader = models.load_scorer(plain), models.load_reader(plain)
-        with progress_bar("index", len(passages), shown=not self.quiet) as advance:
-            for chunk in chunks(passages, CHUNK):
-                index.add(chunk)
-                advance(len(chunk))
-        answering = Answering(FitRag(scorer), reader=reader)
-        ports = Ports(retrieve=index.as_retriever(min(self.k, len(passages))))
-        rows = []
-        with progress_bar("try", len(asked), shown=not self.quiet) as advance:
-            for some in chunks(asked, CHUNK):
-                traced = run_many([answering(each.question, ports) for each in some])
-                rows += [_row(each, one) for each, one in zip(some, traced, strict=True)]
+    def _questions(
+        self, passages: Sequence[Passage], given: list[Asked] | None, oracle: Oracle | None
+    ) -> list[Asked]:
+        if given is not None:
+            asked = given
+        elif oracle is not None:
+            asked = written_questions(passages, self.count, oracle)
+        else:
+            asked = questions_from(passages, self.count)
+        if not asked:
+            allowed = "questions of yours: no sentence of the corpus makes one"
+            raise InputError.of("questions", given=None, allowed=allowed)
+        return list({one.question: one for one in asked}.values())
+
+    def _found(
+        self, passages: Sequence[Passage], asked: Sequence[Asked]
+    ) -> dict[str, Sequence[Passage]]:
+        """Retrieve the passages of every question."""
+        with self._bar("indexing passages", len(passages)) as advance:
+            index = models.new_index(self.hardware.of(None))
+            for start in range(0, len(passages), BLOCK):
+                some = passages[start : start + BLOCK]
+                index.add(some)
                 advance(len(some))
-        return [row for row in rows if row is not None]
+        texts = [one.question for one in asked]
+        return dict(zip(texts, index.search(texts, min(self.k, len(passages))), strict=True))
 
-    def _skipped(self, asked: Sequence[Asked]) -> float | None:
-        """Give the share of questions that the embedded gate would not retrieve for."""
-        gate: Any = models.load_gate(replace(self.hardware.of(None), backend=None))
-        known = _p_known(gate, [each.question for each in asked])
-        skipped: int = sum(p > gate.threshold for p in known)
-        return skipped / len(asked)
+    def _answered(
+        self,
+        asked: Sequence[Asked],
+        found: Mapping[str, Sequence[Passage]],
+        oracle: Oracle | None,
+    ) -> list[Asked]:
+        """Find an answer in the whole passages where none is known; leave out what has none."""
+        open_ = [one for one in asked if not one.answers]
+        if not open_:
+            return list(asked)
+        texts: list[str | None] = []
+        if oracle is not None:
+            wholes = [tuple(map(Excerpt.whole, found[one.question])) for one in open_]
+            texts = oracle.answers(
+                [Context(one.question, each) for one, each in zip(open_, wholes, strict=True)]
+            )
+        else:
+            reader = models.load_reader(self.hardware.of(None))
+            with self._bar("reading answers", len(open_)) as advance:
+                for one in open_:
+                    spans = reader.read([(one.question, each) for each in found[one.question]])
+                    texts.append(max(spans, key=lambda span: span.score).text)
+                    advance(1)
+        own = {one.question: (text or "").strip() for one, text in zip(open_, texts, strict=True)}
+        whole = [replace(one, answers=one.answers or (own[one.question],)) for one in asked]
+        return [one for one in whole if one.answers != ("",)]
 
-    def _notes(self, asked: Sequence[Asked]) -> list[str]:
-        if self.llm is not None:
-            return [BY_LLM.format(llm=self.llm)]
-        notes = [MADE] if self.questions is None else []
-        return notes + ([READ] if any(not each.answers for each in asked) else [])
+    def _unsure(self, asked: Sequence[Asked]) -> str:
+        """Say why the questions, or their answers, are no real ones; blank if they are."""
+        if self.questions is None:
+            return MADE if self.llm is None else WRITTEN
+        if any(not one.answers for one in asked):
+            return READ if self.llm is None else ANSWERED.format(llm=self.llm)
+        return ""
 
-    def _write_page(
+    def _notes(self, unsure: str) -> list[str]:
+        by = [BY_LLM.format(llm=self.llm)] if self.llm is not None else []
+        return [*by, *([unsure] if unsure else [])]
+
+    def _echo_json(
         self,
         proof: Proof,
-        judged: Sequence[Question],
-        rows: Sequence[Compressed],
-        notes: Sequence[str],
+        trial: Trial,
+        passages: int,
+        told: Sequence[str],
+        notes: Sequence[FileNote],
+    ) -> None:
+        plots = [] if trial.savings is None else [trial.savings.plot(trial.savings.at())]
+        rest = {
+            "curves": plots[0].series if plots else {},
+            "passages": passages,
+            "page": str(self.out),
+            "notes": list(told),
+            "left out": [note.to_dict() for note in notes],
+        }
+        typer.echo(json.dumps({**proof.to_dict(), **rest}))
+
+    def _write_page(
+        self, lead: str, trial: Trial, told: Sequence[str], notes: Sequence[FileNote]
     ) -> None:
         from fitrag_integrations.evaluation.report import html_report
+        from fitrag_integrations.evaluation.report.tables import Cell, Table
 
-        source = Source([str(self.corpus)], [{"question": row.question} for row in rows])
+        source = Source([str(self.corpus)], [{"question": row.question} for row in trial.rows])
         settings = settings_of(
             "compress",
             source,
@@ -191,52 +246,33 @@ class TryPlan:
             models={"scorer": None, "reader": None},
             options={"k": self.k},
         )
+        judged = trial.judged
         result = Result(
             "compress",
-            [figure.to_dict() for figure in compress_figures(judged, DRAWS)],
+            [figure.to_dict() for figure in compress_figures(judged, DRAWS)] if judged else [],
             tuple(
                 {**each, "excerpts": [one.to_dict() for one in row.excerpts]}
-                for each, row in zip(judged, rows, strict=True)
+                for each, row in zip(judged, trial.rows, strict=True)
             ),
             settings,
-            (compress_plot(kept_curves(rows)),),
-            tuple(notes),
+            () if trial.savings is None else (trial.savings.plot(trial.savings.at()),),
+            tuple(told),
         )
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.out.write_text(
-            html_report([result], title="fitrag try", lead=sentence(proof)), encoding="utf-8"
+        rows = [
+            [Cell(each.file), Cell("" if each.line is None else str(each.line)), Cell(each.reason)]
+            for each in notes
+        ]
+        page = html_report(
+            [result],
+            title="fitrag try",
+            lead=lead,
+            files=Table("Left out, or not read as usual", ["file", "line", "why"], rows),
         )
-
-
-def _p_known(gate: Any, questions: list[str]) -> list[float]:
-    """Ask a gate; for a question that is too long for it there is retrieval, as in a chain."""
-    try:
-        drafts = [draft.text for draft in gate.drafter.draft(questions)]
-        return list(gate.p_known(questions, drafts))
-    except InputError:
-        if len(questions) == 1:
-            return [0.0]
-        return [p for question in questions for p in _p_known(gate, [question])]
+        partial = self.out.with_name(f"{self.out.name}.partial")
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(self.out)
 
 
 def _known(asked: Sequence[Asked], oracle: Oracle) -> float:
-    """Give the share of questions that the language model says it can answer by itself."""
+    """Return the fraction of questions that the language model says it can answer by itself."""
     return sum(says_it_knows([each.question for each in asked], oracle)) / len(asked)
-
-
-def _row(asked: Asked, traced: Traced[Answered]) -> Compressed | None:
-    """Give what was retrieved and what was kept; None where there is no answer to look for."""
-    if traced.error is not None:
-        typer.echo(f"fitrag try: left out: {asked.question}: {traced.error}", err=True)
-        return None
-    found = [
-        passage
-        for step in traced.steps
-        if step.port == "retrieve"
-        for passages in step.answers
-        for passage in passages
-    ]
-    answers = asked.answers or ((traced.value.text,) if traced.value.text else ())
-    if not answers or not found:
-        return None
-    return Compressed(asked.question, answers, tuple(found), traced.value.context.excerpts)

@@ -41,6 +41,12 @@ KNOWN = {
         "Answers kept against tokens kept",
         "Up is better, left is cheaper. Questions without an answer to keep are left out.",
     ),
+    "answers kept by tokens": (
+        "Answers kept against tokens",
+        "In each of both ways every question gets the same budget; a point is a budget, at the "
+        "tokens that were really used. Up is better, left is cheaper. Questions whose answer does "
+        "not stand in the retrieved passages are left out.",
+    ),
     "actions": (
         "Actions, by whether an answer was there",
         "Correct where one is and Incorrect where none is are right (CRAG, section 4.3).",

@@ -62,11 +62,13 @@ def html_report(
     title: str = "Evaluation",
     lead: str = "",
     prices: Prices | None = None,
+    files: Table | None = None,
 ) -> str:
-    """Write the page of one or more results, under `title` and the sentence `lead`.
+    """Return the page of one or more results, under `title` and the sentence `lead`.
 
     It holds their tables with intervals, their drawings, every question with what each system did,
-    and the settings. `prices` go before those of the runs; without any, no costs are told. The page
+    and the settings. `prices` go before those of the runs; without any, no costs are told. `files`
+    lists what was left out. The page
     needs no network, and a policy in it forbids every connection and any script but its own. Texts
     are cut where the page would grow beyond some megabytes, and it says so. Raises `InputError`
     where there is no result. Needs Jinja2.
@@ -95,6 +97,7 @@ def html_report(
         filters=list(_filters(asked)),
         figures=_export([row for result in results for row in result.figures]),
         rows=_export([_told(row) for result in results for row in result.per_question]),
+        files=files if files is not None and files.rows else None,
         summary=_summary(results, len(asked)),
     )
     return page

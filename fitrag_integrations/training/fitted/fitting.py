@@ -124,6 +124,7 @@ def fit(
         if update and passages:
             asked = refreshed(asked, passages, wish.count, oracle)
             write_questions(folder / QUESTIONS, asked)
+        oracle.reach([one.question for one in asked])
         return _Fit(folder, wish, oracle, run, prices).all(
             asked, finder(retriever, wish.k), passages
         )

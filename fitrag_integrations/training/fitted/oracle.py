@@ -16,6 +16,7 @@ from fitrag_integrations.training.labels.budget import Account
 from fitrag_integrations.training.labels.journal import AnswerJournal
 from fitrag_integrations.types import Context, Excerpt, Passage
 
+REACHED = 3  # questions that a language model may fail on before it counts as out of reach
 AT_ONCE = 32  # prompts between two looks at the account
 Open: TypeAlias = Mapping[str, Context]
 
@@ -74,6 +75,16 @@ class Oracle:
                 self.journal.keep(keys[text], self.account.heard(text, own))
             self._after(start + len(lot), len(open_))
         return [self._text(keys[text]) or "" for text in texts]
+
+    def reach(self, questions: Sequence[str]) -> None:
+        """Answer the first questions without passages, which is needed anyway, and keep that.
+
+        Raises:
+            PortError: If the language model answers none of them.
+        """
+        bare = [Context(question) for question in questions[:REACHED]]
+        if bare and all(answer is None for answer in self.answers(bare)):
+            raise PortError(f"the language model does not answer: {self.account.last}")
 
     def answers(self, contexts: Sequence[Context]) -> list[str | None]:
         """Answer each context's question from its excerpts, without any from what is known."""

@@ -17,6 +17,7 @@ from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.evaluation.answers import tokens
 from fitrag_integrations.methods.ik.self_evaluation import KNOW_PROMPT, AskGate
+from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.training.collecting import is_correct
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -35,6 +36,11 @@ WRITE = (
     "Passage: {passage}\n\nReply in two lines:\nQuestion: ...\nAnswer: ..."
 )
 _REPLY = re.compile(r"question:\s*(.+?)\s*\n+\s*answer:\s*(.+?)\s*(?:\n|$)", re.I | re.S)
+# Items, headings, tables, quotes, comments, tags, indented code.
+_NO_PROSE = re.compile(r"\s*(?:[-*+•#|<>@$%{}\[\]`]|//|\d+[.)]\s|\.\. )|(?: {4}|\t)\S")
+_SIGNS = re.compile(
+    r"[|<>{}\[\]`*_=\\#@^~$]|://|::|->|--|\w\(|\w\.\w+\(|\w/\w+/|\b\w+\.[a-z]{2,4}\b"
+)
 _FACT = re.compile(r"(?<=[a-z,;] )(?:\d[\d.,]*\d|[A-Z][\w'-]+(?: [A-Z][\w'-]+)*)(?=[ ,.;])")
 
 
@@ -154,19 +160,40 @@ def different(asked: Sequence[Asked]) -> list[Asked]:
 
 
 def questions_from(passages: Sequence[Passage], count: int) -> list[Asked]:
-    """Make questions of sentences in which a name or a number is left out; it is the answer."""
+    """Make questions of sentences in which a name or a number is left out; it is the answer.
+
+    Only sentences of prose are used: code, tables, lists, tags and badges make no questions.
+    """
     made = [asked for asked in map(_question_from, passages) if asked is not None]
-    return spread(made, count)
+    return spread(list({one.question: one for one in made}.values()), count)
 
 
 def _question_from(passage: Passage) -> Asked | None:
-    for start, end in split_sentences(passage.text):
-        sentence = " ".join(passage.text[start:end].split())
-        found = _FACT.search(sentence)
-        if found is not None and "|" not in sentence and len(sentence.split()) in WORDS:
-            question = f"{sentence[: found.start()]}{GAP}{sentence[found.end() :]}"
-            return Asked(question.rstrip(".;, ") + "?", (found[0],), passage.text)
+    for start, end, is_code in blocks_of(passage.text):
+        block = passage.text[start:end]
+        if is_code or _NO_PROSE.match(block):
+            continue
+        for first, last in split_sentences(block):
+            sentence = " ".join(block[first:last].split())
+            found = _FACT.search(sentence)
+            if found is not None and _is_prose(sentence):
+                question = f"{sentence[: found.start()]}{GAP}{sentence[found.end() :]}"
+                return Asked(question.rstrip(".!;, ") + "?", (found[0],), passage.text)
     return None
+
+
+def _is_prose(sentence: str) -> bool:
+    """Tell whether a sentence is whole, of words, and without what code and markup are made of."""
+    words = sentence.split()
+    plain = sum(word.strip(".,;:!?()'\"“”‘’").isalpha() for word in words)
+    return (
+        len(words) in WORDS
+        and sentence[0].isupper()
+        and sentence.rstrip("\"'”’)")[-1:] in {".", "!", "?"}
+        and not _SIGNS.search(sentence)
+        and plain >= 0.7 * len(words)
+        and sum(word[0].islower() for word in words) >= 0.5 * len(words)
+    )
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:

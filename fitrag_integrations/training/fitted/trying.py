@@ -25,6 +25,7 @@ from fitrag_integrations.models import BiLabelScorer, IKClassifier
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.collecting import is_correct
+from fitrag_integrations.training.fitted.once import ScoredOnce, SentencesScoredOnce
 from fitrag_integrations.training.fitted.oracle import AT_ONCE, Oracle, prompt_of
 from fitrag_integrations.training.fitted.questions import Asked, says_it_knows
 from fitrag_integrations.training.fitted.sureness import P_TRUE, surenesses
@@ -119,45 +120,14 @@ def try_all(
     )
 
 
-@dataclass(eq=False)
-class _Once:
-    """Score a passage for a question once, however many settings ask."""
-
-    scorer: Any
-    _known: dict[Any, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """Name the scorer."""
-        return str(self.scorer.name)
-
-    def score(self, pairs: Sequence[Any]) -> list[Any]:
-        """Score pairs."""
-        return self._all([(q, p.title, p.text) for q, p in pairs], pairs, self.scorer.score)
-
-    def _all(self, keys: Sequence[Any], items: Sequence[Any], call: Any) -> list[Any]:
-        new = {k: item for k, item in zip(keys, items, strict=True) if k not in self._known}
-        self._known |= zip(new, call(list(new.values())) if new else (), strict=True)
-        return [self._known[key] for key in keys]
-
-
-class _OnceSentences(_Once):
-    """Do the same for one that judges sentences from the passage's reading."""
-
-    def score_sentences(self, items: Sequence[Any]) -> list[Any]:
-        """Score passages and their spans."""
-        keys = [(q, p.title, p.text, tuple(spans)) for q, p, spans in items]
-        return self._all(keys, items, self.scorer.score_sentences)
-
-
-def _once(recipe: Recipe) -> _Once:
+def _once(recipe: Recipe) -> ScoredOnce:
     if "scorer" not in recipe:
-        return _OnceSentences(EMBEDDED_SCORER)
-    return _Once(BiLabelScorer.from_pretrained(recipe["scorer"]))
+        return SentencesScoredOnce(EMBEDDED_SCORER)
+    return ScoredOnce(BiLabelScorer.from_pretrained(recipe["scorer"]))
 
 
 def _contexts(
-    recipe: Recipe, questions: Sequence[Asked], found: Found, scorer: _Once
+    recipe: Recipe, questions: Sequence[Asked], found: Found, scorer: ScoredOnce
 ) -> list[Context]:
     own = {"scorer": scorer} if recipe["method"] == "fitrag" else {}
     method = method_from({**recipe, **own})

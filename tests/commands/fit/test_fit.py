@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
 from fitrag_integrations.commands.fit.estimate import estimate
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.training.fitted import Wish
 from fitrag_integrations.types import Passage
@@ -54,22 +54,50 @@ def fitted(tmp_path_factory):
     """Fit with the embedded models; gives the folder of all files."""
     at = tmp_path_factory.mktemp("fit")
     given = [corpus(at), asked(at), "--out", at / "fitted", "--k", 3, "--count", 6]
+    given += ["--drop", 0.5, "--confidence", 0.5]
     assert fit(*given, "--yes", "--quiet").exit_code == 0
     return at, given
 
 
 def test_nothing_starts_without_a_yes(tmp_path):
-    done = fit(corpus(tmp_path), asked(tmp_path), "--out", tmp_path / "fitted", "--price-in", 1)
+    enough = ["--drop", 0.5, "--confidence", 0.5]
+    done = fit(
+        *(corpus(tmp_path), asked(tmp_path), "--out", tmp_path / "fitted", "--price-in", 1, *enough)
+    )
     assert done.exit_code == 0 and not (tmp_path / "fitted").exists()
     assert "at most" in done.stderr and "in money" in done.stderr and "give --yes" in done.stderr
+
+
+def test_too_few_questions_are_refused_before_any_work(tmp_path):
+    given = [corpus(tmp_path), "--out", tmp_path / "fitted", "--yes"]
+    with pytest.raises(InputError, match="questions: given 6 .*allowed 99 for --drop 0.05.*half"):
+        fit(given[0], asked(tmp_path), *given[1:])
+    with pytest.raises(InputError, match=r"or --drop 0\.\d+ with these"):
+        fit(given[0], asked(tmp_path), *given[1:], "--confidence", 0.6)
+    for more in ([], ["--llm", "openai:some"]):  # made from the corpus, or written about it
+        with pytest.raises(InputError, match="number of questions: given [06] "):
+            fit(*given, *more)
+    (tmp_path / "file").write_text("")
+    enough = ["--drop", 0.5, "--confidence", 0.5, "--yes", "--quiet"]
+    with pytest.raises(InputError, match="--out"):
+        fit(given[0], asked(tmp_path), "--out", tmp_path / "file" / "fitted", *enough)
+    assert not (tmp_path / "fitted").exists()
+
+
+def test_a_language_model_out_of_reach_ends_it_before_the_index(tmp_path):
+    enough = ["--drop", 0.5, "--confidence", 0.5, "--yes", "--quiet"]
+    served = ["--llm", "small", "--url", "http://127.0.0.1:9/v1"]
+    with pytest.raises(PortError, match="the language model does not answer"):
+        fit(corpus(tmp_path), asked(tmp_path), "--out", tmp_path / "fitted", *enough, *served)
+    assert not (tmp_path / "fitted" / "index").exists()
 
 
 def test_what_was_fitted_is_told_again_and_answers(fitted):
     at, given = fitted
     again = fit(*given)
-    assert "Nothing beats the plain retriever for sure (3 questions are too few" in again.stdout
+    assert again.stdout.startswith("Fitted: ") and "of 3 questions held out" in again.stdout
     told = json.loads((at / "fitted" / "fitted.json").read_text())
-    assert told["recipe"] == {"method": "direct", "k": 3} and told["llm"] == "embedded"
+    assert told["promise"]["certified"] and told["llm"] == "embedded"
     assert told["run"][:3] == ["fitrag", "fit", str(at / "corpus.jsonl")]
     answered = CliRunner().invoke(
         app, ["answer", "Who built the mill?", "--fitted", str(at / "fitted")]

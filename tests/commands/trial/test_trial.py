@@ -1,7 +1,8 @@
-"""`fitrag try`: what is read, what is compared, and the sentence it comes to."""
+"""`fitrag try`: questions, the comparison with the bundled models, the page and the sentence."""
 
 import json
-from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 from command_fakes import write
@@ -9,105 +10,181 @@ from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
 from fitrag_integrations.commands.trial import trial
-from fitrag_integrations.commands.trial.proof import (
-    PLAIN,
-    cut_short,
-    proof_of,
-    sentence,
-    with_plain,
-)
-from fitrag_integrations.commands.trial.reading import passages_in
-from fitrag_integrations.commands.trial.trial import TryPlan
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.compress import Compressed, compress_rows
+from fitrag_integrations.commands.trial.comparing import Proof, compare
+from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.evaluation.figures.summaries import Draws
-from fitrag_integrations.methods.prompts import render_excerpts
-from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.flow import run_many
+from fitrag_integrations.methods import FitRag
+from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
+from fitrag_integrations.ports import Ports
 from fitrag_integrations.training.asking_llm import AskLLM
 from fitrag_integrations.training.fitted.questions import Asked, questions_from, questions_in
-from fitrag_integrations.types import Draft, Excerpt, Passage
+from fitrag_integrations.training.fitted.savings import LEVEL
+from fitrag_integrations.types import Passage
 
+pytest.importorskip("faiss")
 LONG = "The weather was mild and nobody had much to say about it that whole long year. " * 4
-ANSWER = "The bridge was built by Ann."
+WHO = [
+    "Ann",
+    "Bo",
+    "Cy",
+    "Di",
+    "Ed",
+    "Flo",
+    "Gus",
+    "Hal",
+    "Ida",
+    "Jo",
+    "Kim",
+    "Lee",
+    "Max",
+    "Ned",
+    "Ola",
+    "Pam",
+    "Rex",
+    "Sue",
+    "Tim",
+    "Una",
+    "Vic",
+    "Wes",
+]
+WHAT = [
+    "bridge",
+    "mill",
+    "tower",
+    "harbour",
+    "library",
+    "station",
+    "chapel",
+    "market",
+    "prison",
+    "stable",
+    "theatre",
+    "lighthouse",
+    "brewery",
+    "school",
+    "hospital",
+    "cinema",
+    "windmill",
+    "factory",
+    "castle",
+    "garden",
+    "museum",
+    "fountain",
+]
 
 
-def row(*, answer_first):
-    """A question whose second passage holds the answer, at its end or at its beginning."""
-    text = f"{ANSWER} {LONG}" if answer_first else f"{LONG}{ANSWER}"
-    passages = (Passage("0", LONG, "Weather"), Passage("1", text, "Bridge"))
-    if answer_first:
-        passages = passages[::-1]
-    holding = next(each for each in passages if ANSWER in each.text)
-    start = holding.text.index(ANSWER)
-    excerpt = Excerpt(holding, start, start + len(ANSWER), 1.0)
-    return Compressed("Who built the bridge?", ("Ann",), passages, (excerpt,))
+def texts():
+    return [
+        f"{LONG}The {what} was built by {who} Smith. {LONG}"
+        for who, what in zip(WHO, WHAT, strict=True)
+    ]
 
 
-def proof(rows, skipped=0.0, price=None):
-    return proof_of(with_plain(compress_rows(rows), rows), Draws(), skipped, price)
+def questions():
+    return [
+        {"question": f"Who built the {what}?", "answers": [f"{who} Smith"]}
+        for who, what in zip(WHO, WHAT, strict=True)
+    ]
 
 
-def test_what_keeps_answers_that_cutting_short_loses_is_worth_it():
-    got = proof([row(answer_first=False)] * 20, price=2.0)
-    assert (got.there, got.kept, got.plain) == (20, 1.0, 0.0)
-    assert got.is_worth_it and got.saved > 0.8
-    said = sentence(got)
-    assert said.startswith("Worth it: ") and "100% of 20 answers kept" in said
-    assert "retrieval can be skipped for 0%" in said and "in money" in said
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Give a corpus of long passages about one thing each, and its questions."""
+    at = tmp_path_factory.mktemp("try")
+    rows = [{"text": text, "title": what} for text, what in zip(texts(), WHAT, strict=True)]
+    return write(at / "corpus.jsonl", rows), write(at / "questions.jsonl", questions())
 
 
-def test_nothing_is_gained_where_cutting_short_does_as_well():
-    got = proof([row(answer_first=True)] * 20)
-    assert got.plain == 1.0 and not got.is_worth_it
-    assert sentence(got).startswith("Nothing to gain here that is sure: ")
+def run(*given):
+    done = CliRunner().invoke(app, ["try", *map(str, given)])
+    if isinstance(done.exception, Exception):
+        raise done.exception
+    return done
 
 
-def test_no_answer_in_what_was_retrieved_is_told():
-    one = row(answer_first=True)
-    lost = Compressed(one.question, ("Zoe",), one.passages, one.excerpts)
-    assert "nothing can be said" in sentence(proof([lost]))
+def test_the_sentence_the_json_and_the_page_say_the_same(small, tmp_path):
+    page = tmp_path / "page.html"
+    told = json.loads(run(*small, "--k", 3, "--out", page, "--json", "--quiet").stdout)
+    assert told["there"] == told["questions"] == len(WHO) and told["skipped"] is None
+    assert told["verdict"] == "worth it" and told["worth it"] is True
+    saving = told["saving"]
+    assert saving["level"] == LEVEL and saving["excerpts"] < saving["first"]
+    assert 0.1 < saving["bounds"][0] <= saving["saved"] <= saving["bounds"][1]
+    ours, first = told["curves"].values()
+    assert ours[-1][1] == first[-1][1] == 1.0  # everything is shown
+    shown = page.read_text()
+    said = f"takes {saving['excerpts']:.0f} tokens a question of excerpts"
+    assert f"Worth it: to keep {LEVEL:.0%} of {len(WHO)} answers {said}" in shown
+    for tokens, kept in (*ours, *first):  # the numbers under the chart
+        assert f"{tokens:.1f}"[:4] in shown.replace(",", "") and f"{kept:.3f}" in shown
+    assert not list(tmp_path.glob("*.partial"))
 
 
-def test_passages_are_cut_to_a_budget():
-    one = row(answer_first=False)
-    for budget in (0, 5, 30, 100, 10_000):
-        kept = cut_short(one, budget)
-        assert not kept or approximate_tokens(render_excerpts(kept)) <= budget + 8
-    assert cut_short(one, 10_000) == one.whole
-    assert PLAIN not in with_plain(compress_rows([one]), [one])[0]["answers"]
+def test_made_questions_say_perhaps_at_most_and_unread_files_are_named(small, tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for what, text in zip(WHAT, texts(), strict=True):
+        (corpus / f"{what}.txt").write_text(text.replace(" was built", " of stone was built"))
+    (corpus / "bad.jsonl").write_text("{\n")
+    (corpus / "photo.png").write_bytes(b"\x89PNG")
+    page = tmp_path / "page.html"
+    done = run(corpus, "--k", 3, "--out", page)
+    assert done.stdout.startswith("May be worth it: ") and "made from sentences" in done.stdout
+    assert "skipped" not in done.stdout
+    assert "2 left out or not read as usual" in done.stderr
+    assert ".png: not a kind that is read: photo.png" in done.stderr
+    for name in ("bad.jsonl", "photo.png", "Files left out"):
+        assert name in page.read_text()
 
 
-def test_a_folder_of_several_kinds(tmp_path):
-    (tmp_path / "a.txt").write_text("Ann wrote it.")
-    (tmp_path / "b.md").write_text("# Head\n\nBob read it.")
-    (tmp_path / "c.bin").write_bytes(b"\0\1")
-    page = "<html><body><article><p>Cy saw that the river rose.</p></article></body></html>"
-    (tmp_path / "d.html").write_text(page * 3)
-    write(tmp_path / "e.jsonl", [{"id": "r", "text": "Di came."}])
-    texts = " ".join(passage.text for passage in passages_in(tmp_path))
-    for said in ("Ann wrote it.", "Bob read it.", "the river rose", "Di came."):
-        assert said in texts
+def test_questions_without_answers_say_perhaps_at_most(small, tmp_path):
+    asked = tmp_path / "questions.txt"
+    asked.write_text("\n".join(one["question"] for one in questions()))
+    done = run(small[0], asked, "--k", 3, "--out", tmp_path / "page.html", "--quiet")
+    assert done.stdout.startswith("May be worth it: ") and "bundled reader finds" in done.stdout
 
 
-def test_files_of_one_name_are_all_read(tmp_path):
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "same.txt").write_text(f"This is {folder}.")
-        (tmp_path / folder / "page.html").write_text(f"<p>A page of {folder} says it.</p>" * 9)
-    found = passages_in(tmp_path)
-    assert len({passage.id for passage in found}) == len(found) == 4
+def test_a_piped_run_says_every_few_seconds_how_far_it_is(small, tmp_path):
+    code = (
+        "from fitrag_integrations.commands.engine import progress; progress.LINE_SECONDS = 0.2\n"
+        "from fitrag_integrations.cli import main; main()"
+    )
+    given = ["try", *small, "--k", "3", "--out", tmp_path / "page.html"]
+    command = [sys.executable, "-c", code, *map(str, given)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = [line for line in done.stderr.splitlines() if "scoring passages" in line]
+    assert len(told) > 1 and "of 66" in told[0] and "66 of 66" in told[-1]
+    assert subprocess.run([*command, "--quiet"], capture_output=True, check=True).stderr == b""
 
 
-def test_all_of_a_few_kept_is_not_told_as_sure():
-    told = sentence(proof([row(answer_first=False)] * 20))
-    assert "100% of 20 answers kept (at least 84%)" in told
+def test_every_budget_is_what_fitrag_gives_and_costs_no_further_scoring():
+    passages = [Passage(str(n), text, WHAT[n]) for n, text in enumerate(texts())]
+    asked = [Asked(one["question"], tuple(one["answers"])) for one in questions()[:4]]
+    found = {one.question: passages[n : n + 3] for n, one in enumerate(asked)}
+    calls = []
+    compared = compare(asked, found, EMBEDDED_SCORER, draws=Draws(10), advance=calls.append)
+    assert sum(calls) == 12  # each passage of each question, once
+    ports = Ports(retrieve=lambda queries: [found[query] for query in queries])
+    traced = run_many(FitRag()(one.question, ports) for one in asked)
+    places = [[(e.passage, e.start, e.end) for e in row.excerpts] for row in compared.rows]
+    assert places == [[(e.passage, e.start, e.end) for e in t.value.excerpts] for t in traced]
 
 
-def test_nothing_to_read_is_refused(tmp_path):
-    (tmp_path / "c.bin").write_bytes(b"\0\1")
-    for corpus in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(InputError, match="corpus"):
-            passages_in(corpus)
+def test_no_answer_in_what_was_retrieved_is_said():
+    passage = Passage("0", texts()[0])
+    lost = compare([Asked("Who?", ("Zoe",))], {"Who?": [passage]}, EMBEDDED_SCORER, draws=Draws(10))
+    proof = Proof.of(lost, skipped=None, price=None)
+    assert "nothing can be said" in proof.sentence() and proof.verdict == "too few answers"
+    assert proof.to_dict()["saving"] is None
+
+
+@pytest.mark.parametrize("out", ["folder", "file/page.html"])
+def test_a_page_that_cannot_be_written_is_refused_at_once(tmp_path, out):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="--out"):
+        run(tmp_path / "corpus that is not there", "--out", tmp_path / out)
 
 
 def test_questions_as_people_have_them(tmp_path):
@@ -128,66 +205,33 @@ def test_questions_are_made_of_sentences():
     ]
 
 
-def test_no_question_is_made_of_a_table_or_of_half_a_page():
-    table = "| bridge | built | by | whom | is | told | Ann Lee | 1851 |\n| a | b | c |"
-    endless = "The old stone bridge " + "and its two abutments " * 30 + "were built by Ann Lee."
-    assert questions_from([Passage("0", table), Passage("1", endless)], 5) == []
+MARKUP = [
+    "| The old stone bridge was built in the spring by Ann Lee, they say. | 1851 | a | b |",
+    "The old stone bridge " + "and its two abutments " * 30 + "were built by Ann Lee.",
+    "```\nThe old stone bridge was built in the spring by Ann Lee, they say.\n```",
+    "    The old stone bridge was built in the spring by Ann Lee, they say.",
+    "- The old stone bridge was built in the spring by Ann Lee, they say.",
+    "# The old stone bridge was built in the spring by Ann Lee, they say.",
+    "The old `stone` bridge was built in the spring by Ann Lee, they say.",
+    "The [old stone bridge](bridge.md) was built in the spring by Ann Lee, they say.",
+    "[![Build](https://img.shields.io/b.svg)] was built in the spring by Ann Lee, they say.",
+    "<b>The old stone bridge was built in the spring by Ann Lee, they say.</b>",
+    "The function build(bridge) was called in the spring by Ann Lee, they say.",
+    "It was built with --bridge in the spring by Ann Lee, as they say.",
+    "the old stone bridge was built in the spring by Ann Lee, they say.",
+    "The old stone bridge was built in the spring by Ann Lee, they say",
+    "The file bridge.toml was written in the spring by Ann Lee, they say.",
+    "Contents Bridges Mills Towers Harbours and Libraries built by Ann Lee, Page Twelve.",
+]
 
 
-class Small:
-    """A gate whose model reads ten words."""
-
-    threshold = 0.5
-
-    def __init__(self):
-        self.drafter = self
-
-    def draft(self, questions):
-        if any(len(question.split()) > 10 for question in questions):
-            raise InputError("tokens of a prompt: given 387 (int), allowed fewer than 256")
-        return [Draft("Ann") for _ in questions]
-
-    def p_known(self, questions, drafts):
-        return [0.9 if "bridge" in question else 0.1 for question in questions]
-
-
-def test_a_question_too_long_for_the_gate_is_retrieved_for(monkeypatch):
-    monkeypatch.setattr(trial.models, "load_gate", lambda hardware: Small())
-    asked = [Asked("Who built the bridge?"), Asked("Who?"), Asked("Who built the bridge " * 9)]
-    asked.append(Asked("Where is the bridge?"))
-    assert TryPlan(corpus=Path("c"))._skipped(asked) == 0.5
-
-
-def pdf(text):
-    """Write the smallest PDF that shows a line of text."""
-    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
-    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
-    page = b"<</Type/Page/Parent 2 0 R/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>"
-    objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        page + b"/MediaBox[0 0 612 792]>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream),
-        font,
-    ]
-    data, places = b"%PDF-1.4\n", []
-    for number, each in enumerate(objects, start=1):
-        places.append(len(data))
-        data += b"%d 0 obj\n%s\nendobj\n" % (number, each)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    head = b"xref\n0 6\n0000000000 65535 f \n" + table
-    return data + head + b"trailer<</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % len(data)
-
-
-def test_a_paper_is_read(tmp_path):
-    pytest.importorskip("pypdf")
-    (tmp_path / "one.pdf").write_bytes(pdf("Ann built the bridge."))
-    (passage,) = passages_in(tmp_path)
-    assert passage.text == "Ann built the bridge." and passage.source == "one.pdf"
+@pytest.mark.parametrize("text", MARKUP)
+def test_no_question_is_made_of_what_is_no_prose(text):
+    assert questions_from([Passage("0", text)], 5) == []
 
 
 class Seeing:
-    """Answer with the name that a prompt tells who built the bridge; nothing without it."""
+    """Answer with the name that a prompt gives for the thing in question; nothing without it."""
 
     name = "seeing"
 
@@ -197,21 +241,26 @@ class Seeing:
     def one(self, prompt):
         if "Answer Yes or No" in prompt:
             return "Yes"
-        return "Ann" if ANSWER in prompt else "nobody"
+        there = [w for w, t in zip(WHO, WHAT, strict=True) if f"Who built the {t}?" in prompt]
+        return there[0] + " Smith" if there and f"by {there[0]}" in prompt else "nobody"
 
 
-def test_a_language_model_says_what_is_kept(tmp_path, monkeypatch):
+def test_a_language_model_says_what_is_kept(small, tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "load_asker", lambda asking, hardware: AskLLM(Seeing()))
-    rows = [row(answer_first=False)] * 20
-    monkeypatch.setattr(TryPlan, "_rows", lambda plan, passages, asked: rows)
-    corpus = write(tmp_path / "c.jsonl", [{"text": f"{LONG}{ANSWER}", "title": "Bridge"}])
-    asked = write(tmp_path / "q.jsonl", [{"question": "Who built the bridge?", "answer": "Ann"}])
     page = tmp_path / "page.html"
-    given = ["try", corpus, asked, "--llm", "seeing", "--out", page]
-    done = CliRunner().invoke(app, [*map(str, given), "--json"])
-    told = json.loads(done.stdout)
-    assert (told["kept"], told["plain"], told["there"], told["skipped"]) == (1.0, 0.0, 20, 1.0)
-    assert told["worth it"] and '<b class="gold">Ann</b>' in page.read_text()
-    assert '<p class="lead">Worth it: ' in page.read_text()
-    done = CliRunner().invoke(app, list(map(str, given)))
+    given = [*small, "--k", 3, "--llm", "seeing", "--out", page, "--quiet"]
+    told = json.loads(run(*given, "--json").stdout)
+    assert told["there"] == len(WHO) and told["skipped"] == 1.0 and told["worth it"]
+    done = run(*given, "--price-in", 2)
     assert done.stdout.startswith("Worth it: ") and "where seeing gives it" in done.stdout
+    assert "Retrieval can be skipped for 100%." in done.stdout and "in money" in done.stdout
+
+
+def test_a_language_model_out_of_reach_ends_it_before_the_work(small, tmp_path, monkeypatch):
+    class Silent(Seeing):
+        def one(self, prompt):
+            raise ConnectionError("refused")
+
+    monkeypatch.setattr(trial, "load_asker", lambda asking, hardware: AskLLM(Silent()))
+    with pytest.raises(PortError, match="does not answer: .*refused"):
+        run(*small, "--llm", "silent", "--out", tmp_path / "page.html")

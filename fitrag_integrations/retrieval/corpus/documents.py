@@ -1,0 +1,289 @@
+"""Read a corpus as passages: a folder of files of several kinds, or one such file.
+
+A text is split at sentence ends into passages of about 120 words, which is inside any encoder's
+input. Rows of JSON Lines are passages already and stay whole.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fitrag_integrations.core.checks import check_callable, check_text, check_whole
+from fitrag_integrations.core.jsonl import parse
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.retrieval.corpus.extract import Extractor
+from fitrag_integrations.retrieval.corpus.files import (
+    KINDS,
+    ROWS,
+    TABLES,
+    FileNote,
+    corpus_files,
+    lines_of,
+    text_of,
+)
+from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
+from fitrag_integrations.types import Passage
+
+COLUMNS = ("id", "text", "title")  # DPR's psgs_w100.tsv
+_KILT_MARK = re.compile(r"^(?:BULLET::::|Section::::)[\s.]*")
+ON_BAD = ("raise", "yield")
+LINES_NOTED = 20  # of a file; the others are counted
+CHARACTERS_A_WORD = 8  # so that a text without blanks is split too
+_FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
+
+
+def read_corpus(
+    path: str | Path,
+    *,
+    split: SentenceSplitter | None = None,
+    max_words: int = 120,
+    on_bad: str = "raise",
+    notes: list[FileNote] | None = None,
+) -> Iterator[Any]:
+    """Read the passages of a folder or file, one after the other.
+
+    Of a folder, files are read at any depth, sorted by name: text (.txt, .md, .markdown, .rst),
+    HTML (extra `web`), PDF (extra `pdf`), JSON Lines and tables. Passage n of a text has the id
+    "relative/path#n", the first Markdown heading or else the file's name as its title, and in its
+    metadata `start` and `end`, which count the characters of the file's text.
+
+    A .jsonl or .jsonl.gz row is an object with `text`, and `id`, `title` and `source` where it has
+    them; other fields become metadata. A row without an id is "file.jsonl#line". A page of KILT's
+    knowledge source, whose `text` is a list of paragraphs, is cut into passages with the ids
+    "page#n". A .tsv or .tsv.gz has DPR's columns id, text and title, and a line for each passage.
+
+    Args:
+        path: Folder or file.
+        split: Function from a text to the [start, end) of its sentences.
+        max_words: Maximum words of a passage cut from a text; passages are whole sentences.
+        on_bad: "raise" an `InputError` for the first file or line that cannot be read, or "yield"
+            such errors in the passages' place and go on. A text that is not UTF-8 counts as bad
+            with "raise"; with "yield" it is read in the encoding that charset-normalizer finds, or
+            cp1252.
+        notes: List to append a `FileNote` to for each file and line that is left out, whatever the
+            reason, and each text whose encoding was guessed.
+
+    Raises:
+        InputError: If the path holds no file of these kinds, or an option is out of range.
+    """
+    root = Path(path).expanduser()
+    if on_bad not in ON_BAD:
+        raise InputError.of("on_bad", given=on_bad, allowed=" or ".join(map(repr, ON_BAD)))
+    check_callable("split", split)
+    words = check_whole("max_words", max_words, low=1)
+    noted = [] if notes is None else notes
+    files = corpus_files(root, noted.append)
+    if not files:
+        others = f"; left out there: {'; '.join(map(str, noted[:3]))}" if noted else ""
+        allowed = f"a file ending in {', '.join(KINDS)}, or a folder with some{others}"
+        raise InputError.of("path", given=str(root), allowed=allowed)
+    reading = _Reading(root, split or split_sentences, words, on_bad == "raise", noted)
+    return reading.passages(files)
+
+
+def read_passages(path: str | Path, notes: list[FileNote]) -> list[Passage]:
+    """Read whatever can be read of a corpus, under ids of which each is there once.
+
+    Args:
+        path: Folder or file.
+        notes: List to append a `FileNote` to for each file and line that is left out.
+
+    Raises:
+        InputError: If there is not one passage to be read.
+    """
+    found: list[Passage] = []
+    known: set[str] = set()
+    for item in read_corpus(path, on_bad="yield", notes=notes):
+        if isinstance(item, Passage):
+            if item.id in known:
+                item = replace(item, id=f"{item.source}#{item.id}#{len(found)}")
+            known.add(item.id)
+            found.append(item)
+    if not found:
+        reasons = "; ".join(map(str, notes[:3])) or "all blank"
+        allowed = f"a file with text in it, or a folder with one; this has none ({reasons})"
+        raise InputError.of("corpus", given=str(path), allowed=allowed)
+    return found
+
+
+@dataclass
+class _Reading:
+    """Read files one after the other; `strict` raises where something cannot be read."""
+
+    root: Path
+    split: SentenceSplitter
+    max_words: int
+    strict: bool
+    notes: list[FileNote]
+    _bad_lines: int = field(default=0, init=False)
+
+    def passages(self, files: Sequence[tuple[str, Path]]) -> Iterator[Passage | InputError]:
+        with Extractor() as extractor:
+            for name, file in files:
+                self._bad_lines, count = 0, 0
+                for item in self._of_file(name, file, extractor):
+                    count += isinstance(item, Passage)
+                    if isinstance(item, Passage):
+                        yield item
+                    elif error := self._noted(item, file):
+                        yield error
+                if self._bad_lines > LINES_NOTED:
+                    more = self._bad_lines - LINES_NOTED
+                    self.notes.append(FileNote(name, f"{more} more lines that cannot be read"))
+                elif not count and not (self.notes and self.notes[-1].file == name):
+                    self.notes.append(FileNote(name, "no text in it", is_bad=False))
+
+    def _noted(self, note: FileNote, file: Path) -> InputError | None:
+        """Keep a note; return the error of what could not be read, or raise it."""
+        self._bad_lines += note.line is not None
+        if note.line is None or self._bad_lines <= LINES_NOTED:
+            self.notes.append(note)
+        if note.is_read and not self.strict:
+            return None
+        where = f"{file}" if note.line is None else f"{file}, line {note.line}"
+        error = InputError(f"{where}: {note.reason}")
+        if self.strict:
+            raise error
+        return error
+
+    def _of_file(self, name: str, file: Path, extractor: Extractor) -> Iterator[Passage | FileNote]:
+        if file.name.lower().endswith((*ROWS, *TABLES)):
+            read = _rows if file.name.lower().endswith(ROWS) else _table
+            yield from read(file, name, self.split, self.max_words)
+            return
+        try:
+            text, guessed = text_of(file, extractor)
+        except (OSError, ValueError) as error:
+            yield FileNote(name, str(error))
+            return
+        if guessed:
+            yield FileNote(name, guessed, is_read=True)
+        title = _title(text, file)
+        for n, (start, end) in enumerate(_spans(text, self.split(text), self.max_words)):
+            where = {"start": start, "end": end}
+            yield Passage(f"{name}#{n}", text[start:end], title, source=name, metadata=where)
+
+
+def _title(text: str, file: Path) -> str:
+    heading = None
+    if file.suffix.lower() == ".md":
+        heading = _HEADING.search(_FENCED.sub("", text))  # a comment in code is no heading
+    return _without_closing(heading[1].rstrip()) if heading else file.stem
+
+
+def _without_closing(heading: str) -> str:
+    """Take the closing signs from `A heading ##`; those of `C#` belong to the word."""
+    words = heading.rstrip("#")
+    return words.rstrip() if words[-1:].isspace() else heading
+
+
+def _spans(
+    text: str, sentences: Sequence[tuple[int, int]], max_words: int
+) -> Iterator[tuple[int, int]]:
+    """Join sentences as long as they are at most `max_words` together."""
+    begin = last = words = 0
+    for start, end in sentences:
+        count = len(text[start:end].split())
+        too_long = end - begin > max_words * CHARACTERS_A_WORD
+        if words and (words + count > max_words or too_long):
+            yield begin, last
+            words = 0
+        begin, last, words = (begin if words else start), end, words + count
+    if words:
+        yield begin, last
+
+
+def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
+    """Read DPR's table line by line: it has 21 million of them."""
+    pending: list[FileNote] = []
+
+    def texts() -> Iterator[str]:
+        for number, line in lines_of(file, name):
+            try:
+                yield _utf8(line)
+            except ValueError as error:
+                pending.append(line if isinstance(line, FileNote) else _bad(name, number, error))
+
+    rows = csv.reader(texts(), delimiter="\t")
+    head: tuple[str, ...] = ()
+    while True:
+        try:
+            row = next(rows)
+            if not head:
+                head = tuple(row)
+                if set(head) != set(COLUMNS):
+                    allowed = f"the columns {', '.join(COLUMNS)}"
+                    raise InputError.of("columns", given=", ".join(head), allowed=allowed)
+            elif len(row) != len(head):
+                raise InputError.of("", given=len(row), allowed=f"{len(head)} columns")
+            else:
+                yield _passage(dict(zip(head, row, strict=True)), file.name, rows.line_num)
+        except StopIteration:
+            yield from pending
+            return
+        except (ValueError, csv.Error) as error:
+            yield _bad(name, rows.line_num, error)
+            if set(head) != set(COLUMNS):
+                return
+        yield from pending
+        pending.clear()
+
+
+def _rows(
+    file: Path, name: str, split: SentenceSplitter, max_words: int
+) -> Iterator[Passage | FileNote]:
+    """Read one passage a line; a line that holds none gives its note, blank lines nothing."""
+    for number, line in lines_of(file, name):
+        if isinstance(line, FileNote):
+            yield line
+        elif line.strip():
+            try:
+                row = parse(line, first=number == 1)
+                if isinstance(row.get("text"), list):
+                    yield from _page(row, file.name, split, max_words)
+                else:
+                    yield _passage(row, file.name, number)
+            except (ValueError, RecursionError) as error:
+                yield _bad(name, number, error)
+
+
+def _utf8(line: bytes | FileNote) -> str:
+    if isinstance(line, FileNote):
+        raise ValueError(line.reason)
+    return line.decode("utf-8")
+
+
+def _bad(name: str, number: int, error: Exception) -> FileNote:
+    return FileNote(name, str(error).removeprefix(": "), number)
+
+
+def _page(
+    row: Mapping[str, Any], name: str, split: SentenceSplitter, max_words: int
+) -> Iterator[Passage]:
+    """Cut a page of KILT's; its first paragraph is the title, headings and bullets lose a mark."""
+    page = check_text("wikipedia_id", row.get("wikipedia_id", row.get("_id")), blank=False)
+    title = check_text("wikipedia_title", row.get("wikipedia_title") or "")
+    told = [check_text(f"text[{i}]", each) for i, each in enumerate(row["text"])]
+    said = [_KILT_MARK.sub("", each).strip() for each in told]
+    text = "\n".join(each for i, each in enumerate(said) if each and (i or each != title))
+    for n, (start, end) in enumerate(_spans(text, split(text), max_words)):
+        where = {"start": start, "end": end}
+        yield Passage(f"{page}#{n}", text[start:end], title, source=name, metadata=where)
+
+
+def _passage(row: dict[str, Any], name: str, number: int) -> Passage:
+    text = check_text("text", row.pop("text", None), blank=False)
+    given = row.pop("id", None)
+    if isinstance(given, int) and not isinstance(given, bool):
+        given = str(given)
+    identity = f"{name}#{number}" if given is None else check_text("id", given, blank=False)
+    title = check_text("title", row.pop("title", None) or "")
+    source = row.pop("source") if isinstance(row.get("source"), str) else name
+    nested = row.pop("metadata") if isinstance(row.get("metadata"), Mapping) else {}
+    return Passage(identity, text, title, source, {**nested, **row})

@@ -1,0 +1,52 @@
+"""Scorers that score each text once, for comparing many settings over the same questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+BLOCK = 16  # items of one call of the scorer, those of about one length together
+
+
+@dataclass(eq=False)
+class ScoredOnce:
+    """Scorer that remembers the scores of another one.
+
+    Args:
+        scorer: Scorer to ask for what is not known yet.
+        advance: Function that is called with the number of items scored, after each block.
+    """
+
+    scorer: Any
+    advance: Callable[[int], None] | None = None
+    _known: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return the scorer's name."""
+        return str(self.scorer.name)
+
+    def score(self, pairs: Sequence[Any]) -> list[Any]:
+        """Score pairs of question and passage."""
+        keys = [(question, one.title, one.text) for question, one in pairs]
+        return self._all(keys, pairs, self.scorer.score)
+
+    def _all(self, keys: Sequence[Any], items: Sequence[Any], call: Any) -> list[Any]:
+        new = {key: item for key, item in zip(keys, items, strict=True) if key not in self._known}
+        order = sorted(new, key=lambda key: len(key[2]))
+        for start in range(0, len(order), BLOCK):
+            block = order[start : start + BLOCK]
+            self._known |= zip(block, call([new[key] for key in block]), strict=True)
+            if self.advance is not None:
+                self.advance(len(block))
+        return [self._known[key] for key in keys]
+
+
+class SentencesScoredOnce(ScoredOnce):
+    """The same for a scorer that judges sentences from one reading of their passage."""
+
+    def score_sentences(self, items: Sequence[Any]) -> list[Any]:
+        """Score passages and their spans."""
+        keys = [(q, one.title, one.text, tuple(spans)) for q, one, spans in items]
+        return self._all(keys, items, self.scorer.score_sentences)

@@ -1,0 +1,214 @@
+"""Compare what excerpts and the retriever's first passages keep of the answers, by tokens.
+
+Every question gets the same budget, in both ways, for each of many budgets: that is a curve of
+answers kept over the tokens really used. Two curves are compared at one height: how many tokens
+does each way need to keep so many of the answers?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fitrag_integrations.evaluation.figures.compress import Compressed
+from fitrag_integrations.evaluation.figures.intervals import Interval, Places, share_interval
+from fitrag_integrations.evaluation.figures.summaries import Draws
+from fitrag_integrations.evaluation.result import Plot
+from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.types import Excerpt
+
+BUDGETS = (25, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2400)
+"""Tokens that each question may cost; after them comes what all passages cost."""
+LEVEL = 0.9
+"""Fraction of the answers at which the two ways are compared, fixed before anything is measured."""
+LEAST_SAVED = 0.1
+"""Fraction of the tokens that has to be saved, with 95 % confidence, to be worth it."""
+LEAST_ANSWERS = 20
+"""Answers below which nothing is concluded."""
+EXCERPTS, FIRST = "FIT-RAG's excerpts", "retriever's first passages"
+CURVE = "answers kept by tokens"
+WORTH, PERHAPS, OPEN, NO, FEW = "worth it", "perhaps", "not sure", "no", "too few answers"
+
+Holds = Callable[[Compressed, Sequence[Excerpt]], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Answers kept and tokens used by each question at each budget.
+
+    Attributes:
+        kept: 1.0 where the answer is kept. Shape: (questions, budgets).
+        tokens: Tokens of what a prompt shows. Shape: (questions, budgets).
+    """
+
+    kept: NDArray[np.float64]
+    tokens: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Compressed],
+        shown: Sequence[Sequence[Sequence[Excerpt]]],
+        holds: Holds = Compressed.holds,
+    ) -> Curve:
+        """Judge the excerpts shown of each row (outer) at each budget (inner)."""
+        kept = [[float(holds(row, e)) for e in each] for row, each in zip(rows, shown, strict=True)]
+        cost = [[float(cost_of(e)) for e in each] for each in shown]
+        return cls(np.array(kept), np.array(cost))
+
+    def at(self, places: Places | slice = slice(None)) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return mean tokens and fraction kept by budget, nothing for nothing before them.
+
+        The fraction is the lowest of all budgets from there on, so that it never falls: an answer
+        that more tokens lose again is not kept.
+        """
+        kept, tokens = self.kept[places].mean(0), self.tokens[places].mean(0)
+        lowest = np.minimum.accumulate(kept[::-1])[::-1]
+        return np.concatenate([[0.0], np.maximum.accumulate(tokens)]), np.append(0.0, lowest)
+
+    def needed(self, level: float, places: Places | slice = slice(None)) -> float:
+        """Return the tokens a question that keep `level` of the answers, between two budgets."""
+        tokens, kept = self.at(places)
+        above = int(np.argmax(kept >= level - 1e-9))  # of budgets; the first one is not enough
+        if kept[above] < level - 1e-9:
+            return float(tokens[-1])
+        if not above:
+            return 0.0
+        step = (level - kept[above - 1]) / (kept[above] - kept[above - 1])
+        return float(tokens[above - 1] + step * (tokens[above] - tokens[above - 1]))
+
+    def kept_by(self, tokens: float, places: Places | slice = slice(None)) -> float:
+        """Return the fraction of the answers that a mean of so many tokens keeps."""
+        return float(np.interp(tokens, *self.at(places)))
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """Tokens that each way needs to keep a fraction of the answers.
+
+    Attributes:
+        level: Fraction of the answers.
+        excerpts: Mean tokens a question of the excerpts.
+        first: Mean tokens a question of the retriever's first passages.
+        bounds: 95 % interval of `saved`, by a bootstrap over the questions.
+    """
+
+    level: float
+    excerpts: float
+    first: float
+    bounds: Interval | None
+
+    @property
+    def saved(self) -> float:
+        """Return the fraction of the tokens that the excerpts save; negative if they need more."""
+        return 1 - self.excerpts / self.first if self.first else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Savings:
+    """Curves of both ways over the questions whose answer stands in the passages.
+
+    Attributes:
+        ours: Curve of the excerpts.
+        plain: Curve of the first passages.
+        default_kept: 1.0 where the compressor as it comes keeps the answer. Shape: (questions,).
+        default_tokens: Tokens that it shows. Shape: (questions,).
+        draws: Draws of the bootstrap.
+    """
+
+    ours: Curve
+    plain: Curve
+    default_kept: NDArray[np.float64]
+    default_tokens: NDArray[np.float64]
+    draws: Draws
+
+    def at(self, level: float = LEVEL) -> Saving:
+        """Compare at a fraction of the answers, or at the highest that both ways keep."""
+        both = min(level, self.ours.at()[1][-1], self.plain.at()[1][-1])
+
+        def saved(places: Places) -> float | None:
+            first = self.plain.needed(both, places)
+            return 1 - self.ours.needed(both, places) / first if first else None
+
+        bounds = self.draws.bounds(saved, len(self.ours.kept))
+        return Saving(float(both), self.ours.needed(both), self.plain.needed(both), bounds)
+
+    def default(self) -> tuple[float, Interval, float, Interval | None]:
+        """Return what the compressor keeps by default, and first passages of the same mean cost.
+
+        The second interval is that of the difference.
+        """
+
+        def more(places: Places) -> float:
+            cost = float(self.default_tokens[places].mean())
+            return float(self.default_kept[places].mean() - self.plain.kept_by(cost, places))
+
+        count = len(self.default_kept)
+        kept, cost = float(self.default_kept.mean()), float(self.default_tokens.mean())
+        bounds = self.draws.bounds(more, count)
+        return (
+            kept,
+            share_interval(self.default_kept.sum(), count),
+            self.plain.kept_by(cost),
+            bounds,
+        )
+
+    def plot(self, saving: Saving) -> Plot:
+        """Draw both curves as they are, the height at which they are compared, and the default."""
+        series = {
+            name: [
+                [float(each.tokens[:, at].mean()), float(each.kept[:, at].mean())]
+                for at in range(each.kept.shape[1])
+            ]
+            for name, each in ((EXCERPTS, self.ours), (FIRST, self.plain))
+        }
+        default = [float(self.default_tokens.mean()), float(self.default_kept.mean())]
+        return Plot(
+            CURVE,
+            "mean tokens a question",
+            "fraction of answers kept",
+            series,
+            levels={f"{saving.level:.0%} of the answers": saving.level},
+            marks={"FitRag() by default": default},
+        )
+
+
+def verdict(savings: Savings, saving: Saving, *, sure_questions: bool) -> str:
+    """Return whether the saving is worth it; "perhaps" at most if the questions are not real."""
+    if len(savings.ours.kept) < LEAST_ANSWERS or saving.bounds is None:
+        return FEW
+    if saving.bounds[0] >= LEAST_SAVED:
+        return WORTH if sure_questions else PERHAPS
+    return NO if saving.bounds[1] < LEAST_SAVED else OPEN
+
+
+def budgets_for(rows: Sequence[Compressed], budgets: Sequence[int] = BUDGETS) -> list[int]:
+    """Return the budgets below what the longest row costs, and that."""
+    most = max(cost_of(row.whole) for row in rows)
+    return [*(budget for budget in budgets if budget < most), most]
+
+
+def first_passages(row: Compressed, budget: int) -> list[Excerpt]:
+    """Return the retriever's first passages as far as `budget` tokens go, the last one cut."""
+    kept: list[Excerpt] = []
+    for whole in row.whole:
+        if cost_of([*kept, whole]) <= budget:
+            kept.append(whole)
+            continue
+        low, high = 0, len(whole.text)  # the longest beginning that fits
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = cost_of([*kept, Excerpt(whole.passage, 0, middle)]) <= budget
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return [*kept, Excerpt(whole.passage, 0, low)] if low else kept
+    return kept
+
+
+def cost_of(excerpts: Sequence[Excerpt]) -> int:
+    """Count the tokens of excerpts as a prompt shows them."""
+    return approximate_tokens(render_excerpts(excerpts)) if excerpts else 0
