@@ -15,6 +15,7 @@ from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.batching import in_batches
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
+from fitrag_integrations.models.runtime.loading import position_limit
 from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
@@ -91,8 +92,7 @@ def load(name: str, options: dict[str, Any], given: dict[str, Any]) -> Dense:
 
 def _length(wanted: int, tokenizer: Any, trunk: Trunk) -> int:
     config: Any = trunk.encoder.config
-    positions = getattr(config, "max_position_embeddings", None)
-    return int(min(wanted, tokenizer.model_max_length, positions or wanted))
+    return int(min(wanted, tokenizer.model_max_length, position_limit(config) or wanted))
 
 
 def _encodable(text: str) -> str:

@@ -1,13 +1,14 @@
-"""Write greedily with a causal engine, and tell how sure it was of each token.
+"""Greedy decoding with a causal engine, and the token probabilities of what it writes.
 
-Drafts, their token probabilities (TARG's margin and entropy) and streaming all come from one loop,
-transformers' own; this file only listens to it and cuts what it wrote.
+Drafts, their token probabilities (TARG's margin and entropy) and streaming all use the `generate`
+of transformers; this file observes it and cuts its output.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 import torch
@@ -32,10 +33,15 @@ Hear: TypeAlias = Callable[[str], bool]  # gets a row's text so far, says whethe
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Say how to write: at most `tokens`, up to the first of the `stop` texts."""
+    """How to write: at most `tokens`, up to the first of the `stop` texts.
+
+    With `facts` the probability, margin and entropy of each token are measured, which costs a
+    softmax over the vocabulary at each step.
+    """
 
     tokens: int
     stop: tuple[str, ...] = ()
+    facts: bool = False
 
 
 def write(
@@ -48,30 +54,44 @@ def write(
 ) -> Steps[list[Draft]]:
     """Continue each row of ids, with an adapter or the base alone. On the worker only.
 
-    A row near the end of the model's input gets what room there is, in a batch of its own.
+    A row near the end of the model's input gets the tokens that are left, in a batch of its own.
+    On a GPU a row counts for more where there is no memory for the cache of a full batch.
     """
+    cost = row_cost(engine)
 
     def one_batch(batch: list[Ids]) -> list[Draft]:
         room = how.tokens
         if engine.limit is not None:
             room = min(room, engine.limit - max(map(len, batch)))
         with engine.using(adapter):
-            return _written(engine, batch, Writing(room, how.stop), hear)
+            return _written(engine, batch, replace(how, tokens=room), hear)
 
-    def length(row: Ids) -> int:
-        tight = engine.limit is not None and len(row) + how.tokens > engine.limit
-        return engine.budget if tight else engine.written_length(len(row) + how.tokens)
+    return engine.batched(rows, one_batch, length=lambda row: cost(len(row) + how.tokens))
 
-    return engine.batched(rows, one_batch, length=length)
+
+def row_cost(engine: CausalEngine) -> Callable[..., int]:
+    """Return the function from the final tokens of a row, and its copies, to its batch tokens.
+
+    A row that would pass the model's input takes a whole batch. Free memory is read once.
+    """
+    cache = engine.cache_tokens()
+
+    def cost(tokens: int, copies: int = 1) -> int:
+        if engine.limit is not None and tokens > engine.limit:
+            return engine.budget
+        wanted = tokens * copies
+        return wanted if cache is None else max(wanted, math.ceil(wanted * engine.budget / cache))
+
+    return cost
 
 
 def rescore(
     engine: CausalEngine, pairs: Sequence[tuple[Ids, Ids]]
 ) -> Steps[list[list[list[float]]]]:
-    """Tell how sure the base is of each draft token after its prompt, in one pass. On the worker.
+    """Compute the facts of each draft token after its prompt, in one pass. On the worker only.
 
-    Items are (prompt ids, draft ids), none empty; gives per token [log-probability, margin,
-    entropy].
+    Items are (prompt ids, draft ids), none empty; returns [log-probability, margin, entropy] per
+    token.
     """
 
     def one_batch(batch: list[tuple[Ids, Ids]]) -> list[list[list[float]]]:
@@ -83,14 +103,14 @@ def rescore(
             token_facts(row[-len(draft) - 1 : -1], draft)
             for row, (_, draft) in zip(logits, batch, strict=True)
         ]
-        told = torch.cat(found).cpu().split([len(draft) for _, draft in batch])
-        return [one.tolist() for one in told]
+        facts = torch.cat(found).cpu().split([len(draft) for _, draft in batch])
+        return [one.tolist() for one in facts]
 
-    return engine.batched(pairs, one_batch, length=_length)
+    return engine.batched(pairs, one_batch, length=lambda pair: len(pair[0]) + len(pair[1]))
 
 
 def token_facts(logits: Tensor, chosen: Ids | Tensor) -> Tensor:
-    """Measure the tokens written. Shape: (tokens, 3); log-probability, margin, entropy (nats)."""
+    """Compute log-probability, margin and entropy (nats) of tokens. Shape: (tokens, 3)."""
     logs = logits.float().log_softmax(-1)
     ids = torch.as_tensor(chosen, device=logits.device).unsqueeze(-1)
     probabilities = logs.exp()
@@ -100,12 +120,8 @@ def token_facts(logits: Tensor, chosen: Ids | Tensor) -> Tensor:
     return torch.stack([logs.gather(-1, ids).squeeze(-1).clamp(max=0.0), margin, entropy], -1)
 
 
-def _length(pair: tuple[Ids, Ids]) -> int:
-    return len(pair[0]) + len(pair[1])
-
-
 class _Facts(LogitsProcessor):
-    """Measure each step's likeliest token, and change nothing."""
+    """Measure the most likely token of each step, and change nothing."""
 
     def __init__(self) -> None:
         self.steps: list[Tensor] = []
@@ -115,23 +131,53 @@ class _Facts(LogitsProcessor):
         return scores
 
 
-class _Listener(StoppingCriteria):
-    """Stop a row at a stop text, or when whoever listens has heard enough."""
+class _Row:
+    """Text of a row so far, decoded a few tokens at a time.
 
-    def __init__(self, tokenizer: Any, start: int, stop: Sequence[str], hear: Hear | None) -> None:
-        self._tokenizer, self._start, self._stop, self._hear = tokenizer, start, stop, hear
+    A step decodes the tokens since the last but one complete text, so its cost does not grow with
+    what was written. A character that is not complete yet ("\ufffd") waits for its last token.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.text = ""
+        self.ended = False
+        self._first = self._shown = 0
+        self._known = ""  # the text of ids[_first:_shown]
+
+    def add(self, token: int, tokenizer: Any) -> str:
+        """Add a token and return the new text, possibly none."""
+        self.ids.append(token)
+        window = tokenizer.decode(self.ids[self._first :], skip_special_tokens=True)
+        if window.endswith("\ufffd") or not window.startswith(self._known):
+            return ""
+        new: str = window[len(self._known) :]
+        self._first, self._shown = self._shown, len(self.ids)
+        self._known = tokenizer.decode(self.ids[self._first :], skip_special_tokens=True)
+        self.text += new
+        return new
+
+
+class _Listener(StoppingCriteria):
+    """Stop a row at a stop text, or when the listener of a stream has left."""
+
+    def __init__(self, tokenizer: Any, rows: int, stop: Sequence[str], hear: Hear | None) -> None:
+        self._tokenizer, self._stop, self._hear = tokenizer, stop, hear
+        self._rows = [_Row() for _ in range(rows)]
+        self._longest = max(map(len, stop), default=0)
 
     def __call__(self, input_ids: Tensor, scores: object, **_: object) -> Any:
-        new = input_ids[:, self._start :]
         left = abandoned()
         if left or not (self._stop or self._hear):
-            return torch.full((len(new),), left, device=input_ids.device)
-        texts = self._tokenizer.batch_decode(new, skip_special_tokens=True)
-        return torch.tensor([self._ended(text) for text in texts], device=input_ids.device)
-
-    def _ended(self, text: str) -> bool:
-        heard = self._hear is not None and self._hear(text)
-        return heard or any(stop in text for stop in self._stop)
+            return torch.full((len(input_ids),), left, device=input_ids.device)
+        for row, token in zip(self._rows, input_ids[:, -1].tolist(), strict=True):
+            if row.ended:
+                continue
+            new = row.add(token, self._tokenizer)
+            tail = row.text[-len(new) - self._longest :] if new else ""
+            heard = self._hear is not None and self._hear(row.text)
+            row.ended = heard or any(stop in tail for stop in self._stop)
+        return torch.tensor([row.ended for row in self._rows], device=input_ids.device)
 
 
 @torch.inference_mode()
@@ -140,27 +186,29 @@ def _written(
 ) -> list[Draft]:
     ids, mask, _ = left_padded(batch, pad_id=engine.pad_id, device=engine.device)
     facts = _Facts()
-    listener = _Listener(engine.tokenizer, ids.shape[1], how.stop, hear)
+    listener = _Listener(engine.tokenizer, len(batch), how.stop, hear)
     out = engine.model.generate(
         input_ids=ids,
         attention_mask=mask,
         max_new_tokens=how.tokens,
-        logits_processor=LogitsProcessorList([facts]),
+        logits_processor=LogitsProcessorList([facts] if how.facts else []),
         stopping_criteria=StoppingCriteriaList([listener]),
     )
-    measured = torch.stack(facts.steps, 1).tolist()
-    new = out[:, ids.shape[1] :].tolist()
-    return [_draft(engine, row, told, how) for row, told in zip(new, measured, strict=True)]
-
-
-def _draft(engine: CausalEngine, ids: list[int], told: list[list[float]], how: Writing) -> Draft:
-    """Read a row; the tokens of what is left of it speak for it."""
-    written, count = read_row(engine, ids, how)
-    return Draft(written, *zip(*told[:count], strict=True)) if count else Draft("")
+    measured = torch.stack(facts.steps, 1).tolist() if facts.steps else None
+    drafts = []
+    for at, row in enumerate(out[:, ids.shape[1] :].tolist()):
+        written, count = read_row(engine, row, how)
+        if not count:
+            drafts.append(Draft(""))
+        elif measured is None:
+            drafts.append(Draft(written))
+        else:
+            drafts.append(Draft(written, *zip(*measured[at][:count], strict=True)))
+    return drafts
 
 
 def read_row(engine: CausalEngine, ids: list[int], how: Writing) -> tuple[Written, int]:
-    """Cut what was written at its end of text or stop text; gives its text and its tokens."""
+    """Cut the output of a row at its end of text or stop text; return its text and tokens."""
     ended = next((i for i, token in enumerate(ids) if token in engine.eos_ids), len(ids))
     text, count = _until_stop(engine.tokenizer, ids[:ended], how.stop)
     return Written(text.strip(), cut=count if count == how.tokens else None), count
@@ -171,16 +219,22 @@ def _until_stop(tokenizer: Any, ids: list[int], stop: Sequence[str]) -> tuple[st
     cut = cut_at(text, stop)
     if cut == text:
         return text, len(ids) if text.strip() else 0
-    for count in range(1, len(ids)):  # the fewest tokens that hold what was kept
-        if tokenizer.decode(ids[:count], skip_special_tokens=True).startswith(cut.rstrip()):
-            return cut, count if cut.strip() else 0
-    return cut, 0 if not cut.strip() else len(ids)
+    if not cut.strip():
+        return cut, 0
+    low, high = 1, len(ids)  # the fewest tokens whose text holds what was kept
+    while low < high:
+        middle = (low + high) // 2
+        if tokenizer.decode(ids[:middle], skip_special_tokens=True).startswith(cut.rstrip()):
+            high = middle
+        else:
+            low = middle + 1
+    return cut, low
 
 
 def by_how(
     items: Sequence[tuple[X, Writing]], run: Callable[[list[X], Writing], Steps[list[T]]]
 ) -> Steps[list[T]]:
-    """Run items that are to be written alike together; results in the order given."""
+    """Run items with the same options together; results in the order of the items."""
     found: dict[int, T] = {}
     for how in dict.fromkeys(how for _, how in items):
         places = [i for i, (_, own) in enumerate(items) if own == how]

@@ -9,7 +9,6 @@ sees another's.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -18,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
+from fitrag_integrations.models.runtime.loading import position_limit
 from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.models.runtime.worker import Steps
 
@@ -43,11 +43,15 @@ class CausalEngine(SharedEngine):
         self.model = model.requires_grad_(False)
         self.tokenizer = tokenizer
         self.name = name
+        self.options = options
         self.manifest = dict(manifest or {})
         self.eos_ids = _eos_ids(model, tokenizer)
         # without a pad token the end of text pads: the mask hides it either way
         self.pad_id = _first(tokenizer.pad_token_id, *self.eos_ids, 0)
-        self.limit: int | None = getattr(model.config, "max_position_embeddings", None)
+        self.limit = position_limit(model.config)
+        self._template_kwargs = {"enable_thinking": False, **options.chat_template_kwargs}
+        if self.is_chat:
+            self._turn("")  # reports an unusable template when the model is loaded
         self._takes = set(inspect.signature(model.forward).parameters)
         self._attached = 0
         _only_greedy(model, self.pad_id, self.eos_ids)
@@ -88,13 +92,15 @@ class CausalEngine(SharedEngine):
 
     @property
     def is_chat(self) -> bool:
-        """Say whether the tokenizer knows how a conversation is written."""
+        """Whether the tokenizer has a chat template."""
         return bool(getattr(self.tokenizer, "chat_template", None))
 
     def render(self, text: str) -> str:
-        """Write a text as a user's turn in the model's own chat template, where it has one.
+        """Render a text as a user's turn in the chat template, if there is one.
 
-        What was rendered already is left as it is.
+        A text that was rendered before is returned unchanged. Unless `chat_template_kwargs` enables
+        thinking, the turn ends where the answer begins: a thought that the template opens is
+        closed, and a model that names channels is put into the final one.
         """
         if not self.is_chat:
             return text
@@ -103,30 +109,53 @@ class CausalEngine(SharedEngine):
 
     def _turn(self, text: str) -> str:
         turn = [{"role": "user", "content": text}]
-        rendered = self.tokenizer.apply_chat_template(
-            turn, tokenize=False, add_generation_prompt=True
-        )
-        return str(rendered)
+        try:
+            rendered = str(
+                self.tokenizer.apply_chat_template(
+                    turn, tokenize=False, add_generation_prompt=True, **self._template_kwargs
+                )
+            )
+        except Exception as error:  # a template is a program of others
+            raise ModelLoadError(
+                f"{self.name or 'the model'}: its chat template fails ({error}); pass another, "
+                "tokenizer_kwargs={'chat_template': ...}, or other chat_template_kwargs"
+            ) from error
+        if not self._template_kwargs["enable_thinking"]:
+            if rendered.rstrip().endswith("<think>"):
+                return rendered.rstrip() + "\n\n</think>\n\n"
+            if rendered.endswith("<|start|>assistant"):
+                return rendered + "<|channel|>final<|message|>"
+        return rendered
 
     def encode(self, texts: Sequence[str], *, raw: bool = False) -> list[list[int]]:
-        """Turn texts to continue into token ids. On the worker only.
+        """Encode prompts. On the worker only.
 
-        A chat template brings its own special tokens; a `raw` text was not rendered in one. Raises
-        `InputError` for a text that fills the model's input: nothing is cut without a word.
+        An end-of-text token that the tokenizer appends is removed; tokens of a chat template never
+        are, though some of them are end-of-text ids too (Phi-3's `<|end|><|assistant|>`).
+
+        Args:
+            texts: Texts to continue.
+            raw: Whether they were not rendered in the chat template, which has its own special
+                tokens.
+
+        Raises:
+            InputError: For a text that fills the model's input; nothing is truncated silently.
         """
         if not texts:
             return []
         special = raw or not self.is_chat
         encoded = self.tokenizer(list(texts), add_special_tokens=special, verbose=False)
-        return [self._checked(ids) for ids in encoded["input_ids"]]
-
-    def _checked(self, ids: list[int]) -> list[int]:
-        while ids and ids[-1] in self.eos_ids:  # some tokenizers end every text
-            ids = ids[:-1]
-        if self.limit is not None and len(ids) >= self.limit:
-            allowed = f"fewer than {self.limit}, the input of {self.name or 'the model'}"
-            raise InputError.of("tokens of a prompt", given=len(ids), allowed=allowed)
-        return ids or [_first(self.tokenizer.bos_token_id, *self.eos_ids, self.pad_id)]
+        rows: list[list[int]] = [list(ids) for ids in encoded["input_ids"]]
+        end = self.tokenizer.eos_token
+        for at, text in enumerate(texts):
+            appended = special and not (end and text.endswith(end))
+            if appended and rows[at] and rows[at][-1] == self.tokenizer.eos_token_id:
+                rows[at] = rows[at][:-1]
+            if self.limit is not None and len(rows[at]) >= self.limit:
+                allowed = f"fewer than {self.limit}, the input of {self.name or 'the model'}"
+                raise InputError.of("tokens of a prompt", given=len(rows[at]), allowed=allowed)
+        start = _first(self.tokenizer.bos_token_id, *self.eos_ids, self.pad_id)
+        return [row or [start] for row in rows]
 
     @torch.inference_mode()
     def inferred(self, rows: Sequence[Ids], *, keep: int = 1, hidden: bool = False) -> Any:
@@ -189,23 +218,21 @@ class CausalEngine(SharedEngine):
         near = torch.isclose(exact, rounded, rtol=0.02, atol=0.1).all()  # stays on the device
         return torch.where(near, exact, rounded)
 
-    def cache_tokens(self, free: int) -> int:
-        """Count the tokens whose keys and values fit in half of so many free bytes."""
+    def cache_tokens(self) -> int | None:
+        """Return how many tokens' keys and values fit in half of the GPU's free memory.
+
+        Memory that torch's allocator has reserved and does not use counts as free. None on other
+        devices.
+        """
+        if self.device.type != "cuda":
+            return None
+        free, _ = torch.cuda.mem_get_info(self.device)
+        free += torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         config = self.model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         a_token: int = 2 * config.num_hidden_layers * heads * size * self.dtype.itemsize
         return max(1, int(free // 2 // a_token))
-
-    def written_length(self, tokens: int) -> int:
-        """Say what a row of so many tokens takes of the budget where they are written one by one.
-
-        More than their number where the GPU has no room for the cache of a full batch.
-        """
-        if self.device.type != "cuda":
-            return tokens
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return max(tokens, math.ceil(tokens * self.budget / self.cache_tokens(free)))
 
 
 def left_padded(

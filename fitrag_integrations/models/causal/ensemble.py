@@ -16,7 +16,13 @@ from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteriaL
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.causal.decoding import Writing, _Listener, by_how, read_row
+from fitrag_integrations.models.causal.decoding import (
+    Writing,
+    _Listener,
+    by_how,
+    read_row,
+    row_cost,
+)
 from fitrag_integrations.models.causal.engine import Ids, left_padded
 from fitrag_integrations.models.causal.generator import LocalGenerator
 from fitrag_integrations.models.causal.words import checked_texts
@@ -61,12 +67,12 @@ class ReplugGenerator(LocalGenerator):
             for prompts, weights in items
         ]
 
-        def size(item: _Rows) -> int:
-            longest = max(map(len, item[0])) + how.tokens
-            tight = engine.limit is not None and longest > engine.limit
-            return engine.budget if tight else engine.written_length(len(item[0]) * longest)
-
-        return engine.batched(rows, lambda batch: self._mixed(batch, how), length=size)
+        cost = row_cost(engine)
+        return engine.batched(
+            rows,
+            lambda batch: self._mixed(batch, how),
+            length=lambda item: cost(max(map(len, item[0])) + how.tokens, len(item[0])),
+        )
 
     @torch.inference_mode()
     def _mixed(self, batch: Sequence[_Rows], how: Writing) -> list[str]:
@@ -78,7 +84,7 @@ class ReplugGenerator(LocalGenerator):
         if engine.limit is not None:
             room = min(room, engine.limit - ids.shape[1])
         mixing = _Mixing([weights for _, weights in batch], ids.device)
-        listener = _Listener(engine.tokenizer, ids.shape[1], how.stop, None)
+        listener = _Listener(engine.tokenizer, len(flat), how.stop, None)
         with engine.using(None):
             out = engine.model.generate(
                 input_ids=ids,

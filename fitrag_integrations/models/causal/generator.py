@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, Unpack
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.models.causal import decoding as causal_decoding
@@ -22,7 +22,7 @@ from fitrag_integrations.models.causal.words import (
     joined,
     share,
 )
-from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.engine import LoadOptions, Options
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.types import Draft
@@ -76,23 +76,30 @@ class LocalGenerator(CausalModel):
         cls,
         name_or_dir: str | Path,
         *,
-        device: str | None = None,
-        dtype: str | None = None,
-        batch_tokens: int | None = None,
         max_new_tokens: int | None = None,
         prompt: str | None = None,
         stop: Sequence[str] | None = None,
         draft_tokens: int = 32,
+        **options: Unpack[LoadOptions],
     ) -> Self:
-        """Load `name_or_dir`, the hub name or the folder of any causal language model.
+        """Load any causal language model.
 
-        `batch_tokens` is the padded size of one forward pass, `draft_tokens` a draft's length.
-        `device` and `dtype` None choose CUDA and bfloat16 where they are there, else the CPU and
-        float32. None for `max_new_tokens`, `prompt` and `stop` takes what the folder's `model.json`
-        says, else what each prompt asks for, "Question: ... Answer:", and no stop text.
-        Raises `ModelLoadError` for a missing or damaged file, `ChecksumError` for a changed one.
+        Args:
+            name_or_dir: Hub name or folder.
+            max_new_tokens: Maximum length of a reply. Defaults to the folder's `model.json`, else
+                to what each prompt asks for.
+            prompt: Text with {question}. Defaults to the folder's, else "Question: ... Answer:".
+            stop: Texts that end a reply. Defaults to the folder's, else none.
+            draft_tokens: Length of a draft.
+            **options: `device`, `dtype`, `batch_tokens`, `model_kwargs` (such as
+                `{"device_map": "auto"}`), `tokenizer_kwargs` and `chat_template_kwargs` (such as
+                `{"enable_thinking": True}`; thinking is off by default).
+
+        Raises:
+            ModelLoadError: If a file or a tensor is missing or damaged.
+            ChecksumError: If a file was changed.
         """
-        engine = shared_causal(name_or_dir, Options.checked(device, dtype, batch_tokens))
+        engine = shared_causal(name_or_dir, Options.checked(**options))
         try:
             return cls(
                 engine,
@@ -200,7 +207,10 @@ class LocalGenerator(CausalModel):
     def _drafted(self, questions: Sequence[str]) -> list[Item]:
         checked = checked_texts("questions", questions)
         wanted = [Asked(given).tokens or self.draft_tokens for given in questions]
-        return [(text, Writing(n, self._end)) for text, n in zip(checked, wanted, strict=True)]
+        return [
+            (text, Writing(n, self._end, facts=True))
+            for text, n in zip(checked, wanted, strict=True)
+        ]
 
     def _generate(
         self, items: Sequence[Item], hear: causal_decoding.Hear | None = None

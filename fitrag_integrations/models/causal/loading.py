@@ -13,7 +13,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.runtime.engine import Options, Pool
 from fitrag_integrations.models.runtime.folder import read_manifest, reading
-from fitrag_integrations.models.runtime.loading import Checkpoint
+from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary
 from fitrag_integrations.models.runtime.sources import model_folder, verify, weights_source
 
 
@@ -21,17 +21,23 @@ def load_causal(
     source: str,
     *,
     dtype: torch.dtype = torch.float32,
-    attention: str | None = None,
-    **placing: Any,
+    tokenizer_kwargs: Row | None = None,
+    **model_kwargs: Any,
 ) -> tuple[Any, Any]:
-    """Load a causal language model and its tokenizer; safetensors only, no code of others.
+    """Load a causal language model and its tokenizer; safetensors only, no remote code.
 
-    `placing` says to transformers where the weights go, and in how many bits.
+    Args:
+        source: Folder or hub name.
+        dtype: Data type of the weights.
+        tokenizer_kwargs: Passed to the tokenizer's `from_pretrained`.
+        **model_kwargs: Passed to the model's `from_pretrained`, such as `device_map`.
     """
-    options: dict[str, Any] = {"attn_implementation": attention} if attention else {}
-    checkpoint = Checkpoint(source, f"language model {source!r}")
+    what = f"language model {source!r}"
+    checkpoint = Checkpoint(source, what, model_kwargs, tokenizer_kwargs or {})
     tokenizer = checkpoint.tokenizer()
-    model, _ = checkpoint.model("AutoModelForCausalLM", dtype=dtype, **options, **placing)
+    given: dict[str, Any] = {} if "dtype" in model_kwargs else {"dtype": dtype}
+    model = checkpoint.model("AutoModelForCausalLM", **given)
+    check_vocabulary(model, tokenizer, what)
     return model, tokenizer
 
 
@@ -69,7 +75,12 @@ def shared_causal(name_or_dir: str | Path, options: Options) -> CausalEngine:
     source, name, manifest = causal_source(name_or_dir)
 
     def load() -> CausalEngine:
-        model, tokenizer = load_causal(source, dtype=options.resolved()[1])
+        model, tokenizer = load_causal(
+            source,
+            dtype=options.resolved()[1],
+            tokenizer_kwargs=options.tokenizer_kwargs,
+            **options.model_kwargs,
+        )
         return CausalEngine(model, tokenizer, options, name=name, manifest=manifest)
 
     return _engines.take(source, options, load)

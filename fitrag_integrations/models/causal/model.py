@@ -12,7 +12,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.loading import base_of, shared_causal
-from fitrag_integrations.models.runtime.engine import EngineModel, Options
+from fitrag_integrations.models.runtime.engine import EngineModel, LoadOptions, Options
 from fitrag_integrations.models.runtime.folder import reading, write_manifest
 from fitrag_integrations.models.runtime.sources import model_folder
 
@@ -32,10 +32,18 @@ class CausalModel(EngineModel[CausalEngine]):
         self._adapter = adapter
 
     @classmethod
-    def _over(cls, folder: Path, manifest: Row, options: Options) -> Self:
-        """Load the base that a folder's manifest names, and the adapter beside it."""
+    def _over(cls, folder: Path, manifest: Row, options: LoadOptions) -> Self:
+        """Load the base that a folder's manifest names, and the adapter beside it.
+
+        The `chat_template_kwargs` of the folder hold unless the caller passes others: a threshold
+        was fitted on the prompts they give.
+        """
         with reading(folder), ExitStack() as undo:
-            engine = shared_causal(base_of(folder, manifest["base"]), options)
+            given = options.get("chat_template_kwargs")
+            kept = manifest.get("chat_template_kwargs") if given is None else given
+            own: LoadOptions = {**options, "chat_template_kwargs": kept}
+            chosen = Options.checked(**own)
+            engine = shared_causal(base_of(folder, manifest["base"]), chosen)
             undo.callback(engine.release)
             adapter = None
             if manifest.get("weights") and manifest.get("variant", "lora") == "lora":
@@ -58,6 +66,8 @@ class CausalModel(EngineModel[CausalEngine]):
         """Save to `folder` what was fitted, with prompts and lengths; the base is only named."""
         folder, base = Path(folder), self._base()
         fields = {**self.manifest, "base": base}
+        if self._engine.options.chat_template_kwargs:
+            fields["chat_template_kwargs"] = dict(self._engine.options.chat_template_kwargs)
         entry = self._save_weights(folder, base)
         if entry is not None:
             fields["weights"] = {**self.manifest.get("weights", {}), **entry}

@@ -25,7 +25,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
     write_tensors,
 )
-from fitrag_integrations.models.runtime.loading import Checkpoint, load_adapter
+from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary, load_adapter
 from fitrag_integrations.models.runtime.sources import weights_source
 
 MANIFEST = "encoder.json"
@@ -41,6 +41,7 @@ def load_base(name_or_dir: str, *, attention: str | None = None) -> tuple[Trunk,
     checkpoint = Checkpoint(weights_source(name_or_dir), f"base model {name_or_dir!r}")
     tokenizer = checkpoint.tokenizer()
     encoder, pooling = build_encoder(checkpoint, attention=attention)
+    check_vocabulary(encoder, tokenizer, checkpoint.what)
     # who trains it says what trains, and only that is saved
     return Trunk(encoder, pooling=pooling).requires_grad_(False), tokenizer
 

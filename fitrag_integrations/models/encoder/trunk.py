@@ -77,8 +77,8 @@ def build_encoder(checkpoint: Checkpoint, *, attention: str | None = None) -> tu
     if attention:
         options["attn_implementation"] = attention
     if checkpoint.config().model_type in _T5_LIKE:
-        return checkpoint.model("T5EncoderModel", **options)[0], "mean"
-    return checkpoint.model("AutoModel", **options)[0], "first"
+        return checkpoint.model("T5EncoderModel", **options), "mean"
+    return checkpoint.model("AutoModel", **options), "first"
 
 
 def collate(

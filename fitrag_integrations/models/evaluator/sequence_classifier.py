@@ -23,7 +23,7 @@ from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
-from fitrag_integrations.models.runtime.loading import Checkpoint
+from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary
 from fitrag_integrations.models.runtime.placing import float32_head, sent
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
@@ -77,11 +77,12 @@ class SequenceGrader(SharedEngine):
         if input_format is None:
             input_format = read_fields(Path(name_or_dir)).get("input_format", "plain")
         checkpoint = Checkpoint(weights_source(name_or_dir), f"evaluator {name_or_dir!r}")
-        tokenizer = checkpoint.tokenizer()
-        model, _ = checkpoint.model("AutoModelForSequenceClassification")
-        outputs = model.config.num_labels
+        outputs = checkpoint.config().num_labels
         if outputs != 1:
             raise ModelLoadError(f"evaluator {name_or_dir!r}: given {outputs} outputs, allowed 1")
+        tokenizer = checkpoint.tokenizer()
+        model = checkpoint.model("AutoModelForSequenceClassification")
+        check_vocabulary(model, tokenizer, checkpoint.what)
         return cls(model, tokenizer, options, input_format=input_format)
 
     def evaluate(self, pairs: Sequence[Pair]) -> list[float]:

@@ -12,7 +12,7 @@ from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.generator import LocalGenerator, first_tokens
 from fitrag_integrations.models.causal.model import CausalModel
 from fitrag_integrations.models.causal.words import checked_pairs, share
-from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import reading
 from fitrag_integrations.models.runtime.saved import Origin
 from fitrag_integrations.models.runtime.worker import Steps
@@ -62,9 +62,7 @@ class CausalGate(CausalModel):
         self._worker()  # an unloaded gate has no weights to share
         made = LocalGenerator(self._engine.retain(), **options)
         if self._origin is not None:
-            where = {
-                name: self._origin.options.get(name) for name in ("device", "dtype", "batch_tokens")
-            }
+            where = {name: self._origin.options.get(name) for name in LoadOptions.__annotations__}
             made._origin = Origin(self._base(), {**where, **options})
         return made
 
@@ -107,12 +105,12 @@ class CausalGate(CausalModel):
         cls,
         folder: Path,
         manifest: Row,
-        options: Options,
+        options: LoadOptions,
         *,
         for_model: str | None,
         allow_other_model: bool,
     ) -> Self:
-        """Load the base and what goes beside it, for the model that is named."""
+        """Load the base and its adapter or head, after checking whom they were fitted for."""
         with reading(folder):
             fitted = fitted_for(manifest)
         fitted.check(for_model or "", allow_other=allow_other_model)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 import torch
 
@@ -28,7 +28,7 @@ from fitrag_integrations.models.causal.states import (
 )
 from fitrag_integrations.models.causal.words import choice_ids, filled
 from fitrag_integrations.models.gate.gate import CausalGate, Texts, cut_drafts
-from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
     load_head,
@@ -87,25 +87,34 @@ class IKClassifier(CausalGate):
         cls,
         name_or_dir: str | Path,
         *,
-        device: str | None = None,
-        dtype: str | None = None,
-        batch_tokens: int | None = None,
         for_model: str | None = None,
         allow_other_model: bool = False,
+        **options: Unpack[LoadOptions],
     ) -> Self:
-        """Load a classifier from a folder, or by hub name, with its base.
+        """Load a classifier with its base.
 
-        `for_model` names the language model whose knowledge it is to judge. Raises
-        `ThresholdMismatchError` if it was fitted for another, unless that is allowed;
-        `ModelLoadError` for a missing or damaged file and for a tokenizer without a token for Yes
-        or No, `ChecksumError` for a changed file.
+        Args:
+            name_or_dir: Folder or hub name.
+            for_model: Name of the language model whose knowledge it is to judge.
+            allow_other_model: Accept a classifier that was fitted for another model.
+            **options: `device`, `dtype`, `batch_tokens`, `model_kwargs`, `tokenizer_kwargs` and
+                `chat_template_kwargs`, as in `LocalGenerator.from_pretrained`.
+
+        Raises:
+            ThresholdMismatchError: If it was fitted for another model.
+            ModelLoadError: If a file or a tensor is missing or damaged, or the tokenizer has no
+                single token for Yes or No.
+            ChecksumError: If a file was changed.
         """
         folder = model_folder(name_or_dir)
         needs = ("base", "variant", "weights")
         manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
-        options = Options.checked(device, dtype, batch_tokens)
         return cls._for(
-            folder, manifest, options, for_model=for_model, allow_other_model=allow_other_model
+            folder,
+            manifest,
+            options,
+            for_model=for_model,
+            allow_other_model=allow_other_model,
         )
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
@@ -20,7 +20,7 @@ from fitrag_integrations.models.causal.decoding import Writing
 from fitrag_integrations.models.causal.engine import CausalEngine, Ids
 from fitrag_integrations.models.causal.words import checked_pairs, filled, parting
 from fitrag_integrations.models.gate.gate import CausalGate, Texts, cut_drafts
-from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import positive, read_manifest
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
@@ -81,23 +81,28 @@ class NecessityJudge(CausalGate):
         cls,
         name_or_dir: str | Path,
         *,
-        device: str | None = None,
-        dtype: str | None = None,
-        batch_tokens: int | None = None,
         template: str | None = None,
         for_model: str | None = None,
         allow_other_model: bool = False,
+        **options: Unpack[LoadOptions],
     ) -> Self:
-        """Load a judge: a folder of `fitrag train necessity`, or any language model that judges.
+        """Load a judge: a folder of `fitrag train necessity`, or any causal language model.
 
-        `template` names the prompt, `paper` or `released`; None takes what the folder says, else
-        `released` for the released weights and `paper` for any other. `for_model` names the model
-        whose knowledge is to be judged. Raises as `IKClassifier.from_pretrained` does.
+        Args:
+            name_or_dir: Folder or hub name.
+            template: Prompt, "paper" or "released". Defaults to the folder's, else "released" for
+                the released weights and "paper" for any other.
+            for_model: Name of the language model whose knowledge is to be judged.
+            allow_other_model: Accept a judge that was fitted for another model.
+            **options: Those of `LocalGenerator.from_pretrained` for loading.
+
+        Raises:
+            ThresholdMismatchError: If it was fitted for another model.
+            ModelLoadError: If a file or a tensor is missing or damaged.
         """
         if template is not None:
             template_of(template)
         folder, manifest = _described(name_or_dir, template)
-        options = Options.checked(device, dtype, batch_tokens)
         return cls._for(
             folder, manifest, options, for_model=for_model, allow_other_model=allow_other_model
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.record import Row
@@ -20,7 +20,7 @@ from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.model import CausalModel
 from fitrag_integrations.models.causal.words import checked_pairs, filled
 from fitrag_integrations.models.gate.gate import Texts, cut_drafts
-from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import read_manifest
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
@@ -69,19 +69,23 @@ class QueryRewriter(CausalModel):
         cls,
         name_or_dir: str | Path,
         *,
-        device: str | None = None,
-        dtype: str | None = None,
-        batch_tokens: int | None = None,
         template: str | None = None,
         max_new_tokens: int | None = None,
+        **options: Unpack[LoadOptions],
     ) -> Self:
         """Load a rewriter: a folder of `fitrag train rewriter`, or any causal language model.
 
-        `template` names the prompt, `paper` or `released`; None takes what the folder says, else
-        `released` for the released weights and `paper` for any other. Raises `ModelLoadError` for
-        a missing or damaged file, `ChecksumError` for a changed one.
+        Args:
+            name_or_dir: Folder or hub name.
+            template: Prompt, "paper" or "released". Defaults to the folder's, else "released" for
+                the released weights and "paper" for any other.
+            max_new_tokens: Maximum length of the output. Defaults to the folder's.
+            **options: Those of `LocalGenerator.from_pretrained` for loading.
+
+        Raises:
+            ModelLoadError: If a file or a tensor is missing or damaged.
+            ChecksumError: If a file was changed.
         """
-        options = Options.checked(device, dtype, batch_tokens)
         if template is not None:
             rewrite_template(template)
         if max_new_tokens is not None:

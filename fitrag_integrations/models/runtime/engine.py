@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypedDict, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import checked_backend
 from fitrag_integrations.models.runtime.backends.backend import check_place, compiled
@@ -32,36 +33,65 @@ USUAL_TOKENS = 128  # of a question and a passage
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
+class Kwargs(dict[str, Any]):
+    """Keyword arguments for another library, hashable by what they print as."""
+
+    def __hash__(self) -> int:  # type: ignore[override]  # a dict is not hashable
+        return hash(repr(sorted(self.items())))
+
+
+class LoadOptions(TypedDict, total=False):
+    """Keyword arguments of every `from_pretrained`, described in `Options`."""
+
+    device: str | None
+    dtype: str | None
+    batch_tokens: int | None
+    model_kwargs: Mapping[str, Any] | None
+    tokenizer_kwargs: Mapping[str, Any] | None
+    chat_template_kwargs: Mapping[str, Any] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Say where and how a model runs.
+    """Where and how a model is loaded and run.
 
-    `device` None is CUDA where it is there, else the CPU; `dtype` None, or "auto", is bfloat16 on a
-    GPU that has it and, of an encoder, on a CPU that is faster in it, else float32; `batch_tokens`
-    is the padded size of one forward pass, None the device's default. `backend` None is torch; the
-    others run on the CPU.
+    Args:
+        device: Device, e.g. `cuda:0`. Defaults to CUDA if available, else the CPU.
+        dtype: "float32", "bfloat16" or "float16". None or "auto" is bfloat16 on a GPU that has it
+            and, for an encoder, on a CPU that is faster in it, else float32.
+        batch_tokens: Padded size of one forward pass. Defaults to the device's usual size.
+        backend: None for PyTorch, else a backend that runs on the CPU.
+        model_kwargs: Passed to the `from_pretrained` of transformers: `attn_implementation`,
+            `device_map`, `quantization_config`, `revision`.
+        tokenizer_kwargs: Passed to that of the tokenizer.
+        chat_template_kwargs: Variables of the chat template, e.g. `{"enable_thinking": True}`.
     """
 
     device: str | None = None
     dtype: str | None = None
     batch_tokens: int | None = None
     backend: str | None = None
+    model_kwargs: Kwargs = Kwargs()
+    tokenizer_kwargs: Kwargs = Kwargs()
+    chat_template_kwargs: Kwargs = Kwargs()
 
     @classmethod
     def checked(
         cls,
-        device: str | None,
-        dtype: str | None,
-        batch_tokens: int | None,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
         backend: str | None = None,
+        **more: Mapping[str, Any] | None,
     ) -> Self:
-        """Make options of what a caller gave; raises `InputError` naming the one that is wrong."""
-        made = cls(device, None if dtype == "auto" else dtype, batch_tokens, backend)
+        """Build options from a caller's arguments; raises `InputError` naming a wrong one."""
+        kwargs = {name: Kwargs(check_mapping(name, given or {})) for name, given in more.items()}
+        made = cls(device, None if dtype == "auto" else dtype, batch_tokens, backend, **kwargs)
         made.resolved()
         return made
 
     def resolved(self) -> tuple[torch.device, torch.dtype, int]:
-        """Fill in what is None."""
+        """Return device, dtype and batch size with the defaults filled in."""
         backend = checked_backend(self.backend)
         on_cuda = backend == "torch" and torch.cuda.is_available()
         try:

@@ -1,16 +1,17 @@
-"""The one place in which files of others become objects: no code of theirs runs, no pickle is read.
+"""Load checkpoints of others: no remote code runs, no pickle is read, no weight stays random.
 
-Every load says `trust_remote_code=False`. Left unsaid, transformers asks on stdin whether to run
-what a folder brings, and whatever is piped in there answers.
+Every load passes `trust_remote_code=False`. Without it transformers asks on stdin whether to run
+the code of a folder, and whatever is piped in there answers.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +32,11 @@ _ADAPTER_CONFIG = "adapter_config.json"
 _OTHER_FILES = ("megatron_config", "corda_config", "eva_config", "loftq_config", "lora_ga_config")
 """Settings of peft by which an adapter imports modules or reads files of other names."""
 
+_MADE_BY_CODE = r"(?:position_ids|inv_freq|masked_bias|attn\.bias)\Z"
+"""Buffers that older checkpoints hold and newer code computes."""
+_HUB = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
+_OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "xlm-roberta-xl")
+"""Architectures whose positions start after the padding token's id."""
 _LAYERS = re.compile(r"(num_hidden_|num_|n_|encoder_|decoder_|num_decoder_)layers?|depth")
 MOST_LAYERS = 500  # that are made unasked: some architectures share the weights of theirs
 _PATTERNS = ("target_modules", "exclude_modules", "layers_pattern", "rank_pattern", "alpha_pattern")
@@ -47,37 +53,66 @@ _NO_SAFETENSORS = (
 )
 
 
+POOLER = r"(?:^|\.)pooler\."  # of an encoder; nothing here reads it
+CLASSIFIER = r"(?:^|\.)(?:classifier|classification_head|score|pre_classifier|head|pooler)\."
+_RESERVED = ("trust_remote_code", "use_safetensors", "config", "output_loading_info")
+_PARTIAL = ("AutoModel", "T5EncoderModel")
+"""Classes that leave out the head or the decoder of a checkpoint on purpose."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Hold what transformers is given, a folder or a hub name; errors call it `what`.
+    """Folder or hub name that transformers loads; errors call it `what`.
 
-    Each method raises `ModelLoadError` for whatever the files are not fit for.
+    Every method raises `ModelLoadError` if the files are not usable.
+
+    Args:
+        source: Folder or hub name.
+        what: Name of the model in errors.
+        model_kwargs: Further keyword arguments of `from_pretrained`, such as
+            `attn_implementation`, `device_map`, `quantization_config` or `revision`.
+        tokenizer_kwargs: Further keyword arguments of the tokenizer's `from_pretrained`.
     """
 
     source: str
     what: str
+    model_kwargs: Mapping[str, Any] = dataclass_field(default_factory=dict)
+    tokenizer_kwargs: Mapping[str, Any] = dataclass_field(default_factory=dict)
 
     def config(self) -> Any:
         """Load the configuration."""
         from transformers import AutoConfig, PretrainedConfig
 
+        hub = {name: self.model_kwargs[name] for name in _HUB if name in self.model_kwargs}
         with self._loading():
-            _refuse_code(PretrainedConfig.get_config_dict(self.source)[0])
-            return AutoConfig.from_pretrained(self.source, trust_remote_code=False)
+            _refuse_code(PretrainedConfig.get_config_dict(self.source, **hub)[0])
+            return AutoConfig.from_pretrained(self.source, trust_remote_code=False, **hub)
 
     def tokenizer(self) -> Any:
         """Load the tokenizer."""
         from transformers import AutoTokenizer
 
+        hub = {name: self.model_kwargs[name] for name in _HUB if name in self.model_kwargs}
         with self._loading():
-            return AutoTokenizer.from_pretrained(self.source, trust_remote_code=False)
+            given = {n: v for n, v in self.tokenizer_kwargs.items() if n not in _RESERVED}
+            return AutoTokenizer.from_pretrained(
+                self.source, **{**hub, **given}, trust_remote_code=False
+            )
 
     def model(
-        self, kind: Kind, *, outputs: int | None = None, **options: Any
-    ) -> tuple[Any, list[str]]:
-        """Load the weights as a class of transformers; gives the names of those it lacks, too.
+        self, kind: Kind, *, outputs: int | None = None, new: str = "", **options: Any
+    ) -> Any:
+        """Load the weights as a class of transformers.
 
-        `outputs` is how many a classifier is to have, None as many as it says.
+        Args:
+            kind: Class of transformers.
+            outputs: Number of outputs of a classifier. Defaults to the configuration's.
+            new: Regular expression for the tensors that may be missing, to be trained.
+            **options: Keyword arguments of `from_pretrained`.
+
+        Raises:
+            ModelLoadError: If a tensor is missing, left over (unless the class leaves out a part of
+                the checkpoint on purpose) or not finite: such a model would answer at random.
         """
         import transformers
 
@@ -87,15 +122,19 @@ class Checkpoint:
         with self._loading():
             self._refuse_adapter()
             self._refuse_depth(config)
+            if kind == "AutoModelForCausalLM":
+                _refuse_encoder(config)
             model, info = getattr(transformers, kind).from_pretrained(
                 self.source,
+                **options,
+                **{n: v for n, v in self.model_kwargs.items() if n not in _RESERVED},
                 config=config,
                 trust_remote_code=False,
                 use_safetensors=True,
                 output_loading_info=True,
-                **options,
             )
-        return model, sorted(info["missing_keys"])
+            _refuse_random(model, info, kind, new)
+        return model
 
     def _refuse_adapter(self) -> None:
         """Refuse an adapter: it names a base that nobody asked for, and may be a pickle."""
@@ -128,6 +167,69 @@ class Checkpoint:
         except Exception as error:  # hostile files raise anything
             told = f"{self.what} could not be loaded: {_why(error)}"
             raise ModelLoadError(told + without_hub(self.source)) from error
+
+
+def check_vocabulary(model: Any, tokenizer: Any, what: str) -> None:
+    """Raise `ModelLoadError` if the tokenizer has more tokens than the model has embeddings."""
+    layer = model.get_input_embeddings()
+    rows = getattr(layer, "num_embeddings", None)
+    if rows is not None and len(tokenizer) > rows:
+        raise ModelLoadError(
+            f"{what}: its tokenizer has {len(tokenizer)} tokens, its embedding {rows}: the "
+            "tokenizer is another model's; copy the tokenizer files that belong to the weights"
+        )
+
+
+def position_limit(config: Any) -> int | None:
+    """Return the longest input in tokens that a configuration has positions for, or None."""
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is None or limit < 1:  # T5 and DeBERTa have relative positions
+        return None
+    offset = config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0
+    return int(limit) - offset
+
+
+def _refuse_encoder(config: Any) -> None:
+    """Refuse an encoder such as BERT as a language model: it would attend to later tokens."""
+    from transformers.models.auto import modeling_auto
+
+    masked = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if config.model_type in masked and not getattr(config, "is_decoder", False):
+        raise ValueError(
+            f"a {config.model_type} encoder cannot write; allowed: a causal language model"
+        )
+
+
+def _refuse_random(model: Any, info: Mapping[str, Any], kind: str, new: str) -> None:
+    """Refuse tensors that are missing, left over, of another shape, or not finite."""
+    allowed = [_MADE_BY_CODE, *([POOLER] if kind in _PARTIAL else []), *([new] if new else [])]
+
+    def named(names: Sequence[str]) -> str:
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        return ", ".join(names[:4]) + more
+
+    def unexpected(field: str) -> list[str]:
+        return sorted(
+            name
+            for name in map(str, info.get(field, ()))
+            if not any(re.search(pattern, name) for pattern in allowed)
+        )
+
+    if missing := unexpected("missing_keys"):
+        raise ValueError(
+            f"its files lack {named(missing)}, which would be random; allowed: a complete "
+            f"checkpoint of {type(model).__name__}"
+        )
+    if kind not in _PARTIAL and not new and (left := unexpected("unexpected_keys")):
+        raise ValueError(
+            f"its files hold {named(left)}, which {type(model).__name__} does not have: it is a "
+            "model of another kind; load it where that kind is expected"
+        )
+    for name, tensor in model.named_parameters():
+        if tensor.is_floating_point() and tensor.device.type != "meta":
+            held = tensor.detach()  # the sum is cheaper, and may overflow
+            if not (held.sum(dtype=torch.float32).isfinite() or held.isfinite().all()):
+                raise ValueError(f"{name} holds NaN or infinity; restore the file")
 
 
 def load_adapter_config(folder: Path) -> Any:

@@ -26,15 +26,17 @@ from fitrag_integrations.models.encoder.pairs import (
     whole,
 )
 from fitrag_integrations.models.runtime.engine import Options
-from fitrag_integrations.models.runtime.loading import Checkpoint, Kind
+from fitrag_integrations.models.runtime.loading import (
+    Checkpoint,
+    check_vocabulary,
+    position_limit,
+)
 from fitrag_integrations.models.runtime.placing import float32_head
 from fitrag_integrations.models.runtime.sources import weights_source
 
 Scale = Literal["tokens", "logit", "probability"]
 MAX_LENGTH = 512
 T5_LIKE = ("t5", "mt5", "umt5")
-OFFSET_LIKE = ("roberta", "xlm-roberta", "camembert", "xlm-roberta-xl")
-"""Their positions are counted from the padding token's number on."""
 
 
 def load_published(
@@ -53,6 +55,7 @@ def load_published(
         scale = "tokens" if _writes(config) else "logit"
     load = _true_or_false if scale == "tokens" else _one_output
     trunk, pairs = load(checkpoint, config, tokenizer)
+    check_vocabulary(trunk.encoder, tokenizer, checkpoint.what)
     return Engine(trunk, pairs, options).retain(), scale
 
 
@@ -134,7 +137,7 @@ def _true_or_false(checkpoint: Checkpoint, config: Any, tokenizer: Any) -> tuple
     yes, no = (_token(checkpoint, tokenizer, word, config.vocab_size) for word in ("true", "false"))
     if yes == no:
         raise ModelLoadError(f"{checkpoint.what}: true and false are one token, {yes}")
-    model = _loaded(checkpoint, "AutoModelForSeq2SeqLM")
+    model = checkpoint.model("AutoModelForSeq2SeqLM")
     length = min(MAX_LENGTH, tokenizer.model_max_length)
     trunk = TrueOrFalse(model, yes=yes, no=no)
     return trunk, QueryDocument(tokenizer, max_length=length)
@@ -153,20 +156,7 @@ def _one_output(checkpoint: Checkpoint, config: Any, tokenizer: Any) -> tuple[An
     if config.is_encoder_decoder or config.num_labels != 1:
         given = f"a {config.model_type} checkpoint of {config.num_labels} outputs"
         raise ModelLoadError(f"{checkpoint.what}: given {given}, allowed an encoder with one")
-    model = _loaded(checkpoint, "AutoModelForSequenceClassification")
-    length = min(MAX_LENGTH, tokenizer.model_max_length, _positions(config))
+    model = checkpoint.model("AutoModelForSequenceClassification")
+    limit = position_limit(config) or MAX_LENGTH
+    length = min(MAX_LENGTH, tokenizer.model_max_length, limit)
     return OneOutput(model), PairTokenizer(tokenizer, max_length=length)
-
-
-def _positions(config: Any) -> int:
-    positions: int = getattr(config, "max_position_embeddings", None) or MAX_LENGTH
-    return positions - (config.pad_token_id + 1 if config.model_type in OFFSET_LIKE else 0)
-
-
-def _loaded(checkpoint: Checkpoint, kind: Kind) -> Any:
-    """Load weights; a part that the checkpoint lacks would be random, and is refused."""
-    model, missing = checkpoint.model(kind)
-    if missing:
-        wording = f"the checkpoint lacks {', '.join(missing[:4])}: it is no reranker"
-        raise ModelLoadError(f"{checkpoint.what}: {wording}")
-    return model

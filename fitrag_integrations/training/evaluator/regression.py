@@ -22,7 +22,7 @@ from fitrag_integrations.models.evaluator.sequence_classifier import (
     write_fields,
 )
 from fitrag_integrations.models.runtime.engine import Options
-from fitrag_integrations.models.runtime.loading import Checkpoint, Kind
+from fitrag_integrations.models.runtime.loading import CLASSIFIER, Checkpoint, Kind
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.training.evaluator.rows import Judged
 from fitrag_integrations.training.loop.device import device_of, full_precision
@@ -116,7 +116,7 @@ def start_regression(
     """Load a base by name or folder, with a new head where it has none of one output."""
     checkpoint = Checkpoint(weights_source(base), f"base model {base!r}")
     kind: Kind = "AutoModelForSequenceClassification"
-    model, _ = checkpoint.model(kind, outputs=1, dtype=torch.float32)
+    model = checkpoint.model(kind, outputs=1, new=CLASSIFIER, dtype=torch.float32)
     return RegressionModule(
         model, checkpoint.tokenizer(), tune=tune, rank=rank, input_format=input_format
     )

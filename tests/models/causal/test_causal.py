@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models import IKClassifier, LocalGenerator, NecessityJudge
+from fitrag_integrations.models.causal.decoding import row_cost
 from fitrag_integrations.models.causal.loading import shared_causal
 from fitrag_integrations.models.causal.words import choice_ids, common_prefix, joined, share
 from fitrag_integrations.models.runtime.engine import Options
@@ -220,12 +221,19 @@ def test_the_few_logits_that_decide_are_not_rounded(base):
         one.release()
 
 
-def test_a_cached_token_is_counted_by_what_it_takes(base):
+def test_a_cached_token_is_counted_by_what_it_takes(base, monkeypatch):
     engine = shared_causal(base, CPU)
     config = engine.model.config
     size = config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     a_token = 2 * config.num_hidden_layers * heads * size * 4
-    assert engine.cache_tokens(200 * a_token) == 100
-    assert engine.written_length(50) == 50
+    assert engine.cache_tokens() is None and row_cost(engine)(50) == 50
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (150 * a_token, 0))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 70 * a_token)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 20 * a_token)
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "device", torch.device("cuda"))
+        assert engine.cache_tokens() == 100  # half of what is free, or reserved and not used
+        patched.setattr(engine.room, "tokens", 1000)
+        assert row_cost(engine)(50) == 500
     engine.release()
