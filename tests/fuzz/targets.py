@@ -238,9 +238,9 @@ def rerank_replies(data):
 
 def json_replies(data):
     with named():
-        CLIENT._read(data)
+        CLIENT._parsed(data)
     with named():
-        CLIENT._read(json.dumps(altered(REPLIES, data)).encode())
+        CLIENT._parsed(json.dumps(altered(REPLIES, data)).encode())
 
 
 def searches(data):

@@ -83,7 +83,7 @@ def write_rotary(folder, kind, *, seed=0, positions=4096):
     rope = {"rope_type": "default", "rope_theta": 500_000.0}
     config = AutoConfig.for_model(
         kind,
-        vocab_size=size,
+        vocab_size=size + 1,  # Qwen's tokenizer adds a token of its own
         max_position_embeddings=positions,
         rope_parameters=rope,
         attention_dropout=0.1,

@@ -9,7 +9,7 @@ for and are refused elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -163,7 +163,13 @@ class RetrievalEvaluator(SavedModel):
         if input_format is not None:
             allowed = "None: this evaluator has an input of its own"
             raise InputError.of("input_format", given=input_format, allowed=allowed)
-        grader = HeadGrader.from_pretrained(source, **asdict(options))
+        grader = HeadGrader.from_pretrained(
+            source,
+            **{
+                name: getattr(options, name)
+                for name in ("device", "dtype", "batch_tokens", "backend")
+            },
+        )
         with reading(source):
             name = check_text("name", grader.manifest.get("name", Path(source).name))
             return cls(grader, name=name, thresholds=stored_thresholds(grader.manifest, name))

@@ -82,11 +82,21 @@ class Options:
         dtype: str | None = None,
         batch_tokens: int | None = None,
         backend: str | None = None,
-        **more: Mapping[str, Any] | None,
+        *,
+        model_kwargs: Mapping[str, Any] | None = None,
+        tokenizer_kwargs: Mapping[str, Any] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> Self:
         """Build options from a caller's arguments; raises `InputError` naming a wrong one."""
-        kwargs = {name: Kwargs(check_mapping(name, given or {})) for name, given in more.items()}
-        made = cls(device, None if dtype == "auto" else dtype, batch_tokens, backend, **kwargs)
+        made = cls(
+            device,
+            None if dtype == "auto" else dtype,
+            batch_tokens,
+            backend,
+            Kwargs(check_mapping("model_kwargs", model_kwargs or {})),
+            Kwargs(check_mapping("tokenizer_kwargs", tokenizer_kwargs or {})),
+            Kwargs(check_mapping("chat_template_kwargs", chat_template_kwargs or {})),
+        )
         made.resolved()
         return made
 

@@ -149,11 +149,11 @@ def test_a_long_passage_takes_its_best_chunk(folder, ready):
 def test_an_input_has_no_more_tokens_than_the_encoder_has_places():
     from transformers import BertConfig, XLMRobertaConfig
 
-    from fitrag_integrations.models.scorer.published import _positions
+    from fitrag_integrations.models.runtime.loading import position_limit
 
-    assert _positions(BertConfig(max_position_embeddings=128)) == 128
+    assert position_limit(BertConfig(max_position_embeddings=128)) == 128
     # these count from the padding token's number on: the first place is 2
-    assert _positions(XLMRobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
+    assert position_limit(XLMRobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
 
 
 def test_llm_prefer_is_not_there_and_it_says_so(ready):
@@ -234,7 +234,7 @@ def test_missing_weights_are_named_and_never_made_up(tmp_path):
     path = tmp_path / "model.safetensors"
     kept = {name: t for name, t in load_file(path).items() if not name.startswith("classifier")}
     save_file(kept, path, metadata={"format": "pt"})
-    with pytest.raises(ModelLoadError, match=r"lacks classifier\.bias, classifier\.weight"):
+    with pytest.raises(ModelLoadError, match=r"lack classifier\.bias, classifier\.weight"):
         BiLabelScorer.from_reranker(folder)
 
 

@@ -1,0 +1,189 @@
+"""Prompts of chat models, token for token as transformers writes them, and what may go wrong."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import write_bert, write_t5
+from tiny_causal import CPU, QUESTIONS, write_gpt2, write_llama
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models import (
+    LocalGenerator,
+    NecessityJudge,
+    RetrievalEvaluator,
+)
+from fitrag_integrations.models.causal.loading import shared_causal
+from fitrag_integrations.models.causal.words import cut_at
+from fitrag_integrations.models.encoder.encoders import load_base
+from fitrag_integrations.retrieval import Encoder
+
+PHI = "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}<|pad|>"
+"""Phi-3's shape: the prompt ends with <|end|><|assistant|>, both of them end-of-text ids."""
+QWEN = (
+    "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}"
+    "{% if enable_thinking is defined and enable_thinking is false %}<think></think>{% endif %}"
+)
+R1 = "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}<think>\n"
+
+
+def chat(folder, template, *, eos=(0,)):
+    """Write a tiny chat model with a template and end-of-text ids; return its folder."""
+    path = write_llama(folder, chat=True)
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(path)
+    generation = folder / "generation_config.json"
+    generation.write_text(json.dumps({"eos_token_id": list(eos)}))
+    return path
+
+
+def test_the_prompt_of_phi_3_keeps_its_end_and_assistant_tokens(tmp_path):
+    base = chat(tmp_path, PHI, eos=(0, 1))
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(base),
+        AutoModelForCausalLM.from_pretrained(base),
+    )
+    engine = shared_causal(base, CPU)
+    made = LocalGenerator(engine, max_new_tokens=6)
+    for question in QUESTIONS:
+        turn = [{"role": "user", "content": question}]
+        ids = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
+        assert ids[-2:] == [0, 1]
+        assert engine.encode([engine.render(question)]) == [ids]
+        out = model.generate(torch.tensor([ids]), max_new_tokens=6, do_sample=False)
+        expected = tokenizer.decode(out[0, len(ids) :], skip_special_tokens=True).strip()
+        assert made.generate([question]) == [expected]
+    made.unload()
+
+
+def test_an_end_that_the_tokenizer_appends_is_removed(tmp_path):
+    base = write_llama(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    plain = tokenizer(QUESTIONS[0])["input_ids"]
+    engine = shared_causal(base, CPU)
+    engine.tokenizer = lambda texts, **_: {"input_ids": [[*plain, 0] for _ in texts]}
+    for name in ("eos_token", "eos_token_id", "bos_token_id"):
+        setattr(engine.tokenizer, name, getattr(tokenizer, name))
+    assert engine.encode([QUESTIONS[0]]) == [plain]
+    engine.release()
+
+
+def test_a_thinking_model_answers_at_once_unless_it_is_to_think(tmp_path):
+    base = chat(tmp_path, QWEN)
+    quick, slow = (
+        LocalGenerator.from_pretrained(base, chat_template_kwargs=kwargs)
+        for kwargs in (None, {"enable_thinking": True})
+    )
+    assert quick.question_prompt("who?").endswith("<think></think>")
+    assert "<think>" not in slow.question_prompt("who?")
+    opened = LocalGenerator.from_pretrained(chat(tmp_path / "r1", R1))
+    assert opened.question_prompt("who?").endswith("<think>\n\n</think>\n\n")
+    for made in (quick, slow, opened):
+        made.unload()
+
+
+def test_a_gate_keeps_the_template_arguments_it_was_fitted_with(tmp_path):
+    judge = NecessityJudge.from_pretrained(
+        chat(tmp_path / "base", QWEN), chat_template_kwargs={"enable_thinking": True}
+    )
+    judge.save_pretrained(tmp_path / "judge")
+    again = NecessityJudge.from_pretrained(tmp_path / "judge")
+    assert again._engine.render("x") == judge._engine.render("x")
+    assert again.p_known(["who?"], ["the king"]) == judge.p_known(["who?"], ["the king"])
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [("{{ raise_exception('System role not supported') }}", "System role"), ("{% if %}", "fails")],
+)
+def test_a_template_that_raises_is_reported_at_load_with_a_remedy(tmp_path, template, message):
+    base = chat(tmp_path, template)
+    with pytest.raises(ModelLoadError, match=f"(?s){message}.*tokenizer_kwargs"):
+        LocalGenerator.from_pretrained(base)
+    plain = LocalGenerator.from_pretrained(base, tokenizer_kwargs={"chat_template": PHI})
+    assert plain.generate(["who?"])
+
+
+def spoiled(folder, change):
+    path = folder / "model.safetensors"
+    tensors = change(load_file(path))
+    save_file(tensors, path, metadata={"format": "pt"})
+    return str(folder)
+
+
+def without(part):
+    return lambda tensors: {name: t for name, t in tensors.items() if part not in name}
+
+
+def with_nan(tensors):
+    name = next(name for name in tensors if name.endswith("q_proj.weight"))
+    tensors[name][0, 0] = float("nan")
+    return tensors
+
+
+MAKERS = {"llama": write_llama, "bert": write_bert, "t5": write_t5}
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "load", "message"),
+    [
+        ("llama", without("lm_head"), LocalGenerator.from_pretrained, r"lack lm_head\.weight"),
+        ("llama", without("layers.1.mlp"), LocalGenerator.from_pretrained, "lack model.layers.1"),
+        ("llama", with_nan, LocalGenerator.from_pretrained, "q_proj.weight holds NaN"),
+        ("bert", dict, LocalGenerator.from_pretrained, "cannot write"),
+        ("bert", dict, NecessityJudge.from_pretrained, "cannot write"),
+        ("bert", dict, RetrievalEvaluator.from_pretrained, "outputs|lack"),
+        ("bert", without("encoder.layer.1"), load_base, "lack encoder.layer.1"),
+        ("bert", without("encoder.layer.1"), Encoder, "lack encoder.layer.1"),
+        ("t5", without("block.1"), load_base, "lack encoder.block.1"),
+    ],
+)
+def test_no_weight_is_random(tmp_path, base, change, load, message):
+    MAKERS[base](tmp_path)
+    folder = spoiled(tmp_path, change)
+    with pytest.raises(ModelLoadError, match=message):
+        made = load(folder)
+        made.encode(["x"]) if isinstance(made, Encoder) else made
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path):
+    base, other = write_llama(tmp_path / "a"), write_gpt2(tmp_path / "b")
+    path = tmp_path / "a" / "tokenizer.json"
+    fields = json.loads(path.read_text())
+    for at in range(9):
+        fields["added_tokens"].append(
+            {**fields["added_tokens"][0], "id": 400 + at, "content": f"<{at}>"}
+        )
+    path.write_text(json.dumps(fields))
+    with pytest.raises(ModelLoadError, match="embedding .*another model's"):
+        LocalGenerator.from_pretrained(base)
+    shutil.rmtree(other)
+
+
+def test_an_argument_for_transformers_reaches_it(tmp_path):
+    base = write_llama(tmp_path)
+    made = LocalGenerator.from_pretrained(base, model_kwargs={"attn_implementation": "eager"})
+    assert made._engine.model.config._attn_implementation == "eager"
+    with pytest.raises(ModelLoadError, match="nonsense"):
+        LocalGenerator.from_pretrained(base, model_kwargs={"attn_implementation": "nonsense"})
+    with pytest.raises(InputError, match="model_kwargs"):
+        LocalGenerator.from_pretrained(base, model_kwargs=["eager"])
+    ran = LocalGenerator.from_pretrained(base, model_kwargs={"trust_remote_code": True})
+    assert ran.generate(["who?"]) == made.generate(["who?"])
+    with pytest.raises(TypeError, match="unexpected"):
+        LocalGenerator.from_pretrained(base, nonsense=1)
+
+
+@pytest.mark.parametrize("stop", ["\n", "king", "the r", "zz"])
+@pytest.mark.parametrize("kind", [write_llama, write_gpt2])
+def test_stop_texts_found_step_by_step_are_those_of_the_whole_text(tmp_path, kind, stop):
+    made = LocalGenerator.from_pretrained(kind(tmp_path, seed=3), max_new_tokens=60, stop=[])
+    ended = LocalGenerator.from_pretrained(tmp_path, max_new_tokens=60, stop=[stop])
+    prompts = [f"{question} 👩‍🚀 ünïcode אב" for question in QUESTIONS]
+    for free, cut in zip(made.generate(prompts), ended.generate(prompts), strict=True):
+        assert cut == cut_at(free, [stop]).strip()
+        assert list(ended.stream(prompts[0]))
