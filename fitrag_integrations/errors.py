@@ -26,7 +26,7 @@ class FitRagError(Exception):
 
 
 class InputError(FitRagError, ValueError):
-    """Say which field was wrong, what was given and what is allowed."""
+    """Invalid argument: names the field, the value given and what is allowed."""
 
     @classmethod
     def of(cls, field: str, *, given: object, allowed: str) -> InputError:
@@ -35,15 +35,15 @@ class InputError(FitRagError, ValueError):
 
 
 class MissingExtraError(FitRagError, ImportError):
-    """Name the extra that brings a missing optional dependency."""
+    """A missing optional dependency; names the extra that installs it."""
 
 
 class EngineError(FitRagError):
-    """Say why rows that went to other workers have no answers; those that are written stay."""
+    """Rows that were sent to other workers have no answers; rows already written are kept."""
 
 
 class ModelLoadError(FitRagError):
-    """Say which model could not be loaded and why."""
+    """A model could not be loaded; names the model and the reason."""
 
 
 class ChecksumError(ModelLoadError):
@@ -51,7 +51,7 @@ class ChecksumError(ModelLoadError):
 
 
 class PortError(FitRagError):
-    """Say which port is missing, or answered other than it was asked."""
+    """A port is missing, or answered in another way than requested."""
 
 
 class SearchError(PortError):
@@ -80,7 +80,7 @@ class ThresholdMismatchError(FitRagError):
 
 
 class TrainingError(FitRagError):
-    """Say that a training came to nothing: it diverged, or what was learnt does not fit."""
+    """A training failed: it diverged, or what it learned does not fit."""
 
 
 def _search_error(message: str, kind: str) -> SearchError:

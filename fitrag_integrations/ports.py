@@ -35,7 +35,7 @@ class Retriever(Protocol):
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Give the two labels of each (question, passage) pair."""
+    """Scores (question, passage) pairs with two labels."""
 
     def score(self, pairs: Sequence[Pair], /) -> Sequence[BiLabelScore]: ...
 
@@ -49,7 +49,7 @@ class Evaluator(Protocol):
 
 @runtime_checkable
 class Gate(Protocol):
-    """Tell how likely each question is known without retrieval, in [0, 1].
+    """Estimates the probability that each question is known without retrieval, in [0, 1].
 
     A draft is the model's own first words on the question, empty where there are none. A gate may
     carry ``threshold``, above which a question counts as known. An exception in the place of a
@@ -75,7 +75,7 @@ class Recognizer(Protocol):
 
 @runtime_checkable
 class Detector(Protocol):
-    """Tell how likely each combination of excerpts is enough to answer, in [0, 1].
+    """Estimates the probability that each combination of excerpts is enough to answer, in [0, 1].
 
     One that has ``eligible_among`` is given pairs instead: the scores kept, and those left out. It
     may carry ``threshold``, and ``check_scorer``, which refuses the name of another scorer.
@@ -105,7 +105,7 @@ class Drafter(Protocol):
 
 @runtime_checkable
 class YesNo(Protocol):
-    """Tell for each prompt how likely the model says Yes rather than No, in [0, 1]."""
+    """Estimates for each prompt the probability of Yes against No, in [0, 1]."""
 
     def p_yes(self, prompts: Sequence[str], /) -> Sequence[float]: ...
 
@@ -136,7 +136,8 @@ class Method(Protocol):
     """Turn a question into a flow that ends in a context."""
 
     def __call__(self, question: str, ports: Ports, /) -> Flow[Context]:
-        """Give the flow for one question; it asks ``ports``, what the caller offers, for its I/O.
+        """Return the flow for one question; its I/O goes through ``ports``, which the caller
+        provides.
 
         The flow, not the call, raises ``InputError`` for a blank question.
         """
@@ -232,7 +233,9 @@ def scorer_of(value: object) -> Any:
 
 
 def model_name(model: object) -> str:
-    """Name the model that an object is, or that a port asks; blank where it does not say."""
+    """Return the name of the model that an object is, or that a port calls; blank if it has
+    none.
+    """
     return trait(model.owner if isinstance(model, Port) else model, "name", str) or ""
 
 

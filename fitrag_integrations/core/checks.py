@@ -108,18 +108,18 @@ def check_callable(field: str, value: object) -> object:
 
 
 def meant(given: str, names: Iterable[str]) -> str:
-    """Ask after the name that is most like what was given: `; did you mean x?`, or nothing."""
+    """Return "; did you mean x?" for the most similar name, or an empty string."""
     like = difflib.get_close_matches(given, list(names), n=1)
     return f"; did you mean {like[0]}?" if like else ""
 
 
 def can(model: object, verb: str) -> bool:
-    """Tell whether an object, not a class, has a method."""
+    """Check whether an object, not a class, has a method."""
     return not isinstance(model, type) and callable(getattr(model, verb, None))
 
 
 def trait(model: object, name: str, kind: type[T]) -> T | None:
-    """Give what an object says of itself under a name; None where it is not of that ``kind``."""
+    """Return an object's attribute if it is of that ``kind``, else None."""
     found = getattr(model, name, None)
     return found if isinstance(found, kind) else None
 
@@ -133,23 +133,23 @@ Share: TypeAlias = Annotated[float, partial(check_number, low=0.0, high=1.0)]
 
 
 class Checked:
-    """Check the fields of a dataclass at its construction, by what their types say.
+    """Mixin that checks the fields of a dataclass by their types.
 
-    A field of type ``Annotated[T, check]`` becomes what ``check(name, value)`` gives; one of a
-    ``Literal`` has to be one of its values, a ``bool`` to be one. None passes where the type has
-    it, and so do the values of a ``Literal`` beside another type.
+    A field of type ``Annotated[T, check]`` becomes what ``check(name, value)`` returns; a field of
+    a ``Literal`` must be one of its values, a ``bool`` a boolean. None passes where the type allows
+    it, and so do the values of a ``Literal`` in a union.
     """
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        """Tell of a wrong argument here rather than where it is used."""
+        """Check every field, so that a wrong argument fails here and not where it is used."""
         for name, check in _checks_of(cast(Any, type(self))):
             object.__setattr__(self, name, check(self._named(name), getattr(self, name)))
 
     @classmethod
     def _named(cls, field: str) -> str:
-        """Name a field as the error does."""
+        """Return the name of a field in an error."""
         return field
 
 
@@ -161,7 +161,7 @@ def _checks_of(kind: Any) -> tuple[tuple[str, Check], ...]:
 
 
 def _check_of(hint: object) -> Check | None:
-    """Give the check that a type asks for; None for a type that asks for none."""
+    """Return the check that a type implies; None for a type without one."""
     if hint is bool:
         return partial(check_is, kind=bool)
     if get_origin(hint) is Annotated:

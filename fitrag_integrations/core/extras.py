@@ -31,7 +31,9 @@ def require_extra(module: str, *, extra: str, feature: str) -> Any:
 
 
 def torch_needed(error: ModuleNotFoundError, feature: str) -> Exception:
-    """Say which extra brings what a model needs; an error about anything else is given back."""
+    """Return the error that names the extra for a model; any other missing module is returned as it
+    is.
+    """
     if error.name not in ("torch", "transformers", "peft"):
         return error
     wording = f'{error.name} is needed for {feature}: pip install "fitrag-integrations[torch]"'
@@ -63,7 +65,7 @@ def lazy_names(
 
 
 def is_own_file(reference: object) -> bool:
-    """Tell whether a text names a Python file of the user's: `file.py`, or `file.py:Name`."""
+    """Check whether a text names a Python file of the user: ``file.py``, or ``file.py:Name``."""
     path, mark, name = reference.rpartition(".py") if isinstance(reference, str) else ("",) * 3
     return bool(path and mark) and (not name or name[0] == ":" and name[1:].isidentifier())
 
@@ -94,7 +96,7 @@ def from_own_file(reference: str, accept: Callable[[type], bool], allowed: str) 
 
 
 def installed(module: str) -> bool:
-    """Tell whether a module is there to be imported; only its parents are."""
+    """Check whether a module can be imported; only its parents are imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
@@ -106,7 +108,7 @@ GPU_DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", r"C:\Windows\System32\n
 
 
 def torch_sees_gpu() -> bool:
-    """Tell whether torch is there with a GPU; it is imported only where there is a driver."""
+    """Check whether torch is installed with a GPU; it is only imported if there is a driver."""
     if "torch" not in sys.modules and not any(map(os.path.exists, GPU_DRIVERS)):
         return False
     return installed("torch") and bool(importlib.import_module("torch").cuda.is_available())

@@ -1,8 +1,8 @@
-"""Small pieces of HTML for notebooks: every text escaped, styles inside, nothing fetched.
+"""Small pieces of HTML for notebooks: every text escaped, styles inline, nothing fetched.
 
-Colours are those of the page, or see-through, so that all of it reads on light and dark alike. No
-script, no link and no picture: a notebook shows it whether it is trusted or not. ``Html`` is what
-was made here; whatever is not ``Html`` goes through ``escaped``.
+Colors are those of the page or transparent, so they work on light and dark backgrounds. There is no
+script, link or image: a notebook shows everything whether it is trusted or not. ``Html`` is what
+these functions built; anything else goes through ``escaped``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HARMLESS = frozenset("\n\t\u00ad\u061c\u200c\u200d\u200e\u200f")
 
 
 def escaped(value: object) -> Html:
-    """Escape a text, and name the signs that cannot be seen: an override becomes <U+202E>."""
+    """Escape a text and name characters that cannot be seen: an override becomes <U+202E>."""
     text = str(value)
     if not text.isprintable():
         text = "".join(map(_seen, text))
@@ -44,7 +44,9 @@ def merge_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, 
 
 
 def marked(text: str, spans: Iterable[tuple[int, int]], *, grey: bool = False) -> Html:
-    """Give the whole text with these ``[start, end)`` spans in ``<mark>``, the rest grey or not."""
+    """Return the whole text with these ``[start, end)`` spans in ``<mark>``; with ``grey`` the rest
+    fades.
+    """
     parts: list[str] = []
     last = 0
     for start, end in merge_spans(text, spans):
@@ -55,24 +57,24 @@ def marked(text: str, spans: Iterable[tuple[int, int]], *, grey: bool = False) -
 
 
 def block(inner: Html) -> Html:
-    """Show a running text in its own direction; a long one gets a bar to scroll by."""
+    """Return a text block in its own direction; a long one scrolls."""
     return Html(f'<div dir="auto" style="{_TEXT}">{inner}</div>')
 
 
 def card(title: str, *parts: Html) -> Html:
-    """Frame parts under a title."""
+    """Return parts in a frame under a title."""
     return Html(f'<div style="{_CARD}"><b dir="auto">{escaped(title)}</b>{"".join(parts)}</div>')
 
 
 def folded(title: str, *parts: Html, shown: bool = False) -> Html:
-    """Put parts behind a line to open them by."""
+    """Return parts that open when their title is clicked."""
     opened = " open" if shown else ""
     head = f'<summary style="cursor:pointer" dir="auto">{escaped(title)}</summary>'
     return Html(f"<details{opened}>{head}{''.join(parts)}</details>")
 
 
 def table(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
-    """Draw rows of plain values under their columns; without columns there is no head."""
+    """Return a table of plain values; without columns it has no header."""
     head = "".join(f'<th style="{_CELL}">{escaped(name)}</th>' for name in columns)
     body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
     top = f"<thead><tr>{head}</tr></thead>" if columns else ""

@@ -1,4 +1,4 @@
-"""Read what a server answers: its body within limits of size and time, and its Retry-After."""
+"""Read HTTP responses within limits of size and time, and parse Retry-After."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATIO_FROM = 1_000_000
 
 
 class Limits(Protocol):
-    """Bound a body: as sent, once unpacked, and the one by the other."""
+    """Limits of a body: as sent, after decompression, and the ratio of both."""
 
     @property
     def max_bytes(self) -> int: ...
@@ -33,7 +33,7 @@ class Limits(Protocol):
 
 @dataclass(frozen=True)
 class ReplyLimits:
-    """Bound what a configured server may answer, which is JSON and no archive."""
+    """Limits for responses of a configured server, which are JSON."""
 
     max_bytes: int = 20_000_000
     max_decoded_bytes: int = 50_000_000
@@ -41,7 +41,7 @@ class ReplyLimits:
 
 
 def read_whole(read: Callable[[int], bytes], *, encoding: str, limits: Limits) -> bytes:
-    """Read what a blocking ``read(size)`` gives to its end; raises as ``read_body`` does."""
+    """Read a blocking ``read(size)`` to its end; raises as ``read_body`` does."""
     meter = _Meter(encoding, limits, None)
     while chunk := read(STEP):
         meter.take(chunk)
@@ -51,10 +51,17 @@ def read_whole(read: Callable[[int], bytes], *, encoding: str, limits: Limits) -
 async def read_body(
     chunks: AsyncIterable[bytes], *, encoding: str, limits: Limits, cut: int | None
 ) -> bytes:
-    """Read to the end, or to ``cut`` decoded bytes where that is given.
+    """Read a body to its end, or to ``cut`` decoded bytes.
 
-    Stops at the chunk that passes a limit and raises ``SearchError``: "blocked" for a body too
-    large or packed in a way we did not ask for, "transient" for one that breaks off.
+    Args:
+        chunks: Body as it arrives.
+        encoding: The Content-Encoding header.
+        limits: Limits, checked after each step of decompression.
+        cut: Number of decoded bytes after which reading stops. None reads all.
+
+    Raises:
+        SearchError: "blocked" for a body that is too large or in another encoding than gzip,
+            "transient" for one that breaks off.
     """
     meter = _Meter(encoding, limits, cut)
     async for chunk in chunks:
@@ -77,11 +84,11 @@ class _Meter:
 
     @property
     def full(self) -> bool:
-        """Say whether as much was read as is wanted."""
+        """Whether enough was read."""
         return self._cut is not None and len(self._body) >= self._cut
 
     def take(self, chunk: bytes) -> None:
-        """Add one chunk as sent; the limits are looked at after every step of unpacking."""
+        """Add one chunk as sent, and check the limits after every step of decompression."""
         self._wire += len(chunk)
         _hold(self._wire, self._limits.max_bytes, "is larger than allowed")
         while chunk and not self.full:
@@ -90,7 +97,7 @@ class _Meter:
             self._check()
 
     def end(self) -> bytes:
-        """Give what was read."""
+        """Return what was read."""
         if self._unzip is not None and not self.full:
             self._body += self._unzip.flush()
             self._check()
@@ -99,7 +106,7 @@ class _Meter:
         return bytes(self._body[: self._cut])
 
     def _unpacked(self, chunk: bytes) -> tuple[bytes, bytes]:
-        """Give at most ``STEP`` unpacked bytes, and what is left to unpack."""
+        """Return at most ``STEP`` decompressed bytes, and what is left to decompress."""
         if self._unzip is None:
             return chunk, b""
         if self._unzip.eof:
@@ -123,11 +130,23 @@ def _hold(size: int, most: int, why: str) -> None:
 
 
 async def read_reply(client: Any, method: str, url: str, *, seconds: float, **options: Any) -> Any:
-    """Ask an httpx client for a reply, and read all of it within ``seconds`` and `ReplyLimits`.
+    """Send a request with an httpx client and read its response within ``seconds`` and
+    `ReplyLimits`.
 
-    Gives an ``httpx.Response`` whose content is there. The deadline is for the whole answer, so
-    that one that drips in does not last for ever. Raises what httpx raises: ``ReadTimeout`` past
-    the deadline, ``DecodingError`` past the limits, ``ReadError`` where the body breaks off.
+    Args:
+        client: An ``httpx.AsyncClient``.
+        method: HTTP method.
+        url: Address.
+        seconds: Time for the whole response, so that one that drips in does not last forever.
+        **options: Keyword arguments of ``client.stream``.
+
+    Returns:
+        An ``httpx.Response`` with its content.
+
+    Raises:
+        httpx.ReadTimeout: Past the deadline.
+        httpx.DecodingError: Past a limit.
+        httpx.ReadError: If the body breaks off.
     """
     import httpx
 
@@ -151,12 +170,9 @@ _OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")
 
 
 def retry_after(value: str | None) -> float | None:
-    """Give the seconds to wait, at least 0; None where it is neither a number nor a date.
+    """Return the seconds to wait (RFC 9110, section 10.2.3), at least 0; None for an invalid value.
 
-    It says when to come back (RFC 9110, section 10.2.3).
-
-    Seconds may have decimals, which services send though the RFC knows none. A date without a
-    zone is in UTC, as HTTP's are.
+    Seconds may have decimals, which some services send. A date without a zone is in UTC.
     """
     text = (value or "").strip()
     if _SECONDS.fullmatch(text):

@@ -21,7 +21,7 @@ Write = Callable[[bytes], None]
 
 
 def is_gzipped(name: str) -> bool:
-    """Say whether a file of this name is read and written gzipped."""
+    """Check whether a file of this name is gzipped."""
     return name.lower().endswith(".gz")
 
 
@@ -91,10 +91,10 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def dump(row: Row) -> bytes:
-    """Give a row's line. Raises `ValueError` for NaN and Infinity, which JSON has not.
+    """Return a row as a line. Raises `ValueError` for NaN and Infinity, which JSON does not have.
 
-    In ASCII: some readers take the line separators of other alphabets for ends of lines, and half
-    a surrogate pair has no UTF-8.
+    In ASCII: some readers take the line separators of other alphabets for ends of lines, and half a
+    surrogate pair has no UTF-8.
     """
     return json.dumps(row, allow_nan=False).encode("ascii") + b"\n"
 
@@ -107,10 +107,10 @@ def write_jsonl(path: Path, rows: Iterable[Row]) -> None:
 
 @contextmanager
 def appending(name: str) -> Iterator[Write]:
-    """Give a function that appends bytes and hands them to the system before it returns.
+    """Yield a function that appends bytes and flushes them to the system before it returns.
 
-    A gzipped file gets a member of its own for each call, so whatever was written before a kill
-    can be read. Raises `InputError` where the system will not take them.
+    A gzipped file gets a member of its own for each call, so whatever was written before a kill can
+    be read. Raises `InputError` where the system will not take them.
     """
     if name == STREAM:
         yield _to_stdout
@@ -131,7 +131,7 @@ def appending(name: str) -> Iterator[Write]:
 
 @contextmanager
 def _telling(name: str) -> Iterator[None]:
-    """Tell what keeps a file from being written, a full disk or a read-only folder, plainly."""
+    """Raise a plain error for a file that cannot be written: a full disk, or a read-only folder."""
     try:
         yield
     except OSError as error:

@@ -30,7 +30,7 @@ def lock(descriptor: int, output: Path) -> None:
 
 @contextlib.contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder that is there for the block; the same thread may hold it again.
+    """Lock a folder for the block; the same thread may lock it again.
 
     The lock is on the folder itself and leaves no file behind. Raises `InputError` at once where
     another thread or process holds it. Where the system cannot lock a folder (Windows, some network

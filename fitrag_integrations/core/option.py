@@ -1,8 +1,9 @@
-"""Say of a field of a plan what the command line shows of it; no command line is needed to read it.
+"""Options of the command line, described on the fields of a plan; reading them needs no command
+line.
 
 A plan is a dataclass, and its fields are the options of its verb:
 
-    steps: Annotated[int, Option("Steps to take.", min=1)] = 1000
+    steps: Annotated[int, Option("Number of steps.", min=1)] = 1000
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from fitrag_integrations.core.checks import check_number, check_whole
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Describe a field that is given by name.
+    """Description of a field that is passed by name.
 
-    `name` is what is typed where it is not the field's own, such as `--k`, `--yes/--no` of a flag,
-    or `--old --new` for both. `default` tells in words what None stands for.
+    `name` is the spelling if it is not the field's own, such as `--k`, `--yes/--no` for a flag, or
+    `--old --new` for both. `default` describes what None means.
     """
 
     help: str = ""
@@ -29,7 +30,7 @@ class Option:
     metavar: str | None = None
 
     def __call__(self, field: str, value: object) -> object:
-        """Hold a number to the range, for plans made in Python; None passes."""
+        """Check a number against the range, for plans built in Python; None passes."""
         if value is None or (self.min is None and self.max is None):
             return value
         if isinstance(value, int) and isinstance(self.min, int) and self.max is None:
@@ -40,4 +41,4 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Argument(Option):
-    """Describe a field that is given by its place."""
+    """Description of a positional field."""

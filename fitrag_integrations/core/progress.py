@@ -74,7 +74,7 @@ def _watched() -> bool:
 
 
 class Terminated(Exception):
-    """Tell that the run was asked to end, and where it is."""
+    """Raised when the run was asked to end; has the place where it stopped."""
 
 
 class Stopping:
@@ -97,7 +97,9 @@ class Stopping:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Do what is not to be torn. Raises `Terminated` at its end where that was asked for."""
+        """Run a block that must not be interrupted; raises `Terminated` at its end if one was
+        requested.
+        """
         self._busy = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""Turn values into plain Python that JSON and msgpack can hold, and records back from it."""
+"""Convert values to plain Python that JSON and msgpack can hold, and records back from it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class Record(Shown):
-    """Give a dataclass ``to_dict``, ``from_dict`` and a display, over its fields in their order."""
+    """Mixin that adds ``to_dict``, ``from_dict`` and a display to a dataclass."""
 
     __slots__ = ()
     _nested: ClassVar[Mapping[str, type[Record]]] = {}  # fields that hold one record, or several
 
     @classmethod
     def _named(cls, field: str) -> str:
-        """Name a field in the errors of `Checked`, for records that are that too."""
+        """Return the name of a field in the errors of `Checked`."""
         return f"{cls.__name__}.{field}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give every field as plain Python; what no JSON can hold becomes its ``repr``."""
+        """Return every field as plain Python; what JSON cannot hold becomes its ``repr``."""
         return {spec.name: plain(getattr(self, spec.name)) for spec in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Self:
-        """Read back what ``to_dict`` gave; entries of ``data`` that are no field are passed over.
+        """Build a record from the output of ``to_dict``; entries that are not fields are ignored.
 
-        Raises ``InputError`` for what is no mapping, or lacks a field without a default.
+        Raises:
+            InputError: If ``data`` is not a mapping, or a field without a default is missing.
         """
         values: dict[str, object] = {}
         given = check_mapping(cls.__name__, data)
@@ -51,7 +52,7 @@ R = TypeVar("R", bound=Record)
 
 
 def remade(record: R, **changes: object) -> R:
-    """Copy a record with changes that were made here, and so need no look at all of its fields."""
+    """Copy a record with changed fields, without checking them again."""
     made = object.__new__(type(record))
     for spec in fields(record):  # type: ignore[arg-type]
         value = changes[spec.name] if spec.name in changes else getattr(record, spec.name)
@@ -60,18 +61,18 @@ def remade(record: R, **changes: object) -> R:
 
 
 def check_mapping(field: str, value: object) -> dict[str, object]:
-    """Require a mapping and copy it, so that no two owners share one."""
+    """Check for a mapping and copy it, so that no two owners share one."""
     if type(value) is not dict and not isinstance(value, Mapping):
         raise InputError.of(field, given=value, allowed="a mapping")
     return dict(value)
 
 
 def plain(value: object) -> Any:
-    """Give dicts, lists, strings, numbers, booleans and None.
+    """Return dicts, lists, strings, numbers, booleans and None.
 
-    Values with ``to_dict`` give that; NumPy and torch scalars give their ``item``; a number that
-    is not finite, which JSON cannot hold, and anything else give their ``repr``. Raises
-    ``InputError`` for values nested beyond what Python can follow.
+    Values with ``to_dict`` become its result, NumPy and torch scalars their ``item``. A number that
+    is not finite, and anything else, becomes its ``repr``. Raises ``InputError`` for values nested
+    too deeply.
     """
     try:
         return _plain(value)

@@ -1,4 +1,4 @@
-"""A key that is sent, and shown to nobody: not in a repr, a pickle, a message or a debug log."""
+"""A key that is sent, but never shown in a repr, a pickle, a message or a log."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _LOGGERS = (
 
 
 class Secret:
-    """Hold a key: a string, an object with `get_secret_value`, another `Secret`, or None.
+    """A key, given as a string, an object with `get_secret_value`, another `Secret`, or None.
 
     White space around a key is dropped. With `variable`, the key is read from that environment
-    variable where none is given; a pickle then carries the variable's name, and otherwise refuses
-    to be made. Raises `InputError`, which does not show the key, for one that no HTTP header can
-    carry: with blanks or control characters inside, or other than ASCII.
+    variable if none is given; a pickle then holds the name of the variable, otherwise pickling
+    fails. Raises `InputError`, which does not show the key, for one that no HTTP header can carry:
+    with blanks or control characters inside, or not ASCII.
     """
 
     __slots__ = ("__weakref__", "_value", "variable")
@@ -64,24 +64,24 @@ class Secret:
 
     @property
     def found(self) -> bool:
-        """Tell whether there is a key, here or in the environment."""
+        """Whether there is a key, here or in the environment."""
         return bool(self._value or (self.variable and os.environ.get(self.variable, "").strip()))
 
     @property
     def weak(self) -> bool:
-        """Tell whether the key is too short to be one."""
+        """Whether the key is too short to be a real one."""
         return len(self.reveal()) < WEAK
 
     def reveal(self) -> str:
-        """Give the key; blank where there is none."""
+        """Return the key, or an empty string."""
         if self._value or not self.found:
             return self._value
         return self._checked(os.environ[self.variable])
 
     def redact(self, text: str) -> str:
-        """Put `[hidden]` in place of the key, also where it is escaped or cut after its beginning.
+        """Replace the key by `[hidden]`, also where it is escaped or truncated after its beginning.
 
-        Redact first and cut then: the other way round a short beginning may stay.
+        Redact before shortening a text: the other way round a short beginning may remain.
         """
         key = self.reveal() if self.found else ""
         return _without(text, (key, _plain(key))) if key else text
@@ -121,7 +121,7 @@ def _without(text: str, keys: Sequence[str]) -> str:
 
 
 def _places(plain: str, keys: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Find where a key stands, as it is or with its own escapes read, as much as is there."""
+    """Yield where a key stands, as it is or with its own escapes read, as much as is there."""
     last = 0
     starts = re.compile("|".join(re.escape(key[:PREFIX]) for key in keys))
     while found := starts.search(plain, last):
@@ -150,7 +150,7 @@ def _character(match: re.Match[str]) -> str:
 
 
 class _Quiet(logging.Filter):
-    """Redact every key in use from what passes; a record is never dropped."""
+    """Logging filter that redacts every key in use; it never drops a record."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,12 +158,12 @@ class _Quiet(logging.Filter):
         self._lock = Lock()
 
     def add(self, secret: Secret) -> None:
-        """Redact one more key, for as long as somebody holds it."""
+        """Redact one more key, as long as it is referenced."""
         with self._lock:
             self._secrets.add(secret)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Write the message out where it holds a key, in place of its arguments."""
+        """Replace a message that holds a key, and its arguments, by the redacted message."""
         with self._lock:
             secrets = list(self._secrets)
         told = redacted = record.getMessage()

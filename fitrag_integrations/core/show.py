@@ -1,7 +1,6 @@
-"""How values show themselves: in one line, in a few, and as HTML in a notebook.
+"""Display of values: in one line, in a few lines, and as HTML in a notebook.
 
-``Shown`` is for every result: what it does not word itself is told field by field. Nothing here
-knows the types, which are built upon it.
+``Shown`` is the base of every result; by default it shows field by field.
 """
 
 from __future__ import annotations
@@ -17,40 +16,40 @@ ROWS = 20  # rows shown of what a result holds
 
 
 class Shown:
-    """Give a dataclass one line, an explanation and HTML, over its fields in their order."""
+    """Mixin that shows a dataclass in one line, in a few lines and as HTML."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        """Tell it in one line."""
+        """Return one line."""
         told = (f"{name} {brief(value)}" for name, value in _values(self))
         return shortened(f"{type(self).__name__}: {', '.join(told)}", most=200)
 
     def explain(self) -> str:
-        """Tell it in a few lines."""
+        """Return a few lines, one per field."""
         lines = (f"{name}: {brief(value)}" for name, value in _values(self))
         return "\n".join([type(self).__name__, *lines])
 
     def _repr_html_(self) -> str:
-        """Show it in a notebook; every text is escaped."""
+        """Return HTML for a notebook; every text is escaped."""
         return card(type(self).__name__, *_drawn(self))
 
 
 class Table(list[Any]):
-    """Be a list of results of one kind that a notebook shows as a table."""
+    """List of results of one kind that a notebook shows as a table."""
 
     def __str__(self) -> str:
-        """Tell in one line how many there are."""
+        """Return the number of rows in one line."""
         kind = type(self[0]).__name__ if self else "result"
         return f"{len(self)} rows of {kind}" if self else "no rows"
 
     def _repr_html_(self) -> str:
-        """Show one row for each result; every text is escaped."""
+        """Return a table with one row per result; every text is escaped."""
         return records_table(self)
 
 
 def records_table(records: Sequence[object], *, most: int | None = None) -> Html:
-    """Draw dataclasses of one kind, a row each."""
+    """Return an HTML table of dataclasses of one kind, one row each."""
     drawn = [[brief(value) for _, value in _values(record)] for record in records[:most]]
     columns = [name for name, _ in _values(records[0])] if records else []
     more = len(records) - len(drawn)
@@ -58,7 +57,7 @@ def records_table(records: Sequence[object], *, most: int | None = None) -> Html
 
 
 def brief(value: object) -> str:
-    """Give a field's value in a few words."""
+    """Return a field's value in a few words."""
     if value is None:
         return "none"
     if isinstance(value, float):
@@ -69,7 +68,7 @@ def brief(value: object) -> str:
 
 
 def shortened(value: object, *, most: int = 100) -> str:
-    """Give a value in one line of at most ``most`` characters."""
+    """Return a value in one line of at most ``most`` characters."""
     if isinstance(value, str):
         line = " ".join(value.split())
         return line if len(line) <= most else f"{line[: most - 1]}…"
@@ -77,17 +76,17 @@ def shortened(value: object, *, most: int = 100) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Name an error by its kind and its message."""
+    """Return the class and the message of an error."""
     return f"{type(error).__name__}: {error}"
 
 
 def error_line(error: BaseException) -> str:
-    """Name an error in one short line."""
+    """Return the class and the message of an error in one short line."""
     return f"{type(error).__name__}: {shortened(str(error))}"
 
 
 def lines_html(lines: Iterable[str]) -> Html:
-    """Show lines of a telling, a row each."""
+    """Return lines as a table with one row each."""
     return table((), [(line,) for line in lines])
 
 
@@ -96,7 +95,9 @@ def _values(value: Any) -> list[tuple[str, Any]]:
 
 
 def _drawn(value: object) -> Iterator[Html]:
-    """Draw the fields, and under them those that hold several results."""
+    """Yield a table of the fields, and below it a table for each field that holds several
+    results.
+    """
     held = _values(value)
     yield table((), [(name, brief(one)) for name, one in held])
     for name, one in held:

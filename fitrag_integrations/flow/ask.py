@@ -61,7 +61,7 @@ class Port(Generic[Q, A]):
         return hash(self.name)
 
     def ask(self, items: Sequence[Q]) -> Flow[list[A]]:
-        """Ask for one answer per item; without items there is nothing to ask."""
+        """Request one answer per item; without items nothing is requested."""
         if not len(items):
             return []
         answers: list[A] = yield Ask(self, items)
@@ -74,7 +74,7 @@ Answers: TypeAlias = list[Any] | Exception  # of one call, or why there are none
 
 @dataclass(frozen=True)
 class Ask:
-    """Say what a flow wants: these items, answered by this port."""
+    """Request of a flow: these items, to be answered by this port."""
 
     port: AnyPort
     items: Sequence[Any]

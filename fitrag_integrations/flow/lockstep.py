@@ -166,7 +166,7 @@ def _step(ask: Ask, answers: list[object] | Exception, seconds: float) -> Step:
 
 
 def _first_error(answers: Answers) -> Answers:
-    """Give the error a flow is to hear of, else its answers."""
+    """Return the error that a flow should receive, else its answers."""
     if isinstance(answers, Exception):
         return answers
     return next((answer for answer in answers if isinstance(answer, Exception)), answers)

@@ -1,7 +1,6 @@
-"""What a driver saw while it ran a flow: the steps, the outcome, and both told to a reader.
+"""Trace of a flow: its steps and its outcome, as the driver recorded them, with their display.
 
-A flow may end in a value of any type. One that has a ``question`` and a method ``trace_lines``
-tells its part of the story itself.
+A value that has ``trace_lines`` describes itself in ``Traced.explain``.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Step:
     error: str | None = None
 
     def __str__(self) -> str:
-        """Tell in one line who was asked how much, and what came back."""
+        """Return one line: the port, the number of items, and the answers."""
         tokens = "" if self.tokens is None else f", {self.tokens} tokens"
         asked = f"{self.count} asked, {1000 * self.seconds:.1f} ms{tokens}"
         return f"{self.port}: {asked} -> {_back(self)}"
@@ -52,7 +51,7 @@ class Step:
         return len(self.items)
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
-        """Give the step as plain Python; ``full`` adds the items and the answers themselves."""
+        """Return the step as plain Python; ``full`` adds the items and the answers."""
         brief = {
             "port": self.port,
             "count": self.count,
@@ -67,21 +66,21 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Traced(Generic[R]):
-    """Hold the outcome of one flow, a value or the exception it ended with, and its steps."""
+    """Outcome of one flow, a value or the exception it ended with, and its steps."""
 
     outcome: R | Exception
     steps: tuple[Step, ...] = ()
 
     @property
     def value(self) -> R:
-        """Give the flow's value, or raise the exception it ended with."""
+        """The flow's value. Raises the exception the flow ended with."""
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
 
     @property
     def error(self) -> Exception | None:
-        """Give the exception the flow ended with, None where it has a value."""
+        """The exception the flow ended with, or None."""
         return self.outcome if isinstance(self.outcome, Exception) else None
 
     @property
@@ -90,7 +89,7 @@ class Traced(Generic[R]):
         return sum(step.seconds for step in self.steps)
 
     def explain(self) -> str:
-        """Tell in a few lines what was asked, what came back and what was kept."""
+        """Return a few lines: what was requested, what was returned and what was kept."""
         asked = [f"{number}. {step}" for number, step in enumerate(self.steps, start=1)]
         head = []
         if isinstance(self.outcome, Context | Telling):
@@ -98,7 +97,7 @@ class Traced(Generic[R]):
         return "\n".join([*head, *asked, *_outcome_lines(self.outcome)])
 
     def __str__(self) -> str:
-        """Tell in one line how it ended, in how many steps and how long they took."""
+        """Return one line: how it ended, in how many steps and seconds."""
         ended = str(self.outcome)
         if isinstance(self.outcome, Exception):
             ended = " ".join(_outcome_lines(self.outcome))
@@ -115,7 +114,7 @@ class Traced(Generic[R]):
         return card(f"{len(self.steps)} steps", asked, end)
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
-        """Give ``steps`` and either ``value`` or ``error`` as plain Python.
+        """Return ``steps`` and either ``value`` or ``error`` as plain Python.
 
         ``full`` adds to each step its items and answers, texts included.
         """
@@ -143,7 +142,7 @@ def _back(step: Step) -> str:
 
 
 def _brief(answers: Sequence[Any]) -> str:
-    """Say in a few words what came back."""
+    """Return a short description of the answers."""
     if not answers:
         return "nothing"
     if all(isinstance(answer, BiLabelScore) for answer in answers):

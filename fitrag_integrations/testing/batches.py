@@ -1,4 +1,4 @@
-"""What holds for every batched call: n items in, n answers out, in order, whoever else asks."""
+"""Contract of every batched call: n items in, n answers out, in order, whoever else calls."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TOLERANCE = 1e-3  # float32 sums in another order; a batch mate that leaks moves
 
 
 class ContractError(AssertionError):
-    """Tell which promise of a port an implementation does not keep."""
+    """A promise of a port that an implementation does not keep."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """Hold one promise by its ``name`` and the call, ``run``, that tries it.
+    """One promise: its ``name`` and the call, ``run``, that tests it.
 
     A check is called without arguments, and shown by its name.
     """
@@ -64,7 +64,7 @@ class Batched(Generic[T, A]):
     tolerance: float = TOLERANCE
 
     def checks(self) -> list[Check]:
-        """Give a check for each promise."""
+        """Return a check for each promise."""
         promises = [
             self.gives_one_valid_answer_each,
             self.keeps_the_order,

@@ -15,10 +15,10 @@ Compress: TypeAlias = Callable[[str, Sequence[Passage]], Sequence[Excerpt]]
 
 
 def compressor_checks(make: Callable[[], Compress]) -> list[Check]:
-    """Give the checks of a call ``(question, passages) -> excerpts``, which ``make`` gives.
+    """Return the checks of a call ``(question, passages) -> excerpts``, which ``make`` builds.
 
-    Every excerpt is a stretch of a passage that was given, none overlap, none is blank, all of
-    them are no longer than what was given; the passages stay as they were.
+    Every excerpt is a stretch of a passage that was given, none overlap, none is blank, all of them
+    are no longer than what was given; the passages stay as they were.
     """
     promises = [keeps_only_what_was_given, sends_no_word_twice, takes_nothing, takes_odd_texts]
     promises += [changes_no_passage, repeats_itself]

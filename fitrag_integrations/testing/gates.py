@@ -15,7 +15,7 @@ ITEMS: Sequence[Asked] = [(question, draft) for question in QUESTIONS for draft 
 
 
 def gate_checks(make: Callable[[], Gate], *, tolerance: float = 1e-3) -> list[Check]:
-    """Give the checks of ``ports.Gate``: p in [0, 1], and the threshold too.
+    """Return the checks of ``ports.Gate``, built by ``make``: p and the threshold are in [0, 1].
 
     ``make`` gives a fresh gate; ``tolerance`` is how far two p of one question may lie apart.
     """

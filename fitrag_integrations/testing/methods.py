@@ -15,7 +15,7 @@ from fitrag_integrations.types import Context, Passage
 
 
 def method_checks(make: Callable[[], Method], ports: Ports | None = None) -> list[Check]:
-    """Give the checks of ``ports.Method``, a fresh one of which ``make`` gives.
+    """Return the checks of ``ports.Method``; ``make`` builds a new one for each check.
 
     ``ports`` are what the method is tried with; without them retrieval and search find the same
     four passages for every query, and every prompt is continued with "The Danube.".

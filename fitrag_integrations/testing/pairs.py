@@ -18,7 +18,7 @@ ODD: Sequence[Pair] = [
 
 
 def scorer_checks(make: Callable[[], Scorer], *, tolerance: float = 1e-3) -> list[Check]:
-    """Give the checks of ``ports.Scorer``, whose fresh object ``make`` gives.
+    """Return the checks of ``ports.Scorer``; ``make`` builds a new one for each check.
 
     Besides what holds for every batched call, a scorer carries a ``name`` that does not change:
     thresholds and detectors are held to it. ``tolerance`` is how far probabilities may lie apart.
@@ -31,7 +31,8 @@ def scorer_checks(make: Callable[[], Scorer], *, tolerance: float = 1e-3) -> lis
 
 
 def evaluator_checks(make: Callable[[], Evaluator], *, tolerance: float = 1e-3) -> list[Check]:
-    """Give the checks of ``ports.Evaluator``, made by ``make``: a scorer's, for grades in [-1, 1].
+    """Return the checks of ``ports.Evaluator``, built by ``make``: a scorer's, for grades in [-1,
+    1].
 
     ``tolerance`` is how far two grades of one pair may lie apart.
     """

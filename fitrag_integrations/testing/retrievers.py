@@ -13,7 +13,7 @@ from fitrag_integrations.types import Passage
 def retriever_checks(
     make: Callable[[], Retriever], queries: Sequence[str] = QUESTIONS
 ) -> list[Check]:
-    """Give the checks of ``ports.Retriever``, made by ``make``; ``queries`` find something.
+    """Return the checks of ``ports.Retriever``, built by ``make``; ``queries`` must find something.
 
     A query finds the same passages alone and in a batch, no passage twice, and nobody's changes to
     what was found are seen by who asks next.
