@@ -58,7 +58,7 @@ def _excerpts(documents: Sequence[Document], sources: Sequence[Document]) -> lis
 
 
 def _places(passage: Passage) -> Iterator[tuple[str, int]]:
-    """Give where a document may begin in which text, besides where this package cut it."""
+    """Return where a document may begin in which text, besides where this package cut it."""
     start = passage.metadata.get("start_index")
     if passage.source and isinstance(start, int):
         yield passage.source, start

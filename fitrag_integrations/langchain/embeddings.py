@@ -23,7 +23,7 @@ class EncoderEmbeddings(Embeddings):
 
     @property
     def encoder(self) -> object:
-        """Give the encoder."""
+        """The encoder."""
         return self._vectors.encoder
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:

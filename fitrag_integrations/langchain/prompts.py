@@ -19,7 +19,7 @@ CONTEXT, QUESTION = ("context", "context_str"), ("question", "query_str", "input
 
 
 def prompt(name: str) -> ChatPromptTemplate:
-    """Give the prompt of that ``name`` as one human message.
+    """Return the prompt of that ``name`` as one human message.
 
     Its variables are {context}, {question} and, where it has one, {draft}; see ``prompt_named`` for
     the names. What fills them is never read as a template. Raises ``InputError`` for an unknown

@@ -61,7 +61,7 @@ def _excerpts(
 
 
 def _places(passage: Passage) -> Iterator[tuple[str, int]]:
-    """Give where a node says it begins in its SOURCE, besides where this package cut it."""
+    """Return where a node says it begins in its SOURCE, besides where this package cut it."""
     node = node_of(passage)
     start = getattr(node, "start_char_idx", None)
     if node.ref_doc_id and isinstance(start, int):

@@ -32,7 +32,7 @@ class EncoderEmbedding(BaseEmbedding):
 
     @property
     def encoder(self) -> Any:
-        """Give the encoder."""
+        """The encoder."""
         return self._vectors.encoder
 
     def _get_text_embedding(self, text: str) -> list[float]:

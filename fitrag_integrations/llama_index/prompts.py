@@ -19,7 +19,8 @@ NAMES = {"context_str": "context", "query_str": "question"}
 
 
 def prompt(name: str) -> PromptTemplate:
-    """Give the prompt of that ``name``, for instance as the ``text_qa_template`` of a synthesizer.
+    """Return the prompt of that ``name``, for instance as the ``text_qa_template`` of a
+    synthesizer.
 
     It is filled with ``context_str`` and ``query_str``, as LlamaIndex does, or with ``context`` and
     ``question``, and, where it has one, with ``draft``; see ``prompt_named`` for the names. What

@@ -35,7 +35,7 @@ class Found:
 
 
 def found_in(chunk: EncodedPair, select: float, span: float, first: int, last: int) -> Found:
-    """Give the place of a chunk's tokens, its best span's first and last."""
+    """Return the place of a chunk's tokens, its best span's first and last."""
     start, end = int(chunk.tokens[3, first]), int(chunk.tokens[4, min(last, len(chunk) - 1)])
     if start < 0 or end < 0:  # the tokenizer knows no character of this text
         return Found(select, -math.inf, 0, 0)

@@ -98,12 +98,12 @@ class EligibilityDetector(SavedModel):
 
     @property
     def name(self) -> str:
-        """Name the detector, for traces."""
+        """The detector's name, for traces."""
         return f"eligibility for {self.scorer}" if self.scorer else "eligibility"
 
     @property
     def fitted_for(self) -> Row:
-        """Say which scorer it was trained on: scorer, window, stride, per_passage."""
+        """Return which scorer it was trained on: scorer, window, stride, per_passage."""
         return dict(self.manifest.get("fitted_for", {}))
 
     @property
@@ -113,7 +113,7 @@ class EligibilityDetector(SavedModel):
 
     @property
     def threshold(self) -> float:
-        """Give the probability from which a combination is enough: the fitted one, else 0.5."""
+        """The probability from which a combination is enough: the fitted one, else 0.5."""
         return THRESHOLD if self.fitted is None else self.fitted.value
 
     def check_scorer(self, name: object) -> None:
@@ -126,7 +126,7 @@ class EligibilityDetector(SavedModel):
         fitted.check(given, allow_other=self._any_scorer)
 
     def eligible(self, combinations: Sequence[Scores]) -> list[float]:
-        """Give the probability that each combination is enough, in [0, 1], in the order given.
+        """Return the probability that each combination is enough, in [0, 1], in the order given.
 
         The scores of a combination may come in any order; of more than `max_pairs` the best by
         their sum count, which in a list sorted by that sum are the first. A score without
@@ -136,18 +136,21 @@ class EligibilityDetector(SavedModel):
         return self.eligible_among([(scores, ()) for scores in combinations])
 
     async def aeligible(self, combinations: Sequence[Scores]) -> list[float]:
-        """Do what `eligible` does, in [0, 1], without blocking the event loop."""
+        """Async version of `eligible`, in [0, 1]."""
         return await self.aeligible_among([(scores, ()) for scores in combinations])
 
     def eligible_among(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[float]:
-        """Do what `eligible` does, given beside each combination the scores of what is left out.
+        """Async version of `eligible`, given beside each combination the scores of what is left
+        out.
 
         Those matter only to a detector that was trained with them (`sees_rest`).
         """
         return self._call(self._judge, self._rows(pairs))
 
     async def aeligible_among(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[float]:
-        """Do what `eligible_among` does with its `pairs`, in [0, 1]; the event loop stays free."""
+        """Async version of `eligible_among`, in [0, 1] with its `pairs`, in [0, 1]; the event loop
+        stays free.
+        """
         return await self._acall(self._judge, self._rows(pairs))
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -53,7 +53,7 @@ class ExtractiveReader(PairModel):
         self.abstain_below = None if below is None else check_number("abstain_below", below)
 
     def read(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[Answer]:
-        """Give the best answer of each pair, in the order given; `show_progress` draws a bar.
+        """Return the best answer of each pair, in the order given; `show_progress` draws a bar.
 
         Answers are at most 24 tokens long; the text of one is never empty. Raises `InputError`
         naming the first pair that is not a question and a passage with text.
@@ -61,7 +61,7 @@ class ExtractiveReader(PairModel):
         return self._shown(self._read, checked_pairs(pairs), show_progress)
 
     async def aread(self, pairs: Sequence[Pair]) -> list[Answer]:
-        """Do what `read` does without blocking the event loop."""
+        """Async version of `read`."""
         return await self._acall(self._read, checked_pairs(pairs))
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -40,7 +40,7 @@ class Dense:
         return self._trunk.width
 
     def encode(self, texts: Sequence[str]) -> Steps[list[NDArray[np.float32]]]:
-        """Give one vector per text, of shape (width,), in order."""
+        """Return one vector per text, of shape (width,), in order."""
         encoded = self._tokenizer(
             [_encodable(text) for text in texts],
             truncation=True,

@@ -28,7 +28,7 @@ ROUNDING = 3 * 2**-9  # of the product of two lengths: of both factors, and of t
 
 
 def checked_kind(name: str) -> Kind:
-    """Give the kind of a name; raises `InputError` for another."""
+    """Return the kind of a name; raises `InputError` for another."""
     for kind in KINDS:
         if kind == name:
             return kind
@@ -113,7 +113,9 @@ class Products:
         self._longest = float(self._exact.norm(dim=1).max())
 
     def nearest(self, vectors: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
-        """Give the scores and places of the best `k` for each vector, the first of equals first."""
+        """Return the scores and places of the best `k` for each vector, the first of equals
+        first.
+        """
         import torch
 
         asked = torch.from_numpy(vectors)

@@ -58,7 +58,7 @@ class Origin:
             raise ModelLoadError(f"encoder {name!r} of the manifest: {error}") from error
 
     def describe(self) -> dict[str, Any]:
-        """Give name, width and settings, for the manifest."""
+        """Return name, width and settings, for the manifest."""
         return {"name": self.name, "width": self.width, "settings": self.settings}
 
     def prove(self, store: Store) -> None:

@@ -61,13 +61,13 @@ class Store:
             self._by_id.update((passage.id, passage) for passage in passages)
 
     def first(self, count: int | None = None) -> tuple[list[Passage], Vectors]:
-        """Give the first passages, or all, with their vectors."""
+        """Return the first passages, or all, with their vectors."""
         with self._lock:
             passages = self.passages[:count]
             return passages, self.flat.reconstruct_n(0, len(passages))
 
     def nearest(self, vectors: Vectors, k: int) -> list[list[Passage]]:
-        """Give the best k passages for each vector, with their scores in the metadata."""
+        """Return the best k passages for each vector, with their scores in the metadata."""
         if not len(self):
             return [[] for _ in vectors]
         with self._lock:
@@ -126,7 +126,7 @@ def _faiss() -> Any:
 def admit(
     passages: Iterable[Any], *, stored: Mapping[str, Passage], on_bad: str
 ) -> tuple[list[Passage], int]:
-    """Give the passages that are new, in order, and how many were skipped as bad.
+    """Return the passages that are new, in order, and how many were skipped as bad.
 
     Bad are blank texts, items that are no `Passage`, errors that `read_corpus` was asked to
     yield, and an id that another text has. An equal id with an equal text is the same passage and

@@ -23,16 +23,16 @@ class TextEncoder(Protocol):
 
     @property
     def name(self) -> str:
-        """Name the encoder, to be told from another."""
+        """The encoder's name, to be told from another."""
         ...
 
     @property
     def width(self) -> int:
-        """Give how many numbers a vector has."""
+        """Return how many numbers a vector has."""
         ...
 
     def encode(self, texts: Sequence[str], /) -> Any:
-        """Give an array of shape (texts, width), in the order of `texts`."""
+        """Return an array of shape (texts, width), in the order of `texts`."""
         ...
 
 

@@ -106,7 +106,7 @@ class Encoder:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Give pooling, normalize and max_tokens as plain values; loads the weights."""
+        """Return pooling, normalize and max_tokens as plain values; loads the weights."""
         return dict(self._facts()["settings"])
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -122,7 +122,7 @@ class Encoder:
         return self._stack(await self._worker.acall(self._dense.encode, checked))
 
     def unload(self) -> None:
-        """Give the memory back; later calls raise `ModelLoadError`."""
+        """Return the memory back; later calls raise `ModelLoadError`."""
         self._worker.close()
         self._dense.drop()
 

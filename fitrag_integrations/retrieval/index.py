@@ -32,10 +32,10 @@ class Searchable(Protocol):
     """Say what an index offers to a retriever."""
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Give the best k passages for each query."""
+        """Return the best k passages for each query."""
 
     async def asearch(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Do what `search` does; the event loop stays free."""
+        """Async version of `search`."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class FaissIndex:
         return len(new)
 
     def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Give the best k passages for each query, best first; all where there are fewer.
+        """Return the best k passages for each query, best first; all where there are fewer.
 
         Each is a copy with `retrieval_score`, the inner product, in its metadata.
         """
@@ -189,7 +189,7 @@ class FaissIndex:
         return await asyncio.to_thread(self._store.nearest, vectors, k)
 
     def as_retriever(self, k: int = DEFAULTS.k) -> IndexRetriever:
-        """Give the index as a retriever: the same object for the same k, so that flows join."""
+        """Return the index as a retriever: the same object for the same k, so that flows join."""
         made = IndexRetriever(self, k)
         return self._retrievers.setdefault(made.k, made)
 
@@ -200,7 +200,7 @@ class FaissIndex:
 
     @property
     def encoder(self) -> TextEncoder:
-        """Give the encoder in use."""
+        """The encoder in use."""
         return self._origin.encoder
 
     @property
@@ -239,7 +239,7 @@ def _restored(store: Store, origin: Origin, skipped: int) -> FaissIndex:
 
 
 def checked(queries: object, k: object) -> tuple[tuple[str, ...], int]:
-    """Give queries and k as they should be; raises `InputError` for any that is not."""
+    """Return queries and k as they should be; raises `InputError` for any that is not."""
     texts = check_many("queries", queries, str)
     for i, text in enumerate(texts):
         check_text(f"queries[{i}]", text, blank=False)

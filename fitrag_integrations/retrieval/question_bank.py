@@ -115,7 +115,7 @@ class QuestionBank:
         return self._nearest(self.encoder.encode(texts), len(texts), k)
 
     async def aneighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
-        """Do what `neighbours` does; the event loop stays free."""
+        """Async version of `neighbours`."""
         aencode = getattr(self.encoder, "aencode", None)
         if aencode is None or not questions or not self._origin.proven:
             return await asyncio.to_thread(self.neighbours, questions, k)
@@ -124,7 +124,7 @@ class QuestionBank:
 
     @property
     def encoder(self) -> TextEncoder:
-        """Give the encoder in use."""
+        """The encoder in use."""
         return self._origin.encoder
 
     @property

@@ -58,7 +58,7 @@ class Asker(Protocol):
 
     @property
     def keeps(self) -> bool:
-        """Say whether answers are too dear to be asked for twice."""
+        """Whether answers are too dear to be asked for twice."""
         ...
 
     def prompt(self, question: str, passage: Passage) -> str:
@@ -84,7 +84,7 @@ class AskReader:
     keeps: bool = field(default=False, init=False)
 
     def prompt(self, question: str, passage: Passage) -> str:
-        """Give the question and the passage."""
+        """Return the question and the passage."""
         return f"{question}\n{_passage_text(passage)}"
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
@@ -212,7 +212,7 @@ class AskLLM:
         return answers
 
     def _outcome(self, answer: Answer) -> tuple[Outcome, bool]:
-        """Give an answer or a failure, and whether that is the last word."""
+        """Return an answer or a failure, and whether that is the last word."""
         if isinstance(answer, BaseException):
             is_late = isinstance(answer, TimeoutError) or "timeout" in f"{answer!r}".lower()
             message = f"{type(answer).__name__}: {answer}"[:SHOWN]

@@ -57,7 +57,7 @@ class Question:
     gold: str | None = None
 
     def has_answer(self, passage: Passage) -> bool:
-        """Say whether a gold answer stands in title and text."""
+        """Check whether a gold answer stands in title and text."""
         if passage.text == self.gold:
             return True
         text = f"{passage.title} {passage.text}"
@@ -65,20 +65,20 @@ class Question:
         return found(text, self.answers)
 
     def is_right(self, answer: str) -> bool:
-        """Say whether a gold answer is in the answer given."""
+        """Check whether a gold answer is in the answer given."""
         found = matches_pattern if self.patterns else is_correct
         return found(answer, self.answers)
 
 
 def is_correct(answer: str, gold: Sequence[str]) -> bool:
-    """Say whether an answer holds or equals a gold answer, articles left out."""
+    """Check whether an answer holds or equals a gold answer, articles left out."""
     return contains_answer(answer, gold) or exact_match(answer, gold)
 
 
 def passage_labels(
     question: Question, outcomes: Sequence[Told | Failed | None]
 ) -> list[dict[str, Any]]:
-    """Give the labels of each passage; None as outcome is a passage nobody was asked about."""
+    """Return the labels of each passage; None as outcome is a passage nobody was asked about."""
     pairs = zip(question.passages, outcomes, strict=True)
     return [
         {"has_answer": int(question.has_answer(passage)), **_preference(question, outcome)}
@@ -119,14 +119,14 @@ class LabelCounts:
 
     @property
     def imbalance(self) -> float | None:
-        """Give the matched pairs per mismatched one; None where none is mismatched.
+        """The matched pairs per mismatched one; None where none is mismatched.
 
         The paper finds more than ten.
         """
         return self.matched / self.mismatched if self.mismatched else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values; a group is named by its two labels, such as "1,0" or "0,null"."""
+        """Return plain values; a group is named by its two labels, such as "1,0" or "0,null"."""
         groups = {f"{h},{'null' if p is None else p}": n for (h, p), n in self.groups.items()}
         return {
             "questions": self.questions,

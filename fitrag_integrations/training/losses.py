@@ -12,7 +12,7 @@ FAR = -1e4  # a logit that adds nothing to a sum of exponentials
 
 
 def list_loss(logits: Tensor, gold: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Give the mean negative log-probability of a list's positives (ListNet's top one).
+    """Return the mean negative log-probability of a list's positives (ListNet's top one).
 
     Shapes: logits and gold (pairs,) or (pairs, labels), grouped by question into lists of `sizes`.
     Each label of each list counts the same. One without a positive, of positives only, or with a
@@ -32,7 +32,7 @@ def list_loss(logits: Tensor, gold: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def _lists(sizes: Sequence[int], device: torch.device) -> Tensor:
-    """Give the rows of each list, padded with -1. Shape: (lists, longest)."""
+    """Return the rows of each list, padded with -1. Shape: (lists, longest)."""
     starts = [0]
     for size in sizes:
         starts.append(starts[-1] + size)
@@ -45,7 +45,7 @@ def _lists(sizes: Sequence[int], device: torch.device) -> Tensor:
 
 
 def span_loss(logits: Tensor, spans: Sequence[Span]) -> Tensor:
-    """Give minus the log of the summed probability of some spans, halved: its two ends.
+    """Return minus the log of the summed probability of some spans, halved: its two ends.
 
     Shape: (tokens, 2); columns are the first and the last token.
     """

@@ -69,7 +69,7 @@ class CalibrateEvaluator:
 
 
 def best_grades(evaluator: RetrievalEvaluator, rows: Sequence[Judged]) -> list[float]:
-    """Give the best grade of each row's passages."""
+    """Return the best grade of each row's passages."""
     pairs = [(row.question, passage) for row in rows for passage in row.passages]
     grades = iter(_evaluated(evaluator, pairs))
     return [max(next(grades) for _ in row.passages) for row in rows]
@@ -105,7 +105,7 @@ def _evaluated(evaluator: RetrievalEvaluator, pairs: Sequence[tuple[str, Passage
 
 
 def told(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> str:
-    """Tell how often each action comes, and how often rightly."""
+    """Return how often each action comes, and how often rightly."""
     parts = []
     for name in (Action.CORRECT, Action.AMBIGUOUS, Action.INCORRECT):
         truths = [truth for action, truth in zip(actions, holds, strict=True) if action is name]

@@ -48,7 +48,7 @@ TIKTOKEN_FOLDER = "TIKTOKEN_CACHE_DIR"
 
 
 def findings() -> dict[str, dict[str, Any]]:
-    """Give sections of plain values; what could not be looked at says why."""
+    """Return sections of plain values; what could not be looked at says why."""
     return {
         "versions": _versions(),
         "devices": _or_why_not(_devices),

@@ -198,7 +198,7 @@ def _answered(
 def _outcome(
     verb: Verb[Any], row: Line, traced: Traced[Any] | Exception | None
 ) -> tuple[bytes, str | None]:
-    """Give the line to write, and why it is an error row if it is one."""
+    """Return the line to write, and why it is an error row if it is one."""
     if traced is None:
         return row.kept or b"", None
     given = {name: value for name, value in row.given.items() if name not in verb.drops}

@@ -75,7 +75,7 @@ def model_kind(folder: Path) -> str | None:
 
 
 def model_name(name: str) -> str:
-    """Give the name of a language model: that of the folder itself, where it is one."""
+    """Return the name of a language model: that of the folder itself, where it is one."""
     folder = Path(name).expanduser()
     return str(_manifest(folder).get("name") or folder.resolve().name) if folder.is_dir() else name
 
@@ -115,7 +115,7 @@ def _is_light(role: str) -> bool:
 
 
 def _how(options: ModelOptions) -> dict[str, str | int | None]:
-    """Give the options under their names; kinds that torch alone can run have no `backend`."""
+    """Return the options under their names; kinds that torch alone can run have no `backend`."""
     told = asdict(options)
     left = ("model",) if options.backend is not None else ("model", "backend")
     return {name: value for name, value in told.items() if name not in left}
@@ -192,5 +192,5 @@ def _retrieval(name: str) -> Any:
 
 
 def token_counter(name: str) -> TokenCounter:
-    """Give the counter of a `--tokenizer`."""
+    """Return the counter of a `--tokenizer`."""
     return counter_for(name)

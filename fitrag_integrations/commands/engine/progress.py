@@ -41,7 +41,7 @@ class Plan(Protocol):
 
     @property
     def how(self) -> RunOptions:
-        """Say how to go over the rows."""
+        """Return how to go over the rows."""
 
 
 class RowsPlan(Plan, Protocol):
@@ -49,7 +49,7 @@ class RowsPlan(Plan, Protocol):
 
     @property
     def files(self) -> Files:
-        """Give what is read and written."""
+        """Return what is read and written."""
 
     def verb(self) -> Verb[Any]:
         """Load what is needed."""
@@ -86,7 +86,8 @@ def _engine(plan: RowsPlan) -> Engine:
 
 
 def _again(source: Source, target: str, how: RunOptions, engine: Engine) -> tuple[Source, str]:
-    """Say what is read and written: to ask failed rows again, an output that keeps the others.
+    """Return what is read and written: to ask failed rows again, an output that keeps the
+    others.
 
     It lies beside the first one, which it replaces when it is whole; a stopped run goes on in it.
     """

@@ -63,7 +63,7 @@ class Resumed:
 
 
 def holds_rows(target: str) -> bool:
-    """Say whether an output is there to be continued."""
+    """Check whether an output is there to be continued."""
     return target != STREAM and Path(target).exists() and Path(target).stat().st_size > 0
 
 

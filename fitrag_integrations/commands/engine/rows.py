@@ -54,7 +54,7 @@ class Shard:
         return cls(part, count) if found else None
 
     def has(self, name: object, number: int) -> bool:
-        """Say whether the row of this id, or else line, is in the part."""
+        """Check whether the row of this id, or else line, is in the part."""
         if isinstance(name, str | int) and not isinstance(name, bool):
             data = str(name).encode("utf-8", errors="surrogatepass")
             number = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
@@ -86,7 +86,7 @@ def error_row(row: Line, error: Exception) -> Row:
 
 
 def described(error: Exception) -> dict[str, str]:
-    """Give an error as plain text; an `InputError` in its parts too."""
+    """Return an error as plain text; an `InputError` in its parts too."""
     message = str(error)
     found = _WORDING.fullmatch(message) if isinstance(error, InputError) else None
     if found is not None:
@@ -96,13 +96,13 @@ def described(error: Exception) -> dict[str, str]:
 
 
 def reason_of(error: object) -> str:
-    """Give the message of an error row's `error`, with the place in a list left out."""
+    """Return the message of an error row's `error`, with the place in a list left out."""
     message = error.get("message") if isinstance(error, Mapping) else error
     return _PLACE.sub("[]", str(message))
 
 
 def is_finite(value: object) -> bool:
-    """Say whether a value can be written as JSON, all numbers in it finite."""
+    """Check whether a value can be written as JSON, all numbers in it finite."""
     try:
         jsonl.dump({"value": value})
     except ValueError:

@@ -155,7 +155,7 @@ class OnRay:
         return Sent(self.plan, os.getcwd())
 
     def _use(self, ray: Any) -> tuple[int, dict[str, float]]:
-        """Say how many workers there are and what each takes of the cluster."""
+        """Return how many workers there are and what each takes of the cluster."""
         there = ray.cluster_resources()
         groups = (getattr(self.plan, name, None) for name in ("model", "hardware"))
         wanted = next((str(group.device) for group in groups if group is not None), "")
@@ -206,7 +206,7 @@ def _owned(sent: Sent) -> tuple[Collection[str], str | None]:
 
 
 def _started() -> Any:
-    """Give Ray, connected to the cluster that was started for all, or with one of our own."""
+    """Return Ray, connected to the cluster that was started for all, or with one of our own."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     ray = importlib.import_module("ray")

@@ -31,7 +31,7 @@ Settings = dict[str, Any]
 
 
 def settings_of(plan: object) -> Settings:
-    """Give the options of a plan that rows depend on, without those left at their defaults."""
+    """Return the options of a plan that rows depend on, without those left at their defaults."""
     return {name: _plain(value) for name, value, default in _options(plan) if value != default}
 
 

@@ -138,7 +138,7 @@ def _default(field: Field[Any]) -> object:
 
 
 def _annotation(hint: Any, name: str, default: object) -> object:
-    """Give a type as Typer reads it: with what is said of it, and a list for a tuple."""
+    """Return a type as Typer reads it: with what is said of it, and a list for a tuple."""
     said = Option()
     if get_origin(hint) is Annotated:
         hint, said = get_args(hint)

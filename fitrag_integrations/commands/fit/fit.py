@@ -89,7 +89,7 @@ class FitPlan:
     json: options.AsJson = False
 
     def run(self) -> None:
-        """Say what it takes, and fit."""
+        """Return what it takes, and fit."""
         self.check()
         notes: list[FileNote] = []
         passages = read_passages(self.corpus, notes)
@@ -133,7 +133,7 @@ class FitPlan:
             raise InputError.of("number of questions", given=count, allowed=allowed)
 
     def _done(self, passages: Sequence[Passage]) -> Fitted | None:
-        """Give what was fitted as is asked for now; raises where the corpus has changed since."""
+        """Return what was fitted as is asked for now; raises where the corpus has changed since."""
         if not (self.out / NAME).exists():
             return None
         fitted = Fitted.read(self.out)
@@ -211,7 +211,7 @@ class FitPlan:
         return Prices(self.price_in or 0.0, self.price_out or 0.0)
 
     def _run(self) -> list[str]:
-        """Give the command that fits the same again."""
+        """Return the command that fits the same again."""
         named = {"llm": self.llm, "out": str(self.out), **asdict(self._wish())}
         named |= {"url": self.server.url} if self.server.url else {}
         flags = ["--train" if named.pop("train") else "--no-train"]

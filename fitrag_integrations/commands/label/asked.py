@@ -88,7 +88,7 @@ class RowsPlan:
 
     @property
     def files(self) -> Files:
-        """Give what is read and written."""
+        """Return what is read and written."""
         return Files(self.source, self.out)
 
 
@@ -102,7 +102,7 @@ def load_writer(name: str, server: Server, hardware: Hardware) -> Any:
 
 
 def is_chat_model(name: str) -> bool:
-    """Say whether a name is LangChain's PROVIDER:MODEL, and no path."""
+    """Check whether a name is LangChain's PROVIDER:MODEL, and no path."""
     return ":" in name and not Path(name).exists()
 
 

@@ -47,7 +47,7 @@ class LabelBilabel(AskingPlan):
             object.__setattr__(self, "asking", replace(self.asking, llm=self.model))
 
     def questions(self) -> Questions:
-        """Say how rows become questions."""
+        """Return how rows become questions."""
         return replace(super().questions(), unanswered=self.unanswered)
 
     def verb(self, asked: Asked) -> Verb[Fields]:

@@ -35,7 +35,7 @@ class Combining:
     seed: int = 13
 
     def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[list[Combined]]:
-        """Give the flow that ends in a question's combinations."""
+        """Return the flow that ends in a question's combinations."""
         score = score_port(self.scorer)
         best = list(passages)
         if len(best) > self.top_n:
@@ -84,7 +84,7 @@ class Combined:
     whole: int
 
     def to_dict(self, question: Question, outcome: Outcome | None) -> dict[str, object]:
-        """Give the combination with its label: was the answer from it right?"""
+        """Return the combination with its label: was the answer from it right?"""
         passage = as_one(self.excerpts)
         told = outcome.text if isinstance(outcome, Told) else None
         answer = {"llm_error": str(outcome)} if told is None else {"answer": told}

@@ -74,12 +74,12 @@ class AskingPlan:
         return load_asker(self.asking, self.hardware)
 
     def questions(self) -> Questions:
-        """Say how rows become questions."""
+        """Return how rows become questions."""
         find = self.candidates.port(self.hardware, self.depth)
         return Questions(find, self.depth, self.patterns)
 
     def verb(self, asked: Asked) -> Verb[Fields]:
-        """Say what is asked about a row and written of it."""
+        """Return what is asked about a row and written of it."""
         raise NotImplementedError
 
     def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
@@ -175,7 +175,7 @@ class Questions:
     unanswered: bool = False
 
     def __call__(self, row: Mapping[str, object]) -> Flow[Question]:
-        """Give the flow that ends in a row's question; raises `InputError` for what is wrong."""
+        """Return the flow that ends in a row's question; raises `InputError` for what is wrong."""
         own = self.find is None or "passages" in row
         passages: Sequence[Passage] = passages_of(row)[: self.depth] if own else ()
         gold, answers = _gold(row), tuple[str, ...]()

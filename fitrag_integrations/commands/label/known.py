@@ -131,7 +131,7 @@ class ServedAnswers:
         return _texts(await self._answers.adraft(questions))
 
     def answer(self, questions: Sequence[str]) -> list[str]:
-        """Do what `aanswer` does, and wait for it."""
+        """Async version of `aanswer`, and wait for it."""
         return _texts(self._answers.draft(questions))
 
     def drafts(self, questions: Sequence[str]) -> list[str]:

@@ -41,7 +41,7 @@ class Candidates:
             raise InputError.of("--index", given=str(self.index), allowed=allowed)
 
     def port(self, hardware: EncoderHardware, depth: int) -> Port[str, Sequence[Passage]] | None:
-        """Give the search; None where each row brings its own passages."""
+        """Return the search; None where each row brings its own passages."""
         if self.index is not None:
             retriever = models.load_retriever(self.index, hardware.of(None), k=depth)
             return port_of("retrieve", retriever, "retrieve")

@@ -98,7 +98,7 @@ class LabelEvaluator:
 
 
 def _right(row: Row, signal: str, place: str) -> Callable[[Passage], bool]:
-    """Say how a row's right passages are told; raises `InputError` where it lacks what tells."""
+    """Return how a row's right passages are told; raises `InputError` where it lacks what tells."""
     field, allowed = SIGNALS[signal]
     given = row.get(field)
     if given and signal == "answer" and isinstance(given, list):

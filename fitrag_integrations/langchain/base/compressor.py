@@ -27,12 +27,12 @@ class FlowCompressor(Settings, BaseDocumentCompressor):
     """Turn documents into passages, have a step of ``methods.compressing`` keep some of them."""
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Give the flow that ends in the excerpts to keep for ``query``."""
+        """Return the flow that ends in the excerpts to keep for ``query``."""
         flow: Flow[Context] = self.step().context(query, passages)
         return flow
 
     def step(self) -> Any:
-        """Give the step with the options as they are now."""
+        """Return the step with the options as they are now."""
         return self.made(**self.settings())
 
     def explain(self, documents: Sequence[Document], query: str) -> Compression:
@@ -49,7 +49,7 @@ class FlowCompressor(Settings, BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
-        """Give new documents, best first; the ones given are not changed.
+        """Return new documents, best first; the ones given are not changed.
 
         A document whose text is blank cannot be scored and does not come back.
         """
@@ -59,12 +59,13 @@ class FlowCompressor(Settings, BaseDocumentCompressor):
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
-        """Give new documents, best first, without blocking the event loop."""
+        """Return new documents, best first, without blocking the event loop."""
         given = {"documents": documents, "question": query}
         return await self.as_runnable().ainvoke(given, {"callbacks": callbacks})
 
     def as_runnable(self) -> Runnable[dict[str, Any], list[Document]]:
-        """Give a Runnable from ``{"documents", "question"}`` to documents; its batch is one call.
+        """Return a Runnable from ``{"documents", "question"}`` to documents; its batch is one
+        call.
 
         The question may be under any name that other Runnables here take, ``query`` among them.
         """
@@ -86,11 +87,11 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
         configs: Sequence[RunnableConfig],
         **options: object,
     ) -> list[Flow[Context]]:
-        """Give one flow per input."""
+        """Return one flow per input."""
         return [self._flow(given) for given in inputs]
 
     def result(self, traced: Traced[Context]) -> object:
-        """Give the documents, which carry the run, or the exception the flow ended with."""
+        """Return the documents, which carry the run, or the exception the flow ended with."""
         return traced.error or Documents(to_documents(traced.value), traced)
 
     def _flow(self, given: dict[str, object]) -> Flow[Context]:

@@ -53,7 +53,7 @@ class Documents(list[Document]):
 
     @property
     def context(self) -> Context:
-        """Give what the method found and decided: action, decision, queries, notes, details."""
+        """Return what the method found and decided: action, decision, queries, notes, details."""
         return self.traced.value
 
     def explain(self) -> str:
@@ -155,5 +155,5 @@ def _offset(metadata: Mapping[str, object]) -> int:
 
 
 def _own_id(passage: Passage) -> str | None:
-    """Give the id the source came with, None where it came without."""
+    """Return the id the source came with, None where it came without."""
     return None if passage.id == made_id(passage.text) else passage.id

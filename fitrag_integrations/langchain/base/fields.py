@@ -79,7 +79,7 @@ class Settings(Brief):
     made: ClassVar[Any]
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Give the options as they are now, adapted, with those of ``given`` in their place."""
+        """Return the options as they are now, adapted, with those of ``given`` in their place."""
         held = dict(self)
         own = {each.name: held[each.name] for each in settings_of(self.made)}
         return {name: adapted(value) for name, value in {**own, **given}.items()}

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def is_language_model(value: object) -> TypeGuard[BaseLanguageModel[Any]]:
-    """Tell whether a value is a language model of LangChain's."""
+    """Check whether a value is a language model of LangChain's."""
     return _is(value, "langchain_core.language_models.base", "BaseLanguageModel")
 
 
 def is_tool(value: object) -> TypeGuard[BaseTool]:
-    """Tell whether a value is a tool of LangChain's."""
+    """Check whether a value is a tool of LangChain's."""
     return _is(value, "langchain_core.tools.base", "BaseTool")
 
 
@@ -52,7 +52,7 @@ def language_model(runnable: object) -> BaseLanguageModel[Any] | None:
 
 
 def model_name(llm: BaseLanguageModel[Any]) -> str | None:
-    """Give the name a language model says it has, None where it says none."""
+    """Return the name a language model says it has, None where it says none."""
     tell: Any = getattr(llm, "_get_ls_params", dict)  # chat and completion models have it
     told = tell()
     values = vars(llm)

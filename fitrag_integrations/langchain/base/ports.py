@@ -124,7 +124,7 @@ class Offer:
         )
 
     def to(self, config: RunnableConfig) -> Ports:
-        """Give the ports of a question that runs under this config."""
+        """Return the ports of a question that runs under this config."""
         given = {"retrieve": self.retriever, "search": self.search, "generate": self.llm}
         ports = {
             name: backend.port(config, name) if isinstance(backend, Backend) else backend
@@ -141,7 +141,7 @@ class Writer:
 
     @property
     def name(self) -> str | None:
-        """Name the model, which a fitted threshold is checked against; None if unknown."""
+        """The model's name, which a fitted threshold is checked against; None if unknown."""
         return model_name(self.llm)
 
     def generate(self, prompts: Sequence[str]) -> list[object]:
@@ -174,7 +174,7 @@ class ToolSearch(RunnableSerializable[str, Any]):
         return {**call, "type": "tool_call"}
 
     def _found(self, answer: object) -> object:
-        """Give the artifact where it can be read as results, else the content."""
+        """Return the artifact where it can be read as results, else the content."""
         if not isinstance(answer, ToolMessage):
             return answer
         if answer.status == "error":

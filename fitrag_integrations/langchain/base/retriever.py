@@ -53,7 +53,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         return to_documents(context)
 
     def most(self, k: int | None = None) -> int | None:
-        """Give the number of documents asked for, None where there is no limit."""
+        """Return the number of documents asked for, None where there is no limit."""
         return self.k if k is None else check_whole("k", k, low=1)
 
     def invoke(
@@ -131,7 +131,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         runs: Sequence[Any],
         **options: object,
     ) -> list[Flow[Context]]:
-        """Give the flows, each under its own run; nobody is asked about a blank query."""
+        """Return the flows, each under its own run; nobody is asked about a blank query."""
         under = [
             patch_config(config, callbacks=run.get_child())
             for config, run in zip(configs, runs, strict=True)
@@ -168,20 +168,20 @@ class MethodOverBase(FlowRetriever):
 
     @abstractmethod
     def method_now(self, **options: object) -> Method:
-        """Give the method with the fields as they are at this call."""
+        """Return the method with the fields as they are at this call."""
 
     def documents(self, context: Context) -> list[Document]:
         """Write the excerpts as documents, in their order."""
         return to_documents(context, self.ids)
 
     def offer(self) -> Offer:
-        """Give the I/O the method may ask for."""
+        """Return the I/O the method may ask for."""
         return Offer.of(self.base)
 
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Give one flow per question; equal asks of one call join."""
+        """Return one flow per question; equal asks of one call join."""
         offer, pairs = self.offer(), list(zip(inputs, configs, strict=True))
         self.most(**options)
         methods = self.methods(configs, **options)
@@ -191,7 +191,7 @@ class MethodOverBase(FlowRetriever):
         ]
 
     def methods(self, configs: Sequence[RunnableConfig], **options: object) -> list[Method]:
-        """Give the method of each question, one for all unless it has models that are asked."""
+        """Return the method of each question, one for all unless it has models that are asked."""
         return [self.method_now(**options)] * len(configs)
 
 
@@ -202,7 +202,7 @@ class Writing(MethodOverBase):
     """A language model or chain, for a method that has one write."""
 
     def offer(self) -> Offer:
-        """Give the I/O the method may ask for."""
+        """Return the I/O the method may ask for."""
         return Offer.of(self.base, llm=self.llm)
 
 
@@ -213,7 +213,7 @@ class Searching(Writing):
     """A search tool, provider, Runnable or callable; without one the web is not searched."""
 
     def offer(self) -> Offer:
-        """Give the I/O the method may ask for."""
+        """Return the I/O the method may ask for."""
         return Offer.of(self.base, self.search, self.llm)
 
 
@@ -221,7 +221,7 @@ class DerivedRetriever(Settings, MethodOverBase):
     """Run the method whose options the fields are."""
 
     def method_now(self, **options: object) -> Method:
-        """Give the method with the fields as they are at this call."""
+        """Return the method with the fields as they are at this call."""
         return cast(Method, self.made(**self.settings()))
 
 

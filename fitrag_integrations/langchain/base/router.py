@@ -39,33 +39,33 @@ class Router(StreamedRunnable[Any, Any]):
 
     @abstractmethod
     def route(self, **options: object) -> Route:
-        """Give the function from an input and its config to the flow that chooses.
+        """Return the function from an input and its config to the flow that chooses.
 
         It is made once for all inputs of a call, and its branches with it. ``options`` are what
         the caller has to say to the branches.
         """
 
     def as_key(self) -> Runnable[Any, dict[str, object]]:
-        """Give a Runnable to ``{"key", "input"}``, as the stock ``RouterRunnable`` takes it."""
+        """Return a Runnable to ``{"key", "input"}``, as the stock ``RouterRunnable`` takes it."""
         return RouteKey(name=f"{type(self).__name__}Key", router=self)
 
     def explained(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig]
     ) -> list[Flow[object]]:
-        """Give the flows of ``inputs``, under ``configs``, that decide and ask no branch."""
+        """Return the flows of ``inputs``, under ``configs``, that decide and ask no branch."""
         route, pairs = self.route(), zip(inputs, configs, strict=True)
         return [_decided(route, given, config) for given, config in pairs]
 
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[object]]:
-        """Give one flow per input; what decides is asked once, then each branch."""
+        """Return one flow per input; what decides is asked once, then each branch."""
         route = self.route(**options)
         pairs = zip(inputs, configs, strict=True)
         return [_through(route, given, config) for given, config in pairs]
 
     def source(self, given: object, config: RunnableConfig) -> Flow[Source | Any]:
-        """Give the flow to the branch that is chosen for what is ``given``, under ``config``."""
+        """Return the flow to the branch that is chosen for what is ``given``, under ``config``."""
         chosen = yield from self.route()(given, config)
         return Source(chosen.branch, chosen.given, chosen.config(config))
 
@@ -78,7 +78,7 @@ class RouteKey(FlowRunnable[Any, dict[str, object]]):
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, object]]]:
-        """Give one flow per input; what decides is asked once."""
+        """Return one flow per input; what decides is asked once."""
         route = self.router.route()
         pairs = zip(inputs, configs, strict=True)
         return [_keyed(route, given, config) for given, config in pairs]

@@ -89,21 +89,25 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
     def flows(
         self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[Any]]:
-        """Give one flow per item of ``inputs``, whose I/O runs under its own of ``configs``."""
+        """Return one flow per item of ``inputs``, whose I/O runs under its own of ``configs``."""
 
     def explained(
         self, inputs: Sequence[Input], configs: Sequence[RunnableConfig]
     ) -> list[Flow[object]]:
-        """Give the flows of ``inputs`` that ``explain`` runs, each under its own of ``configs``."""
+        """Return the flows of ``inputs`` that ``explain`` runs, each under its own of
+        ``configs``.
+        """
         return self.flows(inputs, configs)
 
     @property
     def last_run(self) -> Traced[object] | None:
-        """Give the trace of the run of this object that ended last, None where none has."""
+        """The trace of the run of this object that ended last, None where none has."""
         return self._last.traced
 
     def explain(self, input: Input | None = None, config: RunnableConfig | None = None) -> str:
-        """Tell what was asked, what came back and what was decided, for ``input`` or last time."""
+        """Return what was asked, what came back and what was decided, for ``input`` or last
+        time.
+        """
         if input is not None:
             self._noted(run_many(self.explained([input], [ensure_config(config)])))
         return self._told()
@@ -111,13 +115,13 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
     async def aexplain(
         self, input: Input | None = None, config: RunnableConfig | None = None
     ) -> str:
-        """Do what ``explain`` does without blocking the event loop."""
+        """Async version of `explain`."""
         if input is not None:
             self._noted(await arun_many(self.explained([input], [ensure_config(config)])))
         return self._told()
 
     def result(self, traced: Traced[Any]) -> object:
-        """Give what a flow, here ``traced``, ended with, which may be its exception."""
+        """Return what a flow, here ``traced``, ended with, which may be its exception."""
         return traced.outcome
 
     def batch(
@@ -193,12 +197,12 @@ class Source:
     config: RunnableConfig
 
     def pieces(self, options: Mapping[str, object]) -> Iterator[object]:
-        """Give the pieces as they come."""
+        """Return the pieces as they come."""
         for piece in self.backend.runnable.stream(self.given, self.config, **options):
             yield self.backend.convert(piece)
 
     async def apieces(self, options: Mapping[str, object]) -> AsyncIterator[object]:
-        """Give the pieces as they come."""
+        """Return the pieces as they come."""
         async for piece in self.backend.runnable.astream(self.given, self.config, **options):
             yield self.backend.convert(piece)
 
@@ -208,7 +212,8 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
 
     @abstractmethod
     def source(self, given: Input, config: RunnableConfig) -> Flow[Source | Output] | None:
-        """Give the flow to what streams, or to a whole answer; None where ``invoke`` has to do.
+        """Return the flow to what streams, or to a whole answer; None where ``invoke`` has to
+        do.
 
         ``given`` and ``config`` are those of ``stream``.
         """
@@ -266,11 +271,11 @@ class AskedRunnable(StreamedRunnable[Any, Output], Generic[Output]):
     """Take a question in any form; as a tool, under the name ``question``."""
 
     def source(self, given: object, config: RunnableConfig) -> Flow[Source | Output] | None:
-        """Give None: the answer to what is ``given`` comes whole, whatever the ``config``."""
+        """Return None: the answer to what is ``given`` comes whole, whatever the ``config``."""
         return None
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """Give what a tool made of this takes."""
+        """Return what a tool made of this takes."""
         return Asked
 
 

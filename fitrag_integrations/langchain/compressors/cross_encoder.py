@@ -37,11 +37,13 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
         return f"{type(self).__name__}(weight={self.weight})"
 
     def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
-        """Give one score per pair, in [0, 1] and in order; a blank text scores 0."""
+        """Return one score per pair, in [0, 1] and in order; a blank text scores 0."""
         return run(self._flow(text_pairs)).value
 
     async def ascore(self, text_pairs: list[tuple[str, str]]) -> list[float]:
-        """Do what ``score`` does for ``text_pairs``, in [0, 1]; the event loop stays free."""
+        """Async version of `score`, in [0, 1] for ``text_pairs``, in [0, 1]; the event loop stays
+        free.
+        """
         return (await arun(self._flow(text_pairs))).value
 
     def _flow(self, text_pairs: Sequence[tuple[str, str]]) -> Flow[list[float]]:

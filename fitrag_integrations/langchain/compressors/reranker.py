@@ -25,5 +25,5 @@ class BiLabelReranker(FromFitted, RerankerOptions, FlowCompressor):  # type: ign
     """
 
     def as_cross_encoder(self) -> BiLabelCrossEncoder:
-        """Give the scorer the face the stock ``CrossEncoderReranker`` takes."""
+        """Return the scorer the face the stock ``CrossEncoderReranker`` takes."""
         return BiLabelCrossEncoder(self.scorer, weight=self.weight)

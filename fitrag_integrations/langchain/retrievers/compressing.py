@@ -46,13 +46,13 @@ class CompressingRetriever(FlowRetriever):
         return cls(base=base, compressors=[one.from_fitted(folder, **given) for one in kinds])
 
     def documents(self, context: Context) -> list[Document]:
-        """Give the documents as the last compressor gave them."""
+        """Return the documents as the last compressor gave them."""
         return [passage_document(excerpt.passage) for excerpt in context.excerpts]
 
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Give one flow per question; equal asks of one call join."""
+        """Return one flow per question; equal asks of one call join."""
         self.most(**options)
         base = Backend(self.base, name="retrieve")
         steps = [Backend(_step(each), name="compress") for each in self.compressors]
@@ -71,7 +71,9 @@ def _flow(
 
 
 def _step(compressor: BaseDocumentCompressor) -> Runnable[Any, Any]:
-    """Give a compressor as a Runnable: ours take a batch in one call, others one after another."""
+    """Return a compressor as a Runnable: ours take a batch in one call, others one after
+    another.
+    """
     if isinstance(compressor, FlowCompressor):
         return compressor.as_runnable()
 

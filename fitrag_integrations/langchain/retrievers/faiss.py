@@ -76,13 +76,13 @@ class FaissRetriever(FlowRetriever):
         return cls(index=faiss_index().build(passages, encoder=encoder), **fields)
 
     def documents(self, context: Context) -> list[Document]:
-        """Give the documents as they were indexed, with their scores."""
+        """Return the documents as they were indexed, with their scores."""
         return [passage_document(excerpt.passage) for excerpt in context.excerpts]
 
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Give one flow per question; the search of one call is one."""
+        """Return one flow per question; the search of one call is one."""
         search = _Search(self.index, self.most(**options))
         is_async = callable(getattr(self.index, "asearch", None))
         port = Port.of("search", search.call, search.acall if is_async else None)

@@ -30,7 +30,7 @@ class FitRagRetriever(FromFitted, FitRagOptions, DerivedRetriever):  # type: ign
     """
 
     def method_now(self, **options: Any) -> Method:
-        """Give FIT-RAG with the fields as they are at this call."""
+        """Return FIT-RAG with the fields as they are at this call."""
         method = FitRag(**self.settings())
         if self.most(**options) is None:
             return method

@@ -35,10 +35,10 @@ class ITRGRetriever(ITRGOptions, DerivedRetriever, Writing):  # type: ignore[mis
     """Documents of a round, and to give; as an argument of ``invoke``, to give. None is 5."""
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Give ITRG's options as they are now."""
+        """Return ITRG's options as they are now."""
         return super().settings(**{"k": K if self.k is None else self.k, **given})
 
     def offer(self) -> Offer:
-        """Give the I/O ITRG asks for."""
+        """Return the I/O ITRG asks for."""
         offer = super().offer()
         return replace(offer, llm=cast(Any, EMBEDDED_GENERATOR)) if self.llm is None else offer

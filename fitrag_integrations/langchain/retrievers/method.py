@@ -22,5 +22,5 @@ class MethodRetriever(FromFitted, Searching):
     """A method: ``method(question, ports)`` gives the flow that ends in a context."""
 
     def method_now(self, **options: object) -> Method:
-        """Give the method."""
+        """Return the method."""
         return cast(Method, self.method)

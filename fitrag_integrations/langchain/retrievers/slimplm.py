@@ -35,11 +35,12 @@ class SlimPLMRetriever(SlimPLMOptions, DerivedRetriever, Writing):  # type: igno
     """
 
     def method_now(self, **options: object) -> Method:
-        """Give SlimPLM with the fields as they are at this call."""
+        """Return SlimPLM with the fields as they are at this call."""
         return self.methods([RunnableConfig()])[0]
 
     def methods(self, configs: Sequence[RunnableConfig], **options: object) -> list[Method]:
-        """Give the method of each question: Runnables are asked under its config, in joined calls.
+        """Return the method of each question: Runnables are asked under its config, in joined
+        calls.
 
         Those of all questions are equal but for that.
         """
@@ -51,7 +52,7 @@ class SlimPLMRetriever(SlimPLMOptions, DerivedRetriever, Writing):  # type: igno
         return [self._method(backends, config) for config in configs]
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Give SlimPLM's options as they are now, with ports for what is a Runnable."""
+        """Return SlimPLM's options as they are now, with ports for what is a Runnable."""
         runnables = {
             name: Backend(each, text_of).port(RunnableConfig(), ROLES[name])
             for name, each in self

@@ -47,7 +47,7 @@ class WebSearchRetriever(FlowRetriever):
         return search
 
     def documents(self, context: Context) -> list[Document]:
-        """Give what was found, marked as what it is."""
+        """Return what was found, marked as what it is."""
         found = (passage_document(excerpt.passage) for excerpt in context.excerpts)
         return [
             each.model_copy(update={"metadata": {**each.metadata, "fitrag": context.method}})
@@ -57,7 +57,7 @@ class WebSearchRetriever(FlowRetriever):
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Give one flow per question; the searches of one call are one."""
+        """Return one flow per question; the searches of one call are one."""
         self.most(**options)
         offer, method = Offer.of(search=self.search, llm=self.llm), WebSearching(self.rewrite)
         pairs = zip(inputs, configs, strict=True)

@@ -49,7 +49,7 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
     """The retriever for inputs without documents: any Runnable from a question to documents."""
 
     def route(self, **options: object) -> Route:
-        """Give the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""
+        """Return the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""
         judge = Backend(self._judging(question_key=None), name="judge")  # its plain name
         base = None if self.base is None else Backend(self.base, name="retrieve")
         ambiguous = self.incorrect if self.ambiguous is None else self.ambiguous

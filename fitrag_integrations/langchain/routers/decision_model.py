@@ -42,16 +42,16 @@ class OwnDecision(Base):  # type: ignore[misc]
 
     @classmethod
     def question(cls) -> object:
-        """Give the question that is answered."""
+        """Return the question that is answered."""
         return decisions.Noul(instructions=cls.model_fields["instructions"].default)
 
     @abstractmethod
     def noul(self, state: object) -> float:
-        """Give the probability of yes, in [0, 1], for a ``state``."""
+        """Return the probability of yes, in [0, 1], for a ``state``."""
 
     @abstractmethod
     async def anoul(self, state: object) -> float:
-        """Give the probability of yes, in [0, 1], without blocking the event loop."""
+        """Return the probability of yes, in [0, 1], without blocking the event loop."""
 
     @property
     def _provider(self) -> str:
@@ -99,12 +99,12 @@ class KnowledgeDecision(GateFields, OwnDecision):  # type: ignore[misc]
     """A probability cannot be made up: a gate that fails is heard of."""
 
     def noul(self, state: object) -> float:
-        """Give the probability that the question of ``state`` is known, in [0, 1]."""
+        """Return the probability that the question of ``state`` is known, in [0, 1]."""
         decided = self.decide(question_of(state, self.question_key))
         return check_number("p_known", decided.p_known, low=0.0, high=1.0)
 
     async def anoul(self, state: object) -> float:
-        """Give the probability that the question of ``state`` is known, in [0, 1]."""
+        """Return the probability that the question of ``state`` is known, in [0, 1]."""
         decided = await self.adecide(question_of(state, self.question_key))
         return check_number("p_known", decided.p_known, low=0.0, high=1.0)
 
@@ -128,11 +128,11 @@ class RelevanceDecision(JudgeFields, OwnDecision):  # type: ignore[misc]
     """What a question has to say in order to be answered."""
 
     def noul(self, state: object) -> float:
-        """Give how surely the document of ``state`` is about its question, in [0, 1]."""
+        """Return how surely the document of ``state`` is about its question, in [0, 1]."""
         return _share(self._judging().invoke(_judged(state)))
 
     async def anoul(self, state: object) -> float:
-        """Give how surely the document of ``state`` is about its question, in [0, 1]."""
+        """Return how surely the document of ``state`` is about its question, in [0, 1]."""
         return _share(await self._judging().ainvoke(_judged(state)))
 
 
@@ -147,7 +147,7 @@ class Decided:
 
     @property
     def name(self) -> str:
-        """Name the model, as thresholds fitted on what it says do."""
+        """The model's name, as thresholds fitted on what it says do."""
         return str(self.model.model)
 
     def _asking(self, states: Sequence[object]) -> list[dict[str, object]]:
@@ -175,11 +175,11 @@ class DecisionGate(Decided):
             check_number("threshold", threshold, low=0.0, high=1.0)
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Tell how likely each question is known, in one batch."""
+        """Return how likely each question is known, in one batch."""
         return list(map(_noul, self.model.batch(self._asking(questions))))
 
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Tell how likely each question is known without blocking the event loop."""
+        """Return how likely each question is known without blocking the event loop."""
         return list(map(_noul, await self.model.abatch(self._asking(questions))))
 
 

@@ -35,20 +35,20 @@ class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
     """Where a dict has its question; None looks for "question", "input", "query", "messages"."""
 
     def decide(self, question: object, config: RunnableConfig | None = None) -> RetrievalDecision:
-        """Say whether to retrieve for a question, in any form, and why."""
+        """Check whether to retrieve for a question, in any form, and why."""
         return RetrievalDecision.from_dict(self._asker().invoke(question, config))
 
     async def adecide(
         self, question: object, config: RunnableConfig | None = None
     ) -> RetrievalDecision:
-        """Do what ``decide`` does without blocking the event loop."""
+        """Async version of `decide`."""
         return RetrievalDecision.from_dict(await self._asker().ainvoke(question, config))
 
     def _asker(self) -> RetrievalGate:
         return RetrievalGate(**{name: own for name, own in self if name in GateFields.model_fields})
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Give the options as they are now, with a port for a Runnable that drafts.
+        """Return the options as they are now, with a port for a Runnable that drafts.
 
         Raises ``InputError`` for a language model that was given as the gate.
         """
@@ -61,7 +61,9 @@ class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
         return super().settings(**given)
 
     def _deciders(self, configs: Sequence[RunnableConfig]) -> list[Decider]:
-        """Give one decider per question, whose drafts are written under that question's config."""
+        """Return one decider per question, whose drafts are written under that question's
+        config.
+        """
         if not isinstance(self.drafter, Runnable):
             return [Decider(**self.settings())] * len(configs)
         check_model(Decider(**self.settings()), self.drafter)  # a port has no name
@@ -84,7 +86,7 @@ class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):  # type: ignore[
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, Any]]]:
-        """Give one flow per question; equal asks of one call join."""
+        """Return one flow per question; equal asks of one call join."""
         pairs = zip(inputs, self._deciders(configs), strict=True)
         return [self._flow(given, decider) for given, decider in pairs]
 

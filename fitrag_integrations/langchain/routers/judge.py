@@ -49,7 +49,7 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
         configs: Sequence[RunnableConfig],
         **options: object,
     ) -> list[Flow[dict[str, Any]]]:
-        """Give one flow per question; equal asks of one call join."""
+        """Return one flow per question; equal asks of one call join."""
         judge = ActionJudge(**self.settings())
         return [self._flow(given, judge) for given in inputs]
 

@@ -44,7 +44,7 @@ class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
     """A language model for the default of ``known``, whose answers it gives as text."""
 
     def route(self, **options: object) -> Route:
-        """Give the flow's choice: ``known`` or ``unknown``."""
+        """Return the flow's choice: ``known`` or ``unknown``."""
         check_model(Decider(**self.settings()), self.llm if self.known is None else self.known)
         gate = Backend(self._asker(), name="gate")
         branches = {
@@ -65,7 +65,7 @@ class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
         return self
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """Give what a tool made of this takes."""
+        """Return what a tool made of this takes."""
         return Asked
 
     def _known(self) -> Runnable[Any, Any]:

@@ -141,7 +141,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
 
 
 def last_question(messages: Sequence[BaseMessage]) -> str:
-    """Give the text of the user's last message, blank where there is none."""
+    """Return the text of the user's last message, blank where there is none."""
     found = (m.text for m in reversed(messages) if isinstance(m, HumanMessage))
     return str(next(found, ""))
 
@@ -173,12 +173,12 @@ def _names(tools: object) -> frozenset[str]:
 
 
 def _name(tool: object) -> str:
-    """Give a tool's name; a provider's own tool is a dict in one of two shapes."""
+    """Return a tool's name; a provider's own tool is a dict in one of two shapes."""
     if isinstance(tool, dict):
         return str(tool.get("name") or tool.get("function", {}).get("name") or "")
     return str(getattr(tool, "name", ""))
 
 
 def _chosen(choice: object) -> str:
-    """Give the name of the tool that a call is to be made of, if it is a certain one."""
+    """Return the name of the tool that a call is to be made of, if it is a certain one."""
     return choice if isinstance(choice, str) else _name(choice)

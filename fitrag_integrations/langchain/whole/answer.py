@@ -24,27 +24,27 @@ class Answer(str):
 
     @property
     def text(self) -> str:
-        """Give the bare text."""
+        """The bare text."""
         return self.traced.value.text
 
     @property
     def context(self) -> Context:
-        """Give what the method found."""
+        """Return what the method found."""
         return self.traced.value.context
 
     @property
     def prompt(self) -> str:
-        """Give the prompt the answer continues."""
+        """The prompt the answer continues."""
         return self.traced.value.prompt
 
     @property
     def source(self) -> Excerpt | None:
-        """Give the place of an extracted answer, None for a generated one."""
+        """The place of an extracted answer, None for a generated one."""
         return self.traced.value.source
 
     @property
     def score(self) -> float | None:
-        """Give the reader's score, None for a generated answer."""
+        """The reader's score, None for a generated answer."""
         return self.traced.value.score
 
     def explain(self) -> str:
@@ -56,5 +56,5 @@ class Answer(str):
         return self.traced._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give answer, context, prompt, source and score as plain Python."""
+        """Return answer, context, prompt, source and score as plain Python."""
         return self.traced.value.to_dict()

@@ -71,19 +71,19 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[object]]:
-        """Give one flow per question."""
+        """Return one flow per question."""
         whole, offer = self._whole(), self._offer()
         pairs = zip(inputs, configs, strict=True)
         return [_begun(whole, question, offer.to(config)) for question, config in pairs]
 
     def result(self, traced: Traced[Any]) -> object:
-        """Give the answer, the trace, or the exception a flow ended with."""
+        """Return the answer, the trace, or the exception a flow ended with."""
         if traced.error is not None:
             return traced.error
         return Answer(traced) if isinstance(traced.outcome, Answered) else traced
 
     def source(self, given: object, config: RunnableConfig) -> Flow[Source | Any] | None:
-        """Give the flow to the language model and its prompt, or to the method's own answer.
+        """Return the flow to the language model and its prompt, or to the method's own answer.
 
         ``given`` and ``config`` are those of ``stream``.
         """

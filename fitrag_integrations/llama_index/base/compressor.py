@@ -53,11 +53,11 @@ class Postprocessor(BaseNodePostprocessor):
 
     @property
     def last_run(self) -> Traced[Context] | None:
-        """Give the trace of the run of this object that ended last, None where none has."""
+        """The trace of the run of this object that ended last, None where none has."""
         return self._last
 
     def step(self) -> Any:
-        """Give the step with the options as they are now."""
+        """Return the step with the options as they are now."""
         given = {**self._fields(), **self._models}
         return self.made(**{name: adapted(value) for name, value in given.items()})
 

@@ -63,7 +63,7 @@ class NodePassage(Passage):
         return (source.node_id,), start
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the fields of a plain passage."""
+        """Return the fields of a plain passage."""
         names = ("id", "text", "title", "source", "metadata")
         return {name: plain(getattr(self, name)) for name in names}
 
@@ -88,7 +88,7 @@ def _passage(found: NodeWithScore) -> NodePassage:
 
 
 def node_of(passage: Passage) -> BaseNode:
-    """Give the node a passage was made from, or make one of its text and metadata."""
+    """Return the node a passage was made from, or make one of its text and metadata."""
     if isinstance(passage, NodePassage) and passage.node is not None:
         return passage.node
     metadata = plain(passage.metadata)  # a search may give what no node can hold
@@ -165,7 +165,7 @@ def context_nodes(context: Context, ids: Ids = "pieces") -> list[NodeWithScore]:
 
 
 def _score(excerpt: Excerpt, method: str) -> float | None:
-    """Give the relevance in [0, 1], else the retriever's own score, where there is one."""
+    """Return the relevance in [0, 1], else the retriever's own score, where there is one."""
     relevance = relevance_of(excerpt, method)
     if relevance is not None:
         return relevance
@@ -214,7 +214,7 @@ def _excluded(keys: Iterable[str]) -> list[str]:
 
 
 def _unread(keys: Iterable[str], metadata: Mapping[str, Any]) -> list[str]:
-    """Give the keys no language model reads: of a web node all but a few."""
+    """Return the keys no language model reads: of a web node all but a few."""
     web = [key for key in metadata if key not in _WEB_SHOWN] if metadata.get("web") is True else []
     return _excluded((*keys, *web))
 

@@ -18,7 +18,9 @@ from fitrag_integrations.methods.settings import settings_of
 
 
 def signed(cls: type, made: Callable[..., Any], takes: Iterable[str] = ()) -> None:
-    """Give a class the signature its ``**options`` stand for: ``takes``, then those of ``made``."""
+    """Return a class the signature its ``**options`` stand for: ``takes``, then those of
+    ``made``.
+    """
     kind: Any = cls
     _, *own = signature(kind.__init__).parameters.values()  # without self
     named = {each.name for each in own}
@@ -50,7 +52,7 @@ class Configured:
 
     @property
     def last_run(self) -> Traced[Any] | None:
-        """Give the trace of the run of this object that ended last, None where none has."""
+        """The trace of the run of this object that ended last, None where none has."""
         return self._last
 
     def __getattr__(self, name: str) -> Any:
@@ -71,7 +73,7 @@ class Configured:
             raise AttributeError(f"{type(self).__name__} has no option {name!r}, but {allowed}")
 
     def _knows(self, name: str) -> bool:
-        """Tell whether a name is the class's, or the framework's while this is being made."""
+        """Check whether a name is the class's, or the framework's while this is being made."""
         return hasattr(type(self), name) or self._held[-1] not in vars(self)
 
     def _names(self) -> list[str]:

@@ -66,7 +66,9 @@ async def _pumped(llm: LLM, prompt: str) -> TokenAsyncGen:
 
 
 def blocks(llm: LLM) -> bool:
-    """Tell whether the async side of a language model is the framework's, which only calls sync."""
+    """Check whether the async side of a language model is the framework's, which only calls
+    sync.
+    """
     name = "achat" if llm.metadata.is_chat_model else "acomplete"
     # static, because the framework's decorators give another object at each look
     own = getattr_static(type(llm), name, None)

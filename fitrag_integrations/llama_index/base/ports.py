@@ -109,7 +109,7 @@ def aeach(
 
 
 def has_own(instance: object, name: str, base: type) -> bool:
-    """Tell whether a class gives its own version of a method of ``base``."""
+    """Check whether a class gives its own version of a method of ``base``."""
     # static, because the framework's decorators give another object at each look
     return getattr_static(type(instance), name, None) is not getattr_static(base, name)
 
@@ -181,7 +181,7 @@ class LLMDrafter:
 
     @property
     def name(self) -> str | None:
-        """Give the model's name, which a fitted threshold is checked against."""
+        """The model's name, which a fitted threshold is checked against."""
         return model_name(self.llm)
 
     def generate(self, prompts: Sequence[str]) -> Sequence[object]:
@@ -247,5 +247,5 @@ def bundle_of(query: QueryType) -> QueryBundle:
 
 
 def settled(traces: Sequence[Traced[Any]], return_exceptions: bool) -> list[object]:
-    """Give each question's value, or error; without ``return_exceptions`` raise the first one."""
+    """Return each question's value, or error; without ``return_exceptions`` raise the first one."""
     return [traced.outcome if return_exceptions else traced.value for traced in traces]

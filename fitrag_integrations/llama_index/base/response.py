@@ -49,7 +49,7 @@ def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
 
 
 def _answer(answered: Answered) -> dict[str, Any]:
-    """Say where an extracted answer stands in the text of which node."""
+    """Return where an extracted answer stands in the text of which node."""
     told: dict[str, Any] = {"score": plain(answered.score)}
     source = answered.source
     if source is not None:

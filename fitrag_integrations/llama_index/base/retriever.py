@@ -31,7 +31,7 @@ class FlowRetriever(Configured, BaseRetriever):
     """Answer every way a retriever is called from flows that end in a context."""
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
-        """Give one flow per query of ``bundles``; ``NotImplementedError`` in this base."""
+        """Return one flow per query of ``bundles``; ``NotImplementedError`` in this base."""
         raise NotImplementedError  # not abstract: the framework puts a span around those
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
@@ -39,13 +39,13 @@ class FlowRetriever(Configured, BaseRetriever):
         raise NotImplementedError
 
     def explain(self, query: QueryType | None = None) -> str:
-        """Tell what was asked, what came back and what was kept, for ``query`` or last time."""
+        """Return what was asked, what came back and what was kept, for ``query`` or last time."""
         if query is not None:
             self.trace_many([query])
         return self._told()
 
     async def aexplain(self, query: QueryType | None = None) -> str:
-        """Do what ``explain`` does without blocking the event loop."""
+        """Async version of `explain`."""
         if query is not None:
             await self.atrace_many([query])
         return self._told()
@@ -129,7 +129,7 @@ class MethodOverBase(FlowRetriever):
         return f"{type(self).__name__}(base={base}, method={method})"
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
-        """Give one flow per query of ``bundles``; equal asks of one call join."""
+        """Return one flow per query of ``bundles``; equal asks of one call join."""
         ports = self._caller.ports(bundles)
         return [self._method(bundle.query_str, ports) for bundle in bundles]
 

@@ -43,7 +43,7 @@ class Router(Configured, BaseQueryEngine):
     """Answer by a flow that decides and asks an engine; batches run in lock step."""
 
     def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[object]]:
-        """Give one flow per query; ``alone`` tells that its answer may be a stream."""
+        """Return one flow per query; ``alone`` tells that its answer may be a stream."""
         raise NotImplementedError  # not abstract: the framework puts a span around those
 
     def _response(self, traced: Traced[object], *, alone: bool = False) -> RESPONSE_TYPE:
@@ -55,7 +55,7 @@ class Router(Configured, BaseQueryEngine):
         return self._response(traced, alone=True)
 
     def explain(self, query: QueryType | None = None) -> str:
-        """Tell what was asked and decided, for ``query``, which is answered, or last time."""
+        """Return what was asked and decided, for ``query``, which is answered, or last time."""
         if query is not None:
             self._noted([run(self._flows(bundles_of([query]))[0])])
         return self._told()
@@ -219,7 +219,9 @@ def check_engine(field: str, engine: object) -> BaseQueryEngine:
 
 
 def can(engine: BaseQueryEngine, name: str) -> bool:
-    """Tell whether an engine has its own ``retrieve`` or ``synthesize``; the base's only raises."""
+    """Check whether an engine has its own ``retrieve`` or ``synthesize``; the base's only
+    raises.
+    """
     return has_own(engine, name, BaseQueryEngine)
 
 
@@ -281,7 +283,7 @@ def _bundles(items: Sequence[Handed]) -> list[QueryBundle]:
 
 
 def decided_context(decider: Decider, question: str) -> Flow[Context]:
-    """Give the flow that ends in a context with the decision, and without excerpts.
+    """Return the flow that ends in a context with the decision, and without excerpts.
 
     Whatever it says, the rest is the caller's. The prompt of a known question is the no-retrieval
     one.

@@ -78,7 +78,7 @@ class FaissRetriever(FlowRetriever):
 
     @property
     def index(self) -> Any:
-        """Give the index, read from its folder where that was not done yet."""
+        """The index, read from its folder where that was not done yet."""
         with _loading:
             if self._index is None:
                 self._index = faiss_index().load(self._folder)
@@ -95,12 +95,12 @@ class FaissRetriever(FlowRetriever):
         return state
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
-        """Give one flow per query of ``bundles``; the search of one call is one."""
+        """Return one flow per query of ``bundles``; the search of one call is one."""
         port = Port.of("search", self._search, self._asearch)
         return [searched(bundle.query_str, port) for bundle in bundles]
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
-        """Give the nodes as they were indexed, with their scores."""
+        """Return the nodes as they were indexed, with their scores."""
         return scored_nodes(excerpt.passage for excerpt in context.excerpts)
 
     def _search(self, queries: Sequence[str]) -> Any:

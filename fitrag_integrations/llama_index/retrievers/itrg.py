@@ -21,6 +21,6 @@ class ITRGRetriever(DerivedRetriever, made=ITRG, takes=("llm",)):
     """
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
-        """Give one flow per query of ``bundles``; equal asks of one call join."""
+        """Return one flow per query of ``bundles``; equal asks of one call join."""
         ports = self._caller.ports(bundles, llm=EMBEDDED_GENERATOR)
         return [self._method(bundle.query_str, ports) for bundle in bundles]

@@ -39,7 +39,7 @@ class MethodRetriever(FromFitted, MethodOverBase):
 
     @property
     def method(self) -> Method:
-        """Give the method, which may be set to another one."""
+        """The method, which may be set to another one."""
         return self._method
 
     @method.setter

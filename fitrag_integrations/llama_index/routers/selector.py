@@ -63,7 +63,7 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
         return f"KnowledgeSelector(gate={gate}, known={self.known}, unknown={self.unknown})"
 
     def explain(self, query: QueryType | None = None) -> str:
-        """Tell what was asked and decided, for ``query`` or last time."""
+        """Return what was asked and decided, for ``query`` or last time."""
         if query is not None:
             question = bundle_of(query).query_str
             self._noted([run(decided_context(self._decider, question))])

@@ -80,16 +80,16 @@ class MethodQueryEngine(FromFitted, WritingRouter):
         return {}
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """Give the nodes a query would be answered from."""
+        """Return the nodes a query would be answered from."""
         return context_nodes(run(self._contexts([bundle_of(query_bundle)])[0]).value)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """Give the nodes a query would be answered from."""
+        """Return the nodes a query would be answered from."""
         traced = await arun(self._contexts([bundle_of(query_bundle)])[0])
         return context_nodes(traced.value)
 
     def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Give one flow per query; that of one whose answer will stream ends in its context."""
+        """Return one flow per query; that of one whose answer will stream ends in its context."""
         if alone and self._streams_tokens():
             return [*self._contexts(bundles, self._model())]
         ports = self._caller.ports(bundles, llm=None if self._extracts() else self._model())

@@ -68,7 +68,7 @@ class Continuer:
     async def acontinue_with_logprobs(
         self, prompts: Sequence[str], beginnings: Sequence[str]
     ) -> Sequence[Continuation | Exception]:
-        """Do what `continue_with_logprobs` does without blocking the event loop."""
+        """Async version of `continue_with_logprobs`."""
         texts = self._begun(prompts, beginnings)
         if isinstance(self.generator, RemoteGenerator):
             return await self._asked(texts)
@@ -117,7 +117,9 @@ class Continuer:
 def _continuation(
     text: str, tokenizer: Any, ids: Sequence[int], facts: Sequence[Sequence[float]]
 ) -> Continuation:
-    """Give each token what it adds to the decoded text; one that ends no character adds nothing."""
+    """Return each token what it adds to the decoded text; one that ends no character adds
+    nothing.
+    """
     decoded = tokenizer.decode(ids)
     lengths = (len(tokenizer.decode(ids[:n]).rstrip("\ufffd")) for n in range(1, len(ids)))
     cuts = [*accumulate(lengths, max, initial=0), len(decoded)]

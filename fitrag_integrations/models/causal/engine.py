@@ -159,7 +159,7 @@ class CausalEngine(SharedEngine):
 
     @torch.inference_mode()
     def inferred(self, rows: Sequence[Ids], *, keep: int = 1, hidden: bool = False) -> Any:
-        """Do what `passed` does, for who does not train. On the worker only."""
+        """Async version of `passed`, for who does not train. On the worker only."""
         return self.passed(rows, keep=keep, hidden=hidden)
 
     def passed(self, rows: Sequence[Ids], *, keep: int = 1, hidden: bool = False) -> Any:
@@ -184,7 +184,7 @@ class CausalEngine(SharedEngine):
     def next_logits(
         self, asked: Sequence[tuple[Ids, Ids]], *, adapter: str | None = None
     ) -> Steps[list[list[float]]]:
-        """Give the logits of some ids as the next token of a row. On the worker only.
+        """Return the logits of some ids as the next token of a row. On the worker only.
 
         Items are (ids of the row, ids asked about).
         """
@@ -198,7 +198,7 @@ class CausalEngine(SharedEngine):
         return self.batched(asked, one_batch, length=lambda x: len(x[0]))
 
     def _wanted(self, rows: Sequence[Ids], wanted: Tensor) -> Tensor:
-        """Give the logits of some ids after each row. Shapes: (rows, ids) both; float32.
+        """Return the logits of some ids after each row. Shapes: (rows, ids) both; float32.
 
         Half precision has steps of .06 where logits stand at 10, and a gap of two decides. So
         these few are computed again from the last states in float32, unless the architecture does

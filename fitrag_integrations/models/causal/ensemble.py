@@ -50,7 +50,7 @@ class ReplugGenerator(LocalGenerator):
         return self._call(self._ensemble, self._wanted(items))
 
     async def aensemble(self, items: Sequence[Item]) -> list[str]:
-        """Do what `ensemble` does without blocking the event loop."""
+        """Async version of `ensemble`."""
         return await self._acall(self._ensemble, self._wanted(items))
 
     def _wanted(self, items: Sequence[Item]) -> list[tuple[_Texts, Writing]]:

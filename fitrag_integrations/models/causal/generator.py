@@ -114,7 +114,7 @@ class LocalGenerator(CausalModel):
 
     @property
     def name(self) -> str:
-        """Name the model, for the thresholds fitted on it."""
+        """The model's name, for the thresholds fitted on it."""
         return self._engine.name
 
     def question_prompt(self, question: str) -> str:
@@ -128,7 +128,7 @@ class LocalGenerator(CausalModel):
         return self._call(self._generate, self._asked("prompts", prompts))
 
     async def agenerate(self, prompts: Sequence[str]) -> list[str]:
-        """Do what `generate` does without blocking the event loop."""
+        """Async version of `generate`."""
         return await self._acall(self._generate, self._asked("prompts", prompts))
 
     def answer(self, questions: Sequence[str]) -> list[str]:
@@ -136,7 +136,7 @@ class LocalGenerator(CausalModel):
         return self._call(self._answer, self._asked("questions", questions, one_line=True))
 
     async def aanswer(self, questions: Sequence[str]) -> list[str]:
-        """Do what `answer` does without blocking the event loop."""
+        """Async version of `answer`."""
         return await self._acall(self._answer, self._asked("questions", questions, one_line=True))
 
     def draft(self, questions: Sequence[str]) -> list[Draft]:
@@ -144,18 +144,18 @@ class LocalGenerator(CausalModel):
         return self._call(self._draft, self._drafted(questions))
 
     async def adraft(self, questions: Sequence[str]) -> list[Draft]:
-        """Do what `draft` does without blocking the event loop."""
+        """Async version of `draft`."""
         return await self._acall(self._draft, self._drafted(questions))
 
     def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Tell how sure the model is of each token of drafts already written, in one pass.
+        """Return how sure the model is of each token of drafts already written, in one pass.
 
         A blank draft comes back empty.
         """
         return self._call(self._rescore, checked_pairs(questions, drafts))
 
     async def arescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Do what `rescore` does without blocking the event loop."""
+        """Async version of `rescore`."""
         return await self._acall(self._rescore, checked_pairs(questions, drafts))
 
     def stream(self, prompt: str) -> Iterator[str]:
@@ -169,11 +169,11 @@ class LocalGenerator(CausalModel):
         )
 
     def p_yes(self, prompts: Sequence[str]) -> list[float]:
-        """Give the probability of Yes against No as the next word of each prompt, in [0, 1]."""
+        """Return the probability of Yes against No as the next word of each prompt, in [0, 1]."""
         return self._call(self._p_yes, checked_texts("prompts", prompts))
 
     async def ap_yes(self, prompts: Sequence[str]) -> list[float]:
-        """Do what `p_yes` does, in [0, 1], without blocking the event loop."""
+        """Async version of `p_yes`, in [0, 1]."""
         return await self._acall(self._p_yes, checked_texts("prompts", prompts))
 
     def first_tokens(self, texts: Sequence[str], count: int) -> list[str]:
@@ -195,7 +195,8 @@ class LocalGenerator(CausalModel):
         ]
 
     def _how(self, asked: Asked) -> Writing:
-        """Say how the reply to a prompt is written: as it asks, within this generator's bounds.
+        """Return how the reply to a prompt is written: as it asks, within this generator's
+        bounds.
 
         A model that converses may think or greet first, and has its usual length for that.
         """

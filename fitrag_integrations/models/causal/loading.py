@@ -42,7 +42,7 @@ def load_causal(
 
 
 def causal_source(name_or_dir: str | Path) -> tuple[str, str, Row]:
-    """Say what to load, what it is called, and what its `model.json` adds, where it has one.
+    """Return what to load, what it is called, and what its `model.json` adds, where it has one.
 
     The files a manifest names are compared with their checksums. Raises `ModelLoadError` for a
     folder without a model, `ChecksumError` for a changed file.

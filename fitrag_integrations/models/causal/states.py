@@ -50,7 +50,7 @@ class KnownHead(nn.Module):
         self.scale[:states] *= max(1.0, (states / WEIGHT) ** 0.5)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Give a logit of knowing for each row. Shape: (rows,)."""
+        """Return a logit of knowing for each row. Shape: (rows,)."""
         values = self.dropout((features - self.mean) / self.scale)
         if self.inner is not None:
             values = self.inner(values).relu()
@@ -108,7 +108,7 @@ def _states(states: Sequence[Tensor], at: int, count: int) -> Tensor:
 
 
 def _facts(logits: Tensor, draft: Ids) -> Tensor:
-    """Tell how sure the base was, from the position before the draft on."""
+    """Return how sure the base was, from the position before the draft on."""
     count = len(draft)
     first = token_facts(logits[-count - 1 : -count or None], [0])[0, 1:]
     if not count:

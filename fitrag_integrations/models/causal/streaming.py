@@ -48,7 +48,7 @@ def _pieces(
 
 
 def sure_part(text: str, stop: Sequence[str]) -> str:
-    """Give the part of a text that nothing written after it can take back."""
+    """Return the part of a text that nothing written after it can take back."""
     cut = cut_at(text, stop)
     if cut == text:
         cut = text.rstrip("\ufffd")  # half a character

@@ -67,7 +67,7 @@ def joined(prompt: str, text: str, *, spaced: bool) -> str:
 
 
 def share(logits: Sequence[float], temperature: float = 1.0) -> float:
-    """Give the softmax of the first of two logits, in [0, 1]."""
+    """Return the softmax of the first of two logits, in [0, 1]."""
     gap = (logits[1] - logits[0]) / temperature
     return 1.0 / (1.0 + math.exp(gap)) if gap < 700 else 0.0
 

@@ -52,7 +52,7 @@ class Engine(SharedEngine):
 
     @torch.inference_mode()
     def run_chunks(self, chunks: Sequence[EncodedPair], forward: Forward[T]) -> Steps[list[T]]:
-        """Do what `run` does for chunks that are encoded already, once for each of them."""
+        """Async version of `run` for chunks that are encoded already, once for each of them."""
         each = {id(chunk): chunk for chunk in chunks}
 
         def one_batch(some: list[EncodedPair]) -> Sequence[T]:

@@ -26,7 +26,7 @@ ROWS, INNER, OUTER = 256, 384, 1536  # of the product that is timed, a small enc
 
 
 def half_will_do(trunk: nn.Module, options: Options) -> bool:
-    """Say whether bfloat16 is to be an encoder's precision, where `options` leave that open."""
+    """Check whether bfloat16 is to be an encoder's precision, where `options` leave that open."""
     said = os.environ.get(VARIABLE, "auto")
     device, _, _ = options.resolved()
     unsaid = options.dtype is None and options.backend in (None, "torch")
@@ -51,7 +51,7 @@ def _seconds(left: Tensor, right: Tensor) -> float:
 
 @torch.inference_mode()
 def near(trunk: Trunk) -> bool:
-    """Say whether states in bfloat16 are near those of float32, on some tokens of all kinds."""
+    """Check whether states in bfloat16 are near those of float32, on some tokens of all kinds."""
     size = trunk.encoder.get_input_embeddings().num_embeddings  # type: ignore[operator]
     ids = (torch.arange(1, 97) * 7919 % size).view(2, -1)
     given = ids, torch.zeros_like(ids), torch.tensor([48, 40])

@@ -30,7 +30,7 @@ class Kept:
         self._parts: dict[str, Tensor] = {}
 
     def of(self, name: str, *shape: int) -> Tensor:
-        """Give memory of a shape, whatever is in it."""
+        """Return memory of a shape, whatever is in it."""
         size, part = math.prod(shape), self._parts.get(name)
         if part is None or len(part) < size:
             part = self._parts[name] = torch.empty(size, dtype=self._dtype)
@@ -50,7 +50,7 @@ class HalfLayer:
         self._normal = layer.attention.output.LayerNorm, layer.output.LayerNorm
 
     def __call__(self, states: Tensor, batch: int, mask: Tensor | None) -> Tensor:
-        """Give the next states; `mask`, (batch, 1, 1, tokens), is added to attention's scores."""
+        """Return the next states; `mask`, (batch, 1, 1, tokens), is added to attention's scores."""
         product, first, last = torch.ops.mkldnn._linear_pointwise, *self._normal
         heads = self._attended(product(states, *self._asked, "none", [], ""), batch, mask)
         states = first(product.binary(heads, states, *self._seen, "add"))

@@ -24,14 +24,16 @@ class ReaderHead(nn.Module):
         self.line = nn.Linear(features, 1, bias=False) if units else None
 
     def forward(self, states: Tensor, pooled: Tensor) -> tuple[Tensor, Tensor]:
-        """Give span logits and select logits, of the passage's vector alone.
+        """Return span logits and select logits, of the passage's vector alone.
 
         Shapes: (batch, tokens, 2), columns are start and end; and (batch,).
         """
         return self.span(states), self.select(pooled).squeeze(-1)
 
     def told(self, features: Tensor) -> Tensor:
-        """Give what the features add to the select logits. Shapes: (batch, features); (batch,)."""
+        """Return what the features add to the select logits. Shapes: (batch, features);
+        (batch,).
+        """
         if self.units is None or self.mixed is None or self.line is None:
             return torch.zeros(len(features), device=features.device)
         added: Tensor = self.line(features) + self.mixed(torch.tanh(self.units(features)))
@@ -80,7 +82,7 @@ class BiLabelHead(nn.Module):
             self.scale.copy_(1 / features.std(0).clamp(min=1e-6))
 
     def forward(self, pooled: Tensor, features: Tensor) -> Tensor:
-        """Give logits. Shape: (batch, 2); columns are has_answer, llm_prefer."""
+        """Return logits. Shape: (batch, 2); columns are has_answer, llm_prefer."""
         alike = (features - self.shift) * self.scale
         apart = self.units is not None
         both = self.dropout(pooled if apart else torch.cat([pooled, alike], dim=-1))
@@ -108,12 +110,12 @@ def best_spans(
 
 
 def best_scores(span_logits: Tensor, allowed: Tensor, *, max_tokens: int = 24) -> Tensor:
-    """Give the scores of `best_spans` alone."""
+    """Return the scores of `best_spans` alone."""
     return _scores(span_logits, allowed, max_tokens)[0].amax(1)
 
 
 def _scores(span_logits: Tensor, allowed: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Give the best score of a span from each token on, and the ends', padded for spans."""
+    """Return the best score of a span from each token on, and the ends', padded for spans."""
     start, end = span_logits.masked_fill(~allowed.unsqueeze(2), -torch.inf).unbind(2)
     ends = F.pad(end, (0, most - 1), value=-torch.inf)
     return start + F.max_pool1d(ends.unsqueeze(1), most, stride=1).squeeze(1), ends

@@ -64,7 +64,7 @@ class _InPlace:
         ]
 
     def __call__(self, ids: Tensor, types: Tensor, lengths: Tensor) -> Tensor:
-        """Give token states, as `States` says."""
+        """Return token states, as `States` says."""
         batch, tokens = ids.shape
         states = self._embedded(ids, types)
         mask = None

@@ -57,25 +57,25 @@ class EncodedPair:
 
     @property
     def ids(self) -> list[int]:
-        """Give the token ids."""
+        """The token ids."""
         found: list[int] = self.tokens[0].tolist()
         return found
 
     @property
     def types(self) -> list[int]:
-        """Give what the model is told of each token."""
+        """Return what the model is told of each token."""
         found: list[int] = self.tokens[1].tolist()
         return found
 
     @property
     def segments(self) -> list[int]:
-        """Give each token's segment."""
+        """Return each token's segment."""
         found: list[int] = self.tokens[2].tolist()
         return found
 
     @property
     def offsets(self) -> list[Place]:
-        """Give each token's place."""
+        """Return each token's place."""
         places = zip(*self.tokens[3:].tolist(), strict=True)
         return [None if start < 0 else (start, end) for start, end in places]
 
@@ -105,17 +105,17 @@ class Batch:
         return cls(pairs, tokens, lengths)
 
     def rows(self, chosen: slice) -> "Batch":
-        """Give some of the inputs, as wide as all."""
+        """Return some of the inputs, as wide as all."""
         return Batch(self.pairs[chosen], self.tokens[:, chosen], self.lengths[chosen])
 
     @property
     def placed(self) -> NDArray[np.bool_]:
-        """Say which tokens are the passage's text. Shape: (batch, tokens)."""
+        """Return which tokens are the passage's text. Shape: (batch, tokens)."""
         found: NDArray[np.bool_] = self.tokens[3] >= 0
         return found
 
     def side(self, segment: int, *, fill: int) -> Tokens:
-        """Give the ids of one segment, moved to the left. Shape: (batch, most of them)."""
+        """Return the ids of one segment, moved to the left. Shape: (batch, most of them)."""
         return moved_left(self.tokens[0], self.tokens[2] == segment, fill=fill)
 
 
@@ -141,7 +141,7 @@ class _Recent:
         keys: Sequence[tuple[str, ...]],
         make: Callable[[list[tuple[str, ...]]], list[Tokens]],
     ) -> list[Tokens]:
-        """Give the tokens of each key; `make` gives those of the keys that are not known."""
+        """Return the tokens of each key; `make` gives those of the keys that are not known."""
         kept, new = self._kept, dict.fromkeys(key for key in keys if key not in self._kept)
         found = {key: kept[key] for key in keys if key in kept}
         found |= zip(new, make(list(new)), strict=True) if new else ()
@@ -181,7 +181,7 @@ class PairTokenizer:
         return len(self._tokenizer)
 
     def vocabularies(self, texts: Sequence[str]) -> Iterator[set[int]]:
-        """Give the set of token ids of each text."""
+        """Return the set of token ids of each text."""
         for at in range(0, len(texts), 256):
             yield from (set(one.ids) for one in self._read(texts[at : at + 256]))
 
@@ -223,7 +223,7 @@ class PairTokenizer:
         ]
 
     def _marks(self) -> list[Tokens]:
-        """Give the tokens before a question, between it and a passage, and after that one."""
+        """Return the tokens before a question, between it and a passage, and after that one."""
         if self._frame is None:
             pair = self._fast.encode("a", "a")
             sides: list[int | None] = pair.sequence_ids

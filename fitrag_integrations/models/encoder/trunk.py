@@ -20,7 +20,8 @@ class States(Protocol):
     """Run an encoder over a padded batch, by whatever computes it; an engine has one."""
 
     def __call__(self, ids: Tensor, types: Tensor, lengths: Tensor) -> Tensor:
-        """Give token states, (batch, tokens, width), float32; beyond a length, any finite number.
+        """Return token states, (batch, tokens, width), float32; beyond a length, any finite
+        number.
 
         `ids` and `types` are (batch, tokens), `lengths` (batch,); all are int64.
         """
@@ -45,13 +46,13 @@ class Trunk(nn.Module):
         self.uses_types = getattr(config, "type_vocab_size", 0) > 1
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
-        """Give token states. Shape: (batch, tokens, width), float32."""
+        """Return token states. Shape: (batch, tokens, width), float32."""
         extra = {"token_type_ids": types} if self.uses_types else {}
         states: Tensor = self.encoder(input_ids=ids, attention_mask=mask, **extra).last_hidden_state
         return states.float()
 
     def pool(self, states: Tensor, mask: Tensor) -> Tensor:
-        """Give one vector per pair. Shape: (batch, width)."""
+        """Return one vector per pair. Shape: (batch, width)."""
         if self.pooling == "first":
             return states[:, 0]
         weights = mask.unsqueeze(-1).to(states.dtype)
@@ -91,5 +92,5 @@ def collate(
 
 
 def mask_of(lengths: Tensor, width: int) -> Tensor:
-    """Give 1 for the tokens of each pair and 0 after them. Shape: (batch, width)."""
+    """Return 1 for the tokens of each pair and 0 after them. Shape: (batch, width)."""
     return (torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)).long()

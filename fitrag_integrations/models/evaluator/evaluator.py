@@ -51,14 +51,14 @@ def store_fields(folder: Path, *, name: str, thresholds: ActionThresholds | None
 
 
 def is_ours(folder: Path) -> bool:
-    """Say whether a folder holds a head of ours, and not a checkpoint of transformers alone."""
+    """Check whether a folder holds a head of ours, and not a checkpoint of transformers alone."""
     if not folder.is_dir():
         return False
     return (folder / "model.json").is_file() and not read_fields(folder)
 
 
 def find(name_or_dir: str | Path) -> Path | str:
-    """Give a folder, or the name of a checkpoint that transformers is to fetch itself."""
+    """Return a folder, or the name of a checkpoint that transformers is to fetch itself."""
     folder = Path(name_or_dir).expanduser()
     if folder.exists() or str(name_or_dir).count("/") != 1:
         return folder
@@ -85,11 +85,11 @@ class Grader(Protocol):
         ...
 
     async def aevaluate(self, pairs: Sequence[Pair], /) -> list[float]:
-        """Do what `evaluate` does without blocking the event loop."""
+        """Async version of `evaluate`."""
         ...
 
     def unload(self) -> None:
-        """Give the memory back."""
+        """Return the memory back."""
         ...
 
 
@@ -114,7 +114,7 @@ class RetrievalEvaluator(SavedModel):
 
     @property
     def thresholds(self) -> ActionThresholds | None:
-        """Give the thresholds that belong to these grades, None where none were fitted."""
+        """The thresholds that belong to these grades, None where none were fitted."""
         return self._thresholds
 
     @thresholds.setter
@@ -187,7 +187,7 @@ class RetrievalEvaluator(SavedModel):
         return cls(ScorerView(scorer, label), name=name, thresholds=thresholds)
 
     def evaluate(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[float]:
-        """Give the grade of each pair, in [-1, 1], in order; `show_progress` draws a bar.
+        """Return the grade of each pair, in [-1, 1], in order; `show_progress` draws a bar.
 
         Raises `InputError` naming the first pair that is not a question and a passage with text.
         """
@@ -195,7 +195,7 @@ class RetrievalEvaluator(SavedModel):
         return in_blocks(grader.evaluate, pairs, label, show=show_progress)
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Do what `evaluate` does, in [-1, 1], without blocking the event loop."""
+        """Async version of `evaluate`, in [-1, 1], without blocking the event loop."""
         return await self._loaded().aevaluate(pairs)
 
     def save_pretrained(self, folder: str | Path) -> None:

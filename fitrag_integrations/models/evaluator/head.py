@@ -64,7 +64,7 @@ class EvaluatorHead(nn.Module):
         self.scale.copy_(1 / clues.std(0).clamp(min=1e-3))
 
     def forward(self, pooled: Tensor, clues: Tensor, span: Tensor) -> Tensor:
-        """Give logits. Shapes: (batch, width), (batch, clues), (batch,); gives (batch,)."""
+        """Return logits. Shapes: (batch, width), (batch, clues), (batch,); gives (batch,)."""
         alike = (clues - self.shift) * self.scale
         found = span.clamp(-FURTHEST, FURTHEST).unsqueeze(-1) / 5
         units = torch.tanh(self.hidden(torch.cat([alike, found], dim=-1)))
@@ -99,7 +99,7 @@ class HeadGrader(PairModel):
         return self._call(self._grades, checked_pairs(pairs))
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Do what `evaluate` does without blocking the event loop."""
+        """Async version of `evaluate`."""
         return await self._acall(self._grades, checked_pairs(pairs))
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -173,7 +173,7 @@ def gathered(read: Sequence[Read], batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def span_scores(logits: Tensor, batch: Batch) -> Tensor:
-    """Give the best span's start and end score, summed; a chunk without text has the lowest.
+    """Return the best span's start and end score, summed; a chunk without text has the lowest.
 
     Shapes: (batch, tokens, 2); gives (batch,).
     """

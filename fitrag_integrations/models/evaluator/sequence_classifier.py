@@ -90,7 +90,7 @@ class SequenceGrader(SharedEngine):
         return self.worker.call(self._grades, checked_pairs(pairs))
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Do what `evaluate` does without blocking the event loop."""
+        """Async version of `evaluate`."""
         return await self.worker.acall(self._grades, checked_pairs(pairs))
 
     def save(self, folder: Path) -> None:
@@ -138,7 +138,7 @@ class SequenceGrader(SharedEngine):
         return _Input(ids)
 
     def _cuts(self, question: str, text: str) -> Iterator[tuple[int, int]]:
-        """Give the places of overlapping chunks that fit beside the question."""
+        """Return the places of overlapping chunks that fit beside the question."""
         room = self._length - len(self._ids(f"{question} [SEP] ")) - 4  # a cut may part a token
         if room <= OVERLAP_TOKENS:
             allowed = f"a question that leaves room for a passage in {self._length} tokens"

@@ -48,14 +48,14 @@ class Clues:
         return cls(rarity, next(tokenizer.vocabularies(["("])))
 
     def numbers(self, pairs: Sequence[EncodedPair]) -> NDArray[np.float32]:
-        """Give all clues. Shape: (pairs, 9)."""
+        """Return all clues. Shape: (pairs, 9)."""
         blocks = [
             self._features(Batch.of(pairs[i : i + BLOCK])) for i in range(0, len(pairs), BLOCK)
         ]
         return np.concatenate([np.zeros((0, COUNT)), *blocks]).astype(np.float32)
 
     def features(self, pairs: Sequence[EncodedPair]) -> Tensor:
-        """Give what `numbers` gives, for torch."""
+        """Return what `numbers` gives, for torch."""
         import torch  # which those who need the numbers alone can do without
 
         return torch.from_numpy(self.numbers(pairs))
@@ -65,7 +65,7 @@ class Clues:
         return np.concatenate([words, self._titles(batch)], axis=1)
 
     def _titles(self, batch: Batch) -> NDArray[np.float64]:
-        """Say whether there is a title, whether the question holds it word for word, the share of
+        """Check whether there is a title, whether the question holds it word for word, the share of
         it that stands in the question and the share of the question it covers, weighed by rarity.
         """
         weights = np.asarray(self.rarity, dtype=np.float64)
@@ -96,7 +96,7 @@ class Clues:
 
 
 def _hold(questions: Tokens, titles: Tokens) -> NDArray[np.bool_]:
-    """Say which questions hold their title, token by token and in its order."""
+    """Return which questions hold their title, token by token and in its order."""
     width = titles.shape[1]
     padded = np.pad(questions, ((0, 0), (0, width)), constant_values=-2)
     stretches = sliding_window_view(padded, width, axis=1)

@@ -34,7 +34,7 @@ class Evidence:
         return words + (late.COUNT if self.interaction is not None else 0)
 
     def features(self, pairs: Sequence[EncodedPair]) -> Tensor:
-        """Give all features. Shape: (pairs, count)."""
+        """Return all features. Shape: (pairs, count)."""
         parts = []
         if self.clues is not None:
             parts.append(self.clues.features(pairs))

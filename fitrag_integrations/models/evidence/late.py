@@ -34,7 +34,7 @@ class LateInteraction:
 
     @torch.inference_mode()
     def features(self, pairs: Sequence[EncodedPair]) -> list[list[float]]:
-        """Give cosine, MaxSim and weighed MaxSim of each pair. Shape: (pairs, 3), in [-1, 1]."""
+        """Return cosine, MaxSim and weighed MaxSim of each pair. Shape: (pairs, 3), in [-1, 1]."""
         texts = [(_part(pair, 1), _part(pair, 2), _framed(pair)) for pair in pairs]
         distinct = list(dict.fromkeys(ids for *both, _ in texts for ids in both))
         batches = in_batches(distinct, self._states, length=len, budget=self._budget)
@@ -66,7 +66,8 @@ class LateInteraction:
 
 
 def _compare(question: Tensor, passage: Tensor, first: int) -> Tensor:
-    """Give the cosine, then how near each of the question's tokens has a like one; on the device.
+    """Return the cosine, then how near each of the question's tokens has a like one; on the
+    device.
 
     Nothing follows the cosine where one side has no token. Shape: (1 + question's tokens,).
     """

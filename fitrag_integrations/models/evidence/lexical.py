@@ -80,7 +80,7 @@ def distinct(ids: Tokens) -> NDArray[np.bool_]:
 
 
 def _best_stretch(found: Found, worth: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Give the largest worth of distinct tokens found in a window over the passage: (pairs,).
+    """Return the largest worth of distinct tokens found in a window over the passage: (pairs,).
 
     Each is worth something from where it stands to the window's end, or to its next place.
     """

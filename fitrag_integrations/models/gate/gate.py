@@ -41,7 +41,7 @@ class CausalGate(CausalModel):
 
     @property
     def name(self) -> str:
-        """Name the gate, for traces."""
+        """The gate's name, for traces."""
         return f"{self.title} for {self.model_name}" if self.model_name else self.title
 
     @property
@@ -51,7 +51,7 @@ class CausalGate(CausalModel):
 
     @property
     def threshold(self) -> float:
-        """Give the score above which a question is known: the fitted one, else 0.5."""
+        """The score above which a question is known: the fitted one, else 0.5."""
         return THRESHOLD if self.fitted is None else self.fitted.value
 
     def generator(self, **options: Any) -> LocalGenerator:
@@ -68,7 +68,7 @@ class CausalGate(CausalModel):
 
     @property
     def drafter(self) -> LocalGenerator | None:
-        """Give the generator that writes the drafts, always the same; it outlives `unload`.
+        """The generator that writes the drafts, always the same; it outlives `unload`.
 
         None where another model's knowledge is judged: then only that model can write them.
         """
@@ -85,7 +85,7 @@ class CausalGate(CausalModel):
         *,
         show_progress: bool | None = False,
     ) -> list[float]:
-        """Give the probability that each question is known, in [0, 1], in the order given.
+        """Return the probability that each question is known, in [0, 1], in the order given.
 
         One draft per question; a blank one is none, and then the question alone decides.
         `show_progress` draws a bar.
@@ -93,11 +93,13 @@ class CausalGate(CausalModel):
         return self._shown(self._known, checked_pairs(questions, drafts), show_progress)
 
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Do what `p_known` does, in [0, 1], without blocking the event loop."""
+        """Async version of `p_known`, in [0, 1]."""
         return await self._acall(self._known, checked_pairs(questions, drafts))
 
     def gaps(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
-        """Give the logit of knowing of `pairs`, any number; on the worker only. Drafts are cut."""
+        """Return the logit of knowing of `pairs`, any number; on the worker only. Drafts are
+        cut.
+        """
         raise NotImplementedError
 
     @classmethod

@@ -119,11 +119,12 @@ class IKClassifier(CausalGate):
 
     @property
     def variant(self) -> str:
-        """Say which of `VARIANTS` this is."""
+        """Return which of `VARIANTS` this is."""
         return str(self.manifest.get("variant", "lora" if self._head is None else "head"))
 
     def gaps(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
-        """Give the logit of knowing, any number, before calibration: Yes less No, or the head's.
+        """Return the logit of knowing, any number, before calibration: Yes less No, or the
+        head's.
 
         On the worker only; drafts are cut here.
         """
@@ -197,7 +198,7 @@ def head_rows(
 
 
 def head_prompt(engine: CausalEngine) -> str:
-    """Give the base's own drafting prompt."""
+    """Return the base's own drafting prompt."""
     return str(engine.manifest.get("prompt", PROMPT))
 
 

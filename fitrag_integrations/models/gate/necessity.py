@@ -115,11 +115,13 @@ class NecessityJudge(CausalGate):
         return self._call(self._judge, checked_pairs(questions, drafts))
 
     async def ajudge(self, questions: Sequence[str], drafts: Sequence[str]) -> list[bool | None]:
-        """Do what `judge` does without blocking the event loop."""
+        """Async version of `judge`."""
         return await self._acall(self._judge, checked_pairs(questions, drafts))
 
     def gaps(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
-        """Give the logit of True less that of False of `pairs`, any number; on the worker only."""
+        """Return the logit of True less that of False of `pairs`, any number; on the worker
+        only.
+        """
         both = yield from self._engine.next_logits(self._asked(pairs), adapter=self._adapter)
         return [known - unknown for known, unknown in both]
 

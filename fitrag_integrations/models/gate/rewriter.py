@@ -103,7 +103,7 @@ class QueryRewriter(CausalModel):
         return self._call(self._rewrite, checked_pairs(questions, drafts))
 
     async def arewrite(self, questions: Sequence[str], drafts: Sequence[str]) -> list[str]:
-        """Do what `rewrite` does without blocking the event loop."""
+        """Async version of `rewrite`."""
         return await self._acall(self._rewrite, checked_pairs(questions, drafts))
 
     def _rewrite(self, pairs: Sequence[Texts]) -> Steps[list[str]]:

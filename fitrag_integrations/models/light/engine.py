@@ -69,7 +69,7 @@ class LightEngine:
             self.worker.close()
 
     def run(self, pairs: Sequence[EncodedPair], forward: Forward[T]) -> Steps[list[T]]:
-        """Give the result of each pair, in order. On the worker only.
+        """Return the result of each pair, in order. On the worker only.
 
         `forward(states, batch)` gets token states, shape (batch, tokens, width).
         """
@@ -81,7 +81,7 @@ class LightEngine:
         return [found[i] for i in range(len(pairs))]
 
     def _known(self, batch: Batch) -> Floats:
-        """Give the states of a batch; what was read a moment ago is not read again."""
+        """Return the states of a batch; what was read a moment ago is not read again."""
         names = [pair.tokens.tobytes() for pair in batch.pairs]
         known = {row: self._kept[name] for row, name in enumerate(names) if name in self._kept}
         if not known:
@@ -130,7 +130,7 @@ _making = Lock()
 
 
 def engine_of(encoder: Path, user: object) -> LightEngine:
-    """Give the engine of an encoder; models over the same share it while one of them lives."""
+    """Return the engine of an encoder; models over the same share it while one of them lives."""
     with _making:
         held = _engines.get(encoder)
         if held is None or held.worker.closed:
@@ -151,7 +151,7 @@ def weights_of(
 
 
 def values_of(weights: Mapping[str, Floats]) -> dict[str, Any]:
-    """Give arrays as the runtime has them; they keep the arrays alive."""
+    """Return arrays as the runtime has them; they keep the arrays alive."""
     make = onnxruntime.OrtValue.ortvalue_from_numpy
     return {name: make(np.ascontiguousarray(array)) for name, array in weights.items()}
 

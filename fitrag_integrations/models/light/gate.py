@@ -53,7 +53,7 @@ class LightGenerator(Shipped):
         return self._call(self._texts, self._asked("prompts", prompts))
 
     async def agenerate(self, prompts: Sequence[str]) -> list[str]:
-        """Do what `generate` does without blocking the event loop."""
+        """Async version of `generate`."""
         return await self._acall(self._texts, self._asked("prompts", prompts))
 
     def answer(self, questions: Sequence[str]) -> list[str]:
@@ -61,7 +61,7 @@ class LightGenerator(Shipped):
         return self._call(self._texts, self._questions(self._asked("questions", questions)))
 
     async def aanswer(self, questions: Sequence[str]) -> list[str]:
-        """Do what `answer` does without blocking the event loop."""
+        """Async version of `answer`."""
         return await self._acall(self._texts, self._questions(self._asked("questions", questions)))
 
     def draft(self, questions: Sequence[str]) -> list[Draft]:
@@ -69,15 +69,15 @@ class LightGenerator(Shipped):
         return self._call(self._written, self._drafted(questions))
 
     async def adraft(self, questions: Sequence[str]) -> list[Draft]:
-        """Do what `draft` does without blocking the event loop."""
+        """Async version of `draft`."""
         return await self._acall(self._written, self._drafted(questions))
 
     def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Tell how sure the model is of each token of drafts already written."""
+        """Return how sure the model is of each token of drafts already written."""
         return self._call(self._rescored, checked_pairs(questions, drafts))
 
     async def arescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Do what `rescore` does without blocking the event loop."""
+        """Async version of `rescore`."""
         return await self._acall(self._rescored, checked_pairs(questions, drafts))
 
     def read(self, question: str, draft: str) -> tuple[list[int], list[int]]:
@@ -160,14 +160,14 @@ class LightGate(Shipped):
         *,
         show_progress: bool | None = False,
     ) -> list[float]:
-        """Give the probability that each question is known, in [0, 1], in the order given.
+        """Return the probability that each question is known, in [0, 1], in the order given.
 
         One draft per question; a blank one is none, and then the question alone decides.
         """
         return self._shown(self._known, checked_pairs(questions, drafts), show_progress)
 
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Do what `p_known` does, in [0, 1], without blocking the event loop."""
+        """Async version of `p_known`, in [0, 1]."""
         return await self._acall(self._known, checked_pairs(questions, drafts))
 
     def _known(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[float]]:
@@ -200,7 +200,7 @@ def _draft(text: str, told: Floats) -> Draft:
 
 
 def _measured(logits: Floats, draft: list[int]) -> Floats:
-    """Tell how sure the model was, from the position before the draft on. Shape: (FACTS,)."""
+    """Return how sure the model was, from the position before the draft on. Shape: (FACTS,)."""
     count = len(draft)
     first = facts(logits[len(logits) - count - 1 :][:1], [0])[0, 1:]
     if not count:

@@ -36,14 +36,14 @@ def best_spans(logits: Floats, batch: Batch) -> tuple[Floats, NDArray[np.intp], 
 
 
 def later_ends(end: Floats) -> Floats:
-    """Give the scores of the ends that may follow each token. Shape: (..., tokens, 24)."""
+    """Return the scores of the ends that may follow each token. Shape: (..., tokens, 24)."""
     fill = [(0, 0)] * (end.ndim - 1) + [(0, ANSWER_TOKENS - 1)]
     padded = np.pad(end, fill, constant_values=-np.inf)
     return sliding_window_view(padded, ANSWER_TOKENS, axis=-1)
 
 
 def bilabel(weights: Weights, pooled: Floats, clues: Floats, span: Floats) -> Floats:
-    """Give the logits of `has_answer` and `llm_prefer`, shape (batch, 2); see `BiLabelHead`."""
+    """Return the logits of `has_answer` and `llm_prefer`, shape (batch, 2); see `BiLabelHead`."""
     features = np.concatenate([clues, span[:, None]], axis=1)
     alike = (features - weights["shift"]) * weights["scale"]
     mixed = linear(weights, "mixed", np.tanh(linear(weights, "units", alike)))
@@ -51,7 +51,7 @@ def bilabel(weights: Weights, pooled: Floats, clues: Floats, span: Floats) -> Fl
 
 
 def grade(weights: Weights, pooled: Floats, clues: Floats, span: Floats) -> Floats:
-    """Give the evaluator's logits, shape (batch,); see `EvaluatorHead`."""
+    """Return the evaluator's logits, shape (batch,); see `EvaluatorHead`."""
     alike = (clues - weights["shift"]) * weights["scale"]
     both = np.concatenate([alike, span[:, None] / 5], axis=1)
     mixed = linear(weights, "mixed", np.tanh(linear(weights, "hidden", both)))
@@ -60,7 +60,7 @@ def grade(weights: Weights, pooled: Floats, clues: Floats, span: Floats) -> Floa
 
 
 def told(weights: Weights, clues: Floats, span: Floats) -> Floats:
-    """Give what the clues add to a reader's select logits, shape (batch,); see `ReaderHead`."""
+    """Return what the clues add to a reader's select logits, shape (batch,); see `ReaderHead`."""
     features = np.concatenate([clues, span[:, None]], axis=1)
     mixed = linear(weights, "mixed", np.tanh(linear(weights, "units", features)))
     found: Floats = (linear(weights, "line", features) + mixed)[:, 0]

@@ -115,11 +115,11 @@ class LightScorer(LightModel):
     def score(
         self, pairs: Sequence[Pair], *, show_progress: bool | None = False
     ) -> list[BiLabelScore]:
-        """Give the two labels of each pair, in the order given; `show_progress` draws a bar."""
+        """Return the two labels of each pair, in the order given; `show_progress` draws a bar."""
         return self._shown(self._score, checked_pairs(pairs), show_progress)
 
     async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
-        """Do what `score` does without blocking the event loop."""
+        """Async version of `score`."""
         return await self._acall(self._score, checked_pairs(pairs))
 
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
@@ -134,11 +134,11 @@ class LightScorer(LightModel):
         return _labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
 
     def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Give the labels of each passage and of spans of it, in the order given."""
+        """Return the labels of each passage and of spans of it, in the order given."""
         return self._call(self._judge, checked_items(items))
 
     async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Do what `score_sentences` does without blocking the event loop."""
+        """Async version of `score_sentences`."""
         return await self._acall(self._judge, checked_items(items))
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
@@ -187,7 +187,7 @@ class LightEvaluator(LightModel):
         return self._shown(self._grades, checked_pairs(pairs), show_progress)
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Do what `evaluate` does without blocking the event loop."""
+        """Async version of `evaluate`."""
         return await self._acall(self._grades, checked_pairs(pairs))
 
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
@@ -212,11 +212,11 @@ class LightReader(LightModel):
         self.abstain_below: float | None = self.manifest["thresholds"]["abstain_below"]
 
     def read(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[Answer]:
-        """Give the best answer of each pair, in the order given; `show_progress` draws a bar."""
+        """Return the best answer of each pair, in the order given; `show_progress` draws a bar."""
         return self._shown(self._answers, checked_pairs(pairs), show_progress)
 
     async def aread(self, pairs: Sequence[Pair]) -> list[Answer]:
-        """Do what `read` does without blocking the event loop."""
+        """Async version of `read`."""
         return await self._acall(self._answers, checked_pairs(pairs))
 
     def _answers(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:

@@ -71,7 +71,7 @@ def evidence(
 
 
 def _shares(values: Floats, inside: Inside, weights: Floats) -> tuple[Floats, Floats]:
-    """Give what of the question's tokens finds a like one in each span, by rarity and plain."""
+    """Return what of the question's tokens finds a like one in each span, by rarity and plain."""
     each = np.where(inside[:, None, :], values, -1.0).max(2, initial=-1.0).clip(min=0.0)
     by_rarity = each @ weights / max(float(weights.sum()), 1e-6)
     return by_rarity, each.sum(1) / max(1, len(weights))
@@ -80,7 +80,7 @@ def _shares(values: Floats, inside: Inside, weights: Floats) -> tuple[Floats, Fl
 def _answered(
     answers: Floats, inside: Inside, text: Inside, bounds: NDArray[np.int64]
 ) -> tuple[Floats, ...]:
-    """Give the best answer's score, that less the passage's best, and the shares of both ends."""
+    """Return the best answer's score, that less the passage's best, and the shares of both ends."""
     start, end = (np.where(text, answers[:, i], -np.inf) for i in (0, 1))
     until = np.maximum.accumulate(later_ends(end), axis=1)  # (tokens, 24): best end so far
     room = (bounds[:, 1:] - np.arange(len(start))).clip(1, until.shape[1]) - 1
@@ -100,7 +100,7 @@ def _kept(keep: Floats, inside: Inside) -> tuple[Floats, Floats]:
 
 
 def _share(side: Floats, inside: Inside) -> Floats:
-    """Give the logarithm of the share of a softmax that lies inside each span."""
+    """Return the logarithm of the share of a softmax that lies inside each span."""
     peak = side.max()
     if not np.isfinite(peak):
         return np.full(len(inside), NOTHING, dtype=np.float32)

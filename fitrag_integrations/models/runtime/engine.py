@@ -123,7 +123,7 @@ class Options:
 
 
 def _computes_bfloat16() -> bool:
-    """Say whether the GPU has bfloat16 itself; where it is emulated, float32 is the faster."""
+    """Check whether the GPU has bfloat16 itself; where it is emulated, float32 is the faster."""
     found: bool = torch.cuda.is_bf16_supported(including_emulation=False)
     return found
 
@@ -147,7 +147,7 @@ class SharedEngine:
 
     @property
     def budget(self) -> int:
-        """Give the padded size of one forward pass, in tokens: less, once one did not fit."""
+        """The padded size of one forward pass, in tokens: less, once one did not fit."""
         return self.room.tokens
 
     def batched(
@@ -191,7 +191,7 @@ class Pool(ForkSafe, Generic[E]):
             self._loading = threading.Lock()
 
     def take(self, source: str, options: Options, load: Callable[[], E]) -> E:
-        """Give the engine that is there, or load it; one user more is counted."""
+        """Return the engine that is there, or load it; one user more is counted."""
         with self._loading:
             engine = self._engines.get((source, options))
             if engine is None or engine.worker.closed:

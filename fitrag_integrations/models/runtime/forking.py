@@ -34,7 +34,7 @@ _forking = threading.Lock()  # one fork at a time
 
 
 def living(kind: type[S]) -> list[S]:
-    """Give all of a kind that are there."""
+    """Return all of a kind that are there."""
     return [one for one in list(_all) if isinstance(one, kind)]
 
 

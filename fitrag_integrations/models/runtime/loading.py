@@ -298,7 +298,7 @@ def _refuse_code(fields: dict[str, object]) -> None:
 
 
 def _walked(fields: Any, depth: int = 0) -> Iterator[tuple[int, str, object]]:
-    """Give each field at any depth."""
+    """Return each field at any depth."""
     inside = fields.items() if isinstance(fields, dict) else enumerate(fields)
     for name, value in inside:
         yield depth, str(name), value
@@ -307,7 +307,7 @@ def _walked(fields: Any, depth: int = 0) -> Iterator[tuple[int, str, object]]:
 
 
 def _why(error: Exception) -> str:
-    """Say what is wrong and what to do, where the library's own advice would be to trust it."""
+    """Return what is wrong and what to do, where the library's own advice would be to trust it."""
     told = str(error) or type(error).__name__
     if "trust_remote_code" in told:
         return _OWN_CODE

@@ -28,7 +28,7 @@ def place(module: M, device: torch.device | str, dtype: torch.dtype) -> M:
 
 
 def is_placed(module: nn.Module) -> bool:
-    """Say whether transformers has put a model where it is: in 4 bits, or by a device map."""
+    """Check whether transformers has put a model where it is: in 4 bits, or by a device map."""
     return bool(getattr(module, "is_quantized", False) or getattr(module, "hf_device_map", None))
 
 

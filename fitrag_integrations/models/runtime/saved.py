@@ -68,7 +68,7 @@ class SavedModel:
         return made
 
     def unload(self) -> None:
-        """Give the memory back; a later call raises `ModelLoadError`.
+        """Return the memory back; a later call raises `ModelLoadError`.
 
         Models that share its weights go on.
         """
@@ -97,7 +97,9 @@ class SavedModel:
         return await self._worker().acall(task, items)
 
     def _shown(self, task: Task[Q, A], items: Sequence[Q], show: bool | None) -> list[A]:
-        """Do what `_call` does, under a bar that moves by token batch where one is to be shown."""
+        """Async version of `_call`, under a bar that moves by token batch where one is to be
+        shown.
+        """
         with bar(f"{type(self).__name__}, inputs", show=show) as told:
             return self._worker().call(task, items, told=told)
 

@@ -21,7 +21,7 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def weights_source(name_or_dir: str) -> str:
-    """Say what `from_pretrained` should be given for a model name.
+    """Return what `from_pretrained` should be given for a model name.
 
     MiniLM resolves to the installed offline package, after its checksum. Another name or folder is
     given back as it is. Raises `ModelLoadError` for a folder that is not there or has no config.
@@ -70,7 +70,9 @@ def offline_minilm() -> Path | None:
 
 
 def without_hub(source: str) -> str:
-    """Say how the encoder under the embedded models is had without the hub; of others, nothing."""
+    """Return how the encoder under the embedded models is had without the hub; of others,
+    nothing.
+    """
     if source != MINILM:
         return ""
     return '; without the hub it comes with: pip install "fitrag-integrations[offline]"'

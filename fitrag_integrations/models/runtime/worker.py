@@ -47,7 +47,7 @@ class _Job(Generic[Item, T]):
         self.progress: Progress = (0, 0)
 
     def left(self) -> bool:
-        """Say whether the caller has given up, and settle the future if so."""
+        """Check whether the caller has given up, and settle the future if so."""
         return self.future.cancelled() and not self.future.set_running_or_notify_cancel()
 
     def answer(self, answers: Sequence[T]) -> None:
@@ -134,7 +134,7 @@ class Worker(ForkSafe):
 
     @property
     def closed(self) -> bool:
-        """Say whether the worker was stopped."""
+        """Whether the worker was stopped."""
         return self._closed
 
     def close(self) -> None:
@@ -192,13 +192,13 @@ class _Server(threading.Thread):
         self._turn: _Turn | None = None
 
     def run(self) -> None:
-        """Give turns; between jobs nothing of a task or its model is held."""
+        """Return turns; between jobs nothing of a task or its model is held."""
         while self._take():
             self._step()
 
     @property
     def abandoned(self) -> bool:
-        """Say whether nobody waits for what is being run."""
+        """Whether nobody waits for what is being run."""
         return self._turn is not None and self._turn.abandoned
 
     def _take(self) -> bool:
@@ -230,7 +230,7 @@ class _Turn:
 
     @property
     def abandoned(self) -> bool:
-        """Say whether all who asked have given up."""
+        """Whether all who asked have given up."""
         return all(job.future.cancelled() for job in self._jobs)
 
     def step(self) -> list[_Turn]:
@@ -316,7 +316,7 @@ def check_going() -> None:
 
 
 def abandoned() -> bool:
-    """Say whether nobody waits any more for what this thread runs, a worker's or not."""
+    """Check whether nobody waits any more for what this thread runs, a worker's or not."""
     thread = threading.current_thread()
     return _ending.is_set() or (isinstance(thread, _Server) and thread.abandoned)
 

@@ -103,7 +103,7 @@ class BiLabelScorer(PairModel):
     def score(
         self, pairs: Sequence[Pair], *, show_progress: bool | None = False
     ) -> list[BiLabelScore]:
-        """Give the two labels of each pair, in the order given; `show_progress` draws a bar.
+        """Return the two labels of each pair, in the order given; `show_progress` draws a bar.
 
         Probabilities in [0, 1], calibrated where the scorer was. Raises `InputError` naming the
         first pair that is not a question and a passage with text.
@@ -111,7 +111,7 @@ class BiLabelScorer(PairModel):
         return self._shown(self._score, checked_pairs(pairs), show_progress)
 
     async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
-        """Do what `score` does without blocking the event loop."""
+        """Async version of `score`."""
         return await self._acall(self._score, checked_pairs(pairs))
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -21,7 +21,7 @@ Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end)
 
 
 def token_ranges(chunk: EncodedPair, spans: Sequence[Range] | Places) -> list[Range]:
-    """Give the tokens [first, end) that touch each span of characters; empty where none does."""
+    """Return the tokens [first, end) that touch each span of characters; empty where none does."""
     places = np.flatnonzero(chunk.tokens[3] >= 0)
     if not len(places):
         return [(0, 0)] * len(spans)

@@ -72,7 +72,7 @@ class TrueOrFalse(nn.Module):
         self.start: int = encoder.config.decoder_start_token_id
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
-        """Give the logit of "true" less that of "false". Shape: (batch,)."""
+        """Return the logit of "true" less that of "false". Shape: (batch,)."""
         first = torch.full((len(ids), 1), self.start, device=ids.device)
         given = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": first}
         logits: Tensor = self.encoder(**given, use_cache=False).logits[:, 0]
@@ -102,7 +102,7 @@ class OneOutput(nn.Module):
         self.uses_types = getattr(encoder.config, "type_vocab_size", 0) > 1
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
-        """Give the output of each pair. Shape: (batch,)."""
+        """Return the output of each pair. Shape: (batch,)."""
         extra = {"token_type_ids": types} if self.uses_types else {}
         outputs: Tensor = self.encoder(input_ids=ids, attention_mask=mask, **extra).logits
         return outputs.squeeze(-1)
@@ -125,7 +125,7 @@ class QueryDocument(PairTokenizer):
 
 
 def _writes(config: Any) -> bool:
-    """Say whether a checkpoint is a T5 that writes, and no classifier."""
+    """Check whether a checkpoint is a T5 that writes, and no classifier."""
     named = " ".join(config.architectures or [])
     return config.model_type in T5_LIKE and "Classification" not in named
 

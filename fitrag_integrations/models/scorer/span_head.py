@@ -39,7 +39,7 @@ class SpanHead(nn.Module):
         self.scale.copy_(1 / numbers.std(0).clamp(min=1e-3))
 
     def forward(self, evidence: SpanEvidence, pooled: Tensor, wholes: Tensor) -> Tensor:
-        """Give logits. Shapes: (spans, width), (spans, 2), logits of the passage; (spans, 2)."""
+        """Return logits. Shapes: (spans, width), (spans, 2), logits of the passage; (spans, 2)."""
         alike = (torch.cat([evidence.numbers, wholes], dim=1) - self.shift) * self.scale
         mixed = self.mixed(torch.tanh(self.units(alike)))
         logits: Tensor = wholes + self.means(evidence.means) + self.pooled(pooled) + mixed
@@ -58,6 +58,6 @@ class LineHead(nn.Module):
         self.line = nn.Linear(NUMBERS + 2, 2)
 
     def forward(self, evidence: SpanEvidence, pooled: Tensor, wholes: Tensor) -> Tensor:
-        """Give logits. Shapes as those of `SpanHead`; `pooled` is not looked at."""
+        """Return logits. Shapes as those of `SpanHead`; `pooled` is not looked at."""
         logits: Tensor = self.line(torch.cat([evidence.numbers, wholes], dim=1))
         return logits

@@ -126,7 +126,7 @@ def _filled(ranges: Sequence[Sequence[Range]], most: int) -> tuple[Tensor, Tenso
 def _found(
     states: Tensor, batch: Batch, spans: _Spans, rarity: Tensor | None
 ) -> tuple[Tensor, ...]:
-    """Give MaxSim and the share of the question's words found, each plain and by rarity."""
+    """Return MaxSim and the share of the question's words found, each plain and by rarity."""
     mine = batch.tokens[2] == 1
     everywhere = np.broadcast_to(np.arange(mine.shape[1], dtype=np.int32), mine.shape)
     places = torch.from_numpy(moved_left(everywhere, mine, fill=-1)).to(states.device, torch.long)
@@ -147,7 +147,7 @@ def _found(
 
 
 def _most(values: Tensor, spans: _Spans) -> Tensor:
-    """Give each question token's largest value inside each span: (batch, spans, question)."""
+    """Return each question token's largest value inside each span: (batch, spans, question)."""
     return spans.of_each(values, -1.0).amax(3).clamp(min=0.0).mT
 
 
@@ -157,7 +157,7 @@ def _weighed(best: Tensor, weights: Tensor) -> Tensor:
 
 
 def _answered(answers: Tensor, spans: _Spans, text: Tensor) -> tuple[Tensor, ...]:
-    """Give the best answer's score, that less the passage's best, and the shares of both ends."""
+    """Return the best answer's score, that less the passage's best, and the shares of both ends."""
     start, end = answers[..., :2].masked_fill(~text.unsqueeze(2), -torch.inf).unbind(2)
     best, most = _best_answers(start, end, spans)
     shares = [

@@ -83,7 +83,7 @@ class GrowingIndex:
         return added
 
     def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Give the best k passages for each query, best first; all where there are fewer.
+        """Return the best k passages for each query, best first; all where there are fewer.
 
         Each has `retrieval_score`, the inner product, in its metadata.
         """

@@ -48,7 +48,7 @@ class IndexShards:
         return cls(parts)
 
     def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Give the best k passages of all parts for each query, best first; see `FaissIndex`."""
+        """Return the best k passages of all parts for each query, best first; see `FaissIndex`."""
         texts, k = checked(queries, k)
         if not texts or not len(self):
             return [[] for _ in texts]
@@ -61,7 +61,7 @@ class IndexShards:
         return await asyncio.to_thread(self.search, queries, k)
 
     def as_retriever(self, k: int = DEFAULTS.k) -> IndexRetriever:
-        """Give the parts as a retriever: the same object for the same k, so that flows join."""
+        """Return the parts as a retriever: the same object for the same k, so that flows join."""
         made = IndexRetriever(self, k)
         return self._retrievers.setdefault(made.k, made)
 

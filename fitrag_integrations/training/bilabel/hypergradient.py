@@ -19,7 +19,7 @@ from fitrag_integrations.errors import InputError
 def sgd_change(
     optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], change: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Give dtheta/dw = -rate * u of a plain SGD step, with the optimizer's rates."""
+    """Return dtheta/dw = -rate * u of a plain SGD step, with the optimizer's rates."""
     groups = _groups(optimizer)
     return [-groups[p]["lr"] * u for p, u in zip(parameters, change, strict=True)]
 
@@ -27,7 +27,7 @@ def sgd_change(
 def clip_change(
     parameters: Sequence[nn.Parameter], change: Sequence[Tensor], *, norm: float, limit: float
 ) -> list[Tensor]:
-    """Give how gradients clipped to a total norm of `limit` change, given u of the whole ones.
+    """Return how gradients clipped to a total norm of `limit` change, given u of the whole ones.
 
     The parameters hold the clipped gradients; `norm` is what `clip_grad_norm_` returned.
     """
@@ -43,7 +43,7 @@ def clip_change(
 def step_change(
     optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], change: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Give dtheta/dw of the step just taken, while the parameters still hold its gradients.
+    """Return dtheta/dw of the step just taken, while the parameters still hold its gradients.
 
     Exact for `SGD`, with momentum and Nesterov, and for `AdamW`, where both the mean and the scale
     move with the gradient. Other optimizers, dampening and amsgrad raise `InputError`.

@@ -69,7 +69,7 @@ class Imbalance:
 
     @property
     def learns(self) -> bool:
-        """Say whether w is learnt, which needs pairs held out."""
+        """Whether w is learnt, which needs pairs held out."""
         return self.mode in ("corrected", "literal")
 
 
@@ -102,7 +102,7 @@ def group_losses(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
 def hypergradient(
     validation: Sequence[Tensor], change: Sequence[Tensor], *, literal: bool = False
 ) -> float:
-    """Give dL_v/dw: the gradient of L_v at theta_k times dtheta_k/dw (equations 9-10).
+    """Return dL_v/dw: the gradient of L_v at theta_k times dtheta_k/dw (equations 9-10).
 
     `change` is dtheta_k/dw, one tensor per parameter. `literal` gives the sign that is printed.
     """
@@ -146,7 +146,7 @@ class Weigher(nn.Module):
         *,
         share: float = 1.0,
     ) -> dict[str, Tensor]:
-        """Give the losses to go down: twice equation 2, and what is not weighted as it is.
+        """Return the losses to go down: twice equation 2, and what is not weighted as it is.
 
         Where w is learnt, how the gradient of the parameters changes with w is kept in `push` for
         `move`. Of a step made of several batches, each has its `share`.

@@ -45,12 +45,12 @@ class Lists:
 
     @property
     def lengths(self) -> list[int]:
-        """Give the characters of each question's longest passage."""
+        """The characters of each question's longest passage."""
         return [max(len(passage.text) for passage in row.passages) for row in self.rows]
 
     @property
     def texts(self) -> set[str]:
-        """Give what stands in the passages."""
+        """Return what stands in the passages."""
         return {f"{p.title} {p.text}" for row in self.rows for p in row.passages}
 
     def encoded(self, places: Iterable[int]) -> Batch:
@@ -68,7 +68,7 @@ class Lists:
         return (self.encoded(places[at : at + AT_ONCE]) for at in range(0, len(places), AT_ONCE))
 
     def pairs_of(self, first: int, last: int) -> tuple[int, int]:
-        """Give the first and one past the last pair of the questions from `first` to `last`."""
+        """Return the first and one past the last pair of the questions from `first` to `last`."""
         return self._starts[first], self._starts[last]
 
     def apart(self) -> Lists:

@@ -21,7 +21,8 @@ def losses(
     grouped: bool = False,
     listwise: float = LISTWISE,
 ) -> dict[str, Tensor]:
-    """Give cross-entropy per pair, and `listwise` times the loss per list, none where that is 0.
+    """Return cross-entropy per pair, and `listwise` times the loss per list, none where that is
+    0.
 
     Shapes: logits and labels (pairs, 2), grouped by question into lists of `sizes`. A label that
     is NaN counts for neither. `grouped` splits the first by whether a pair's labels match.

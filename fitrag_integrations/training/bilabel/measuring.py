@@ -42,7 +42,7 @@ def _rounded(trunk: Trunk) -> Trunk:
 
 @torch.inference_mode()
 def held_logits(module: BiLabelModule, given: Lists, *, team: Processes = ALONE) -> Tensor:
-    """Give the logits of all pairs, on the CPU. Shape: (pairs, 2). Processes share the work."""
+    """Return the logits of all pairs, on the CPU. Shape: (pairs, 2). Processes share the work."""
     module.eval()
     mine = team.mine(len(given))
     parts = [module.inputs(batch.pairs) for batch in given.batches(mine)]
@@ -52,13 +52,13 @@ def held_logits(module: BiLabelModule, given: Lists, *, team: Processes = ALONE)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> float:
-    """Give the mean cross-entropy over the labels that are known. Shapes: (pairs, 2)."""
+    """Return the mean cross-entropy over the labels that are known. Shapes: (pairs, 2)."""
     known = ~labels.isnan()
     return float(F.binary_cross_entropy_with_logits(logits[known], labels[known]))
 
 
 def figures(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Give AUC and calibration error of each label. Shapes: (pairs, 2)."""
+    """Return AUC and calibration error of each label. Shapes: (pairs, 2)."""
     roc = require_extra("sklearn.metrics", extra="train", feature="the AUC of a fitted scorer")
     found = {}
     for i, name in enumerate(LABELS):

@@ -49,7 +49,7 @@ class BiLabelModule(nn.Module):
         self.batch_tokens, self.listwise = batch_tokens, listwise
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Give the pointwise and the listwise loss, each the mean over both labels.
+        """Return the pointwise and the listwise loss, each the mean over both labels.
 
         With a weigher the pointwise one comes by group, not weighted yet.
         """
@@ -60,7 +60,7 @@ class BiLabelModule(nn.Module):
             return losses(logits, batch.labels, batch.sizes, grouped=grouped, listwise=listwise)
 
     def inputs(self, encoded: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
-        """Give what the head reads of each pair. Shapes: (pairs, width), (pairs, features)."""
+        """Return what the head reads of each pair. Shapes: (pairs, width), (pairs, features)."""
         device = device_of(self.trunk)
         pooled: dict[int, Tensor] = {}
         for batch in self._passes([len(pair) for pair in encoded]):
@@ -91,7 +91,7 @@ class HeldPairs:
     labels: Tensor
 
     def loss(self, head: BiLabelHead, rows: Tensor) -> Tensor:
-        """Give the mean cross-entropy of some rows, without dropout."""
+        """Return the mean cross-entropy of some rows, without dropout."""
         head.eval()
         logits = head(self.pooled[rows], self.features[rows])
         head.train()

@@ -70,16 +70,16 @@ class BilabelPlan(Checked):
 
     @property
     def held_file(self) -> Path | None:
-        """Give the file of rows to hold out, if it is one."""
+        """The file of rows to hold out, if it is one."""
         return None if _is_number(self.validation) else Path(self.validation)
 
     @property
     def share(self) -> float:
-        """Give the share of questions to hold out; beside a file, w is learnt on the usual one."""
+        """The share of questions to hold out; beside a file, w is learnt on the usual one."""
         return float(self.validation) if _is_number(self.validation) else SHARE
 
     def steps_over(self, count: int, processes: int = 1) -> int:
-        """Give the steps that so many processes take over so many questions or pairs."""
+        """Return the steps that so many processes take over so many questions or pairs."""
         if self.epochs is None:
             return self.steps
         each = (self.batch or self.questions) * self.accumulate * processes

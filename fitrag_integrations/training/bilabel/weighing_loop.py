@@ -54,7 +54,7 @@ class WeighingLoop(Loop[Batch]):
 
 
 def held_batches(given: Lists, pairs: int, *, seed: int) -> Callable[[int], PairBatch | None]:
-    """Give a function from a step to held-out pairs, each a list of its own.
+    """Return a function from a step to held-out pairs, each a list of its own.
 
     At most `pairs` matched and as many mismatched ones; None where a group is empty.
     """

@@ -60,7 +60,7 @@ class CausalModule(nn.Module):
         self._engine = engine
 
     def forward(self, batch: Sequence[Example]) -> dict[str, Tensor]:
-        """Give cross-entropy over the vocabulary, averaged over target tokens, then examples."""
+        """Return cross-entropy over the vocabulary, averaged over target tokens, then examples."""
         keep = max(len(example.targets) for example in batch)
         rows = [[*example.ids, *example.targets[:-1]] for example in batch]
         logits = self._engine.passed(rows, keep=keep).logits
@@ -214,7 +214,7 @@ def _fit(
 
 
 def mean_loss(module: CausalModule, held: Sequence[Example], batch: int) -> float:
-    """Give the loss over examples, in nats per token."""
+    """Return the loss over examples, in nats per token."""
     parts = [held[at : at + batch] for at in range(0, len(held), batch)]
     return sum(float(module(part)["word"]) * len(part) for part in parts) / len(held)
 

@@ -49,7 +49,7 @@ class HeadModule(nn.Module):
         self.head, self._measured, self._labels = head, measured, labels
 
     def forward(self, batch: Sequence[int]) -> dict[str, Tensor]:
-        """Give cross-entropy of the rows numbered."""
+        """Return cross-entropy of the rows numbered."""
         chosen = torch.tensor(batch)
         logits = self.head(self._measured[chosen])
         return {"known": F.binary_cross_entropy_with_logits(logits, self._labels[chosen])}

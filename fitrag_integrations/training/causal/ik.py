@@ -116,7 +116,7 @@ class IKPlan:
             object.__setattr__(self, "variant", self.tune)
 
     def mixture(self) -> tuple[int, ...]:
-        """Give the draft lengths to train on."""
+        """Return the draft lengths to train on."""
         given = self.lengths or (0, self.draft_tokens // 2, self.draft_tokens)
         if any(not 0 <= length <= self.draft_tokens for length in given):
             allowed = f"whole numbers from 0 to draft_tokens, {self.draft_tokens}"
@@ -251,7 +251,7 @@ def _fit_head(task: _Task) -> IKClassifier:
 
 
 def _held_gaps(model: IKClassifier, held: Sequence[KnownRow]) -> Tensor:
-    """Give the logits without and with the draft. Shape: (rows, 2); NaN where there is none."""
+    """Return the logits without and with the draft. Shape: (rows, 2); NaN where there is none."""
     without = finished(model.gaps([(row.question, "") for row in held]))
     pairs = [(row.question, row.draft) for row in held]
     asked = [pair for pair in pairs if pair[1] and model.draft_tokens]

@@ -61,7 +61,7 @@ class NecessityPlan(AdapterPlan):
 
 
 def is_known(draft: str, answers: Gold, theta: float = THETA) -> bool:
-    """Say whether strictly more than a share `theta` of the gold answers stand in a draft."""
+    """Check whether strictly more than a share `theta` of the gold answers stand in a draft."""
     return matching_ratio(draft, answers) > theta
 
 

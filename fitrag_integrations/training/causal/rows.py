@@ -62,7 +62,7 @@ def judged_model(rows: Sequence[KnownRow], given: str, base: str) -> str:
 
 
 def figures_of(name: str, scores: Sequence[float], gold: Sequence[bool]) -> dict[str, float]:
-    """Give AUC, accuracy at 0.5 and calibration error of a gate on held-out rows."""
+    """Return AUC, accuracy at 0.5 and calibration error of a gate on held-out rows."""
     metrics = require_extra("sklearn.metrics", extra="train", feature="the AUC of a fitted gate")
     right = sum((score > 0.5) == known for score, known in zip(scores, gold, strict=True))
     labels = [int(known) for known in gold]

@@ -81,7 +81,7 @@ class EligibilityPlan(Checked):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Give the kinds of combinations to train on."""
+        """The kinds of combinations to train on."""
         return KINDS if self.combinations == BOTH else (self.combinations,)
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ def fit_eligibility(
 
 
 def _fitted_for(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """Give what all rows were labelled with."""
+    """Return what all rows were labelled with."""
     every = [row.get("fitted_for") for row in rows]
     told = [one for one in every if isinstance(one, dict)]
     if not told or any(one != told[0] for one in told):
@@ -153,7 +153,7 @@ def _label(row: EligibilityRow, one: Judged, plan: EligibilityPlan) -> float:
 
 
 def _tensors(rows: Sequence[EligibilityRow], plan: EligibilityPlan) -> tuple[Tensor, Tensor]:
-    """Give inputs and labels of all combinations of the plan's kinds."""
+    """Return inputs and labels of all combinations of the plan's kinds."""
     chosen = [(row, one) for row in rows for one in row.of(plan.kinds)]
     inputs = torch.tensor([_input(one, plan) for _, one in chosen])
     return inputs, torch.tensor([_label(row, one, plan) for row, one in chosen])
@@ -164,7 +164,7 @@ def _input(one: Judged, plan: EligibilityPlan) -> list[float]:
 
 
 def _held_out(rows: Sequence[EligibilityRow], plan: EligibilityPlan) -> tuple[list[Tensor], int]:
-    """Give the logits of each question's combinations by a network that has not seen it.
+    """Return the logits of each question's combinations by a network that has not seen it.
 
     Also the epochs that were best, the median over the folds.
     """

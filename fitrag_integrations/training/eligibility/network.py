@@ -22,5 +22,5 @@ class EligibilityNetwork(nn.Sequential):
         super().__init__(*layers, nn.Linear(hidden, 1))
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Give the weights as the detector has them."""
+        """Return the weights as the detector has them."""
         return {name: tensor.float().numpy() for name, tensor in self.state_dict().items()}

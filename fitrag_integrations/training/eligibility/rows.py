@@ -53,12 +53,12 @@ class EligibilityRow:
 
     @property
     def prefixes(self) -> list[Judged]:
-        """Give the prefixes of the sorted list, shortest first."""
+        """The prefixes of the sorted list, shortest first."""
         own = [one for one in self.combinations if "prefixes" in one.kinds]
         return sorted(own, key=lambda one: len(one.scores))
 
     def of(self, kinds: Sequence[str]) -> list[Judged]:
-        """Give the combinations of some kinds."""
+        """Return the combinations of some kinds."""
         return [one for one in self.combinations if set(kinds) & set(one.kinds)]
 
 
@@ -77,7 +77,7 @@ def drawn(count: int, *, draws: int, overlap: float, chance: random.Random) -> l
 
 
 def skyline(scores: Sequence[tuple[float, float]]) -> list[int]:
-    """Give the places of the pairs that no other pair exceeds (Pareto front), in order.
+    """Return the places of the pairs that no other pair exceeds (Pareto front), in order.
 
     A pair is exceeded by one that is as good in both numbers and better in one.
     """
@@ -89,7 +89,7 @@ def skyline(scores: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def prefixes(count: int) -> list[Places]:
-    """Give all prefixes of a list, shortest first."""
+    """Return all prefixes of a list, shortest first."""
     return [tuple(range(length)) for length in range(1, count + 1)]
 
 

@@ -114,7 +114,7 @@ class EvaluatorPlan:
             raise InputError.of("evaluate_every", given=self.evaluate_every, allowed=allowed)
 
     def steps_over(self, count: int, processes: int = 1) -> int:
-        """Give the steps that so many processes take over so many questions or pairs."""
+        """Return the steps that so many processes take over so many questions or pairs."""
         if self.epochs is None:
             return self.steps
         each = (self.batch if self.loss == "regression" else self.questions) * self.accumulate

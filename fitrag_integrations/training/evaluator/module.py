@@ -44,7 +44,7 @@ class EvaluatorModule(nn.Module):
         self.tokenizer, self.clues = tokenizer, clues
 
     def forward(self, rows: Sequence[Judged]) -> dict[str, Tensor]:
-        """Give the losses of pairs, questions, lists and spans."""
+        """Return the losses of pairs, questions, lists and spans."""
         encoded = self.encoded(rows)
         logits, spans = self.logits(encoded)
         holds = torch.tensor([float(h) for row in rows for h in row.holds], device=logits.device)
@@ -57,7 +57,9 @@ class EvaluatorModule(nn.Module):
         return self.tokenizer.encode_cut(pairs)
 
     def logits(self, encoded: Sequence[EncodedPair]) -> tuple[Tensor, list[Tensor]]:
-        """Give each pair's logit, shape (pairs,), and its token scores, shape (tokens, 2) each."""
+        """Return each pair's logit, shape (pairs,), and its token scores, shape (tokens, 2)
+        each.
+        """
         order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
         device = device_of(self.trunk)
         logits: dict[int, Tensor] = {}
@@ -90,7 +92,8 @@ class EvaluatorModule(nn.Module):
 
 
 def losses(logits: Tensor, holds: Tensor, sizes: Sequence[int]) -> dict[str, Tensor]:
-    """Give cross-entropy per pair, per question (its best passage), and of the ranking in a list.
+    """Return cross-entropy per pair, per question (its best passage), and of the ranking in a
+    list.
 
     Shapes: logits and holds (pairs,), grouped by question into lists of `sizes`. A list without a
     passage that holds the answer, or of such only, has nothing to rank.

@@ -69,16 +69,18 @@ class RegressionModule(nn.Module):
 
     @property
     def model(self) -> Any:
-        """Give the classifier whole."""
+        """The classifier whole."""
         return self._parts[0]
 
     def forward(self, batch: Sequence[LabelledPair]) -> dict[str, Tensor]:
-        """Give the mean squared error of a batch."""
+        """Return the mean squared error of a batch."""
         wanted = torch.tensor([2.0 * holds - 1.0 for *_, holds in batch], device=device_of(self))
         return {"error": (self.outputs(batch) - wanted).square().mean()}
 
     def outputs(self, batch: Sequence[LabelledPair]) -> Tensor:
-        """Give the output of each pair, of a long passage for its first chunk. Shape: (pairs,)."""
+        """Return the output of each pair, of a long passage for its first chunk. Shape:
+        (pairs,).
+        """
         inputs = [self._grader._encoded(question, passage)[0].ids for question, passage, _ in batch]
         rows = [torch.tensor(ids) for ids in inputs]
         ids = pad_sequence(rows, batch_first=True, padding_value=self._pad_id)

@@ -26,7 +26,7 @@ class Judged:
 
     @property
     def pairs(self) -> list[tuple[str, Passage]]:
-        """Give each passage with the question."""
+        """Return each passage with the question."""
         return [(self.question, passage) for passage in self.passages]
 
 

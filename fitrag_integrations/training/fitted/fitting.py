@@ -301,7 +301,7 @@ def _once(asked: Iterable[Asked]) -> list[Asked]:
 def _traces(
     table: Table, settings: Mapping[str, Setting], choice: Choice, test: Places
 ) -> list[dict[str, Any]]:
-    """Give the rows that the chosen setting would have left, of the questions held out."""
+    """Return the rows that the chosen setting would have left, of the questions held out."""
     chosen = settings[choice.chosen]
     way = choice.chosen.partition(";")[0]
     rows = []

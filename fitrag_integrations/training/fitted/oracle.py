@@ -47,12 +47,12 @@ class Oracle:
 
     @property
     def writes(self) -> bool:
-        """Say whether it can be asked for any text, and not only for answers from passages."""
+        """Whether it can be asked for any text, and not only for answers from passages."""
         return isinstance(self.asker, AskLLM)
 
     @property
     def llm(self) -> Any:
-        """Give the language model itself; None where a reader answers."""
+        """The language model itself; None where a reader answers."""
         return self.asker.llm if isinstance(self.asker, AskLLM) else None
 
     def told(
@@ -154,5 +154,5 @@ def _replies(ask: Callable[[list[str]], Sequence[Any]], texts: list[str]) -> Seq
 
 
 def _bare(excerpt: Excerpt) -> Passage:
-    """Give an excerpt as a passage that is equal to any other with the same words."""
+    """Return an excerpt as a passage that is equal to any other with the same words."""
     return Passage("", excerpt.text, excerpt.passage.title)

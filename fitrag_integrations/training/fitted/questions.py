@@ -183,7 +183,7 @@ def _question_from(passage: Passage) -> Asked | None:
 
 
 def _is_prose(sentence: str) -> bool:
-    """Tell whether a sentence is whole, of words, and without what code and markup are made of."""
+    """Check whether a sentence is whole, of words, and without what code and markup are made of."""
     words = sentence.split()
     plain = sum(word.strip(".,;:!?()'\"“”‘’").isalpha() for word in words)
     return (

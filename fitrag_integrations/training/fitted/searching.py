@@ -21,7 +21,7 @@ Find: TypeAlias = Callable[[Sequence[str]], list[list[Passage]]]
 
 
 def finder(retriever: Any, k: int) -> Find:
-    """Give the search for several questions: the first `k` usable passages of each."""
+    """Return the search for several questions: the first `k` usable passages of each."""
     found: Find
     homes = {kind.__module__.partition(".")[0] for kind in type(retriever).__mro__}
     if "langchain_core" in homes:

@@ -22,7 +22,7 @@ DRAFT, YES = "draft", "p_yes"  # what is told, in the journal
 
 
 def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float]]:
-    """Give how sure it is, in [0, 1], by each gate that its replies are enough for."""
+    """Return how sure it is, in [0, 1], by each gate that its replies are enough for."""
     llm = oracle.llm
     if not (can(llm, "draft") and can(llm, "rescore")):
         return {}

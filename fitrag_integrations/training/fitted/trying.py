@@ -178,7 +178,7 @@ def ask_model(table: Table, oracle: Oracle) -> None:
 def behind_gates(
     table: Table, ways: Mapping[str, Recipe], order: Places
 ) -> tuple[dict[str, Tried], dict[str, Setting]]:
-    """Give every setting, alone and behind each gate at each threshold, and what it came to.
+    """Return every setting, alone and behind each gate at each threshold, and what it came to.
 
     Thresholds lie evenly over the questions at `order`, those on which settings are chosen; one
     that skips retrieval for less than a tenth of them is left out. It would come early on the path,

@@ -35,7 +35,7 @@ class Account:
     _under_way: dict[str, float] = field(default_factory=dict)
 
     def may(self, prompt: str) -> bool:
-        """Say whether this prompt may be asked, and count it as under way if so."""
+        """Check whether this prompt may be asked, and count it as under way if so."""
         if self.stopped:
             return False
         if self.max_failures and self._in_a_row >= self.max_failures:
@@ -66,12 +66,12 @@ class Account:
         return outcome
 
     def price(self, tokens: tuple[int, int]) -> float:
-        """Give the price of tokens read and written."""
+        """Return the price of tokens read and written."""
         return (tokens[0] * self.price_read + tokens[1] * self.price_written) / MILLION
 
     @property
     def cost(self) -> float:
-        """Give what all runs have cost so far."""
+        """Return what all runs have cost so far."""
         return self.price(self.tokens)
 
     def __str__(self) -> str:

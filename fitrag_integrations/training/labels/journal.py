@@ -44,7 +44,7 @@ class AnswerJournal:
             raise
 
     def get(self, prompt: str) -> Told | None:
-        """Give the answer to a prompt, if there ever was one."""
+        """Return the answer to a prompt, if there ever was one."""
         return self._known.get(_digest(prompt))
 
     def add(self, prompt: str, told: Told) -> None:

@@ -64,7 +64,7 @@ def _read_reply(reply: Any) -> Told | Failed:
 
 
 def caller(llm: object, timeout: float) -> tuple[Call, bool]:
-    """Give the call of a model, and whether it takes many prompts at once.
+    """Return the call of a model, and whether it takes many prompts at once.
 
     Each prompt of a LangChain or LlamaIndex model has `timeout` seconds; the others time their
     own calls.
@@ -107,7 +107,7 @@ async def _llama_index(llm: LlamaIndexModel, prompt: str) -> Answer:
 
 
 def _said(reply: object, name: str) -> Mapping[str, object]:
-    """Give what a reply says about itself under a name; not every model says it."""
+    """Return what a reply says about itself under a name; not every model says it."""
     said = getattr(reply, name, None)
     return said if isinstance(said, Mapping) else {}
 

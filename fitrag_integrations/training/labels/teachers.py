@@ -19,19 +19,19 @@ TEACHERS = ("match", "recall", "judge")
 
 
 def match(answer: str, gold: Sequence[str]) -> bool:
-    """Say whether a gold answer stands in the answer as whole tokens."""
+    """Check whether a gold answer stands in the answer as whole tokens."""
     return contains_answer(answer, gold)
 
 
 def recall(answer: str, gold: Sequence[str]) -> float:
-    """Give the largest share of a gold answer's tokens that the answer has, in [0, 1]."""
+    """Return the largest share of a gold answer's tokens that the answer has, in [0, 1]."""
     given = Counter(tokens(answer))
     counted = [Counter(tokens(one)) for one in gold]
     return max(((given & one).total() / one.total() for one in counted if one), default=0.0)
 
 
 def matching_ratio(answer: str, gold: Gold) -> float:
-    """Give the share of gold answers in the answer, in [0, 1] (SlimPLM, equation 2).
+    """Return the share of gold answers in the answer, in [0, 1] (SlimPLM, equation 2).
 
     A gold answer is a text, or the texts that mean the same.
     """
@@ -40,7 +40,7 @@ def matching_ratio(answer: str, gold: Gold) -> float:
 
 
 def wordings(gold: Gold) -> list[str]:
-    """Give every wording of all gold answers."""
+    """Return every wording of all gold answers."""
     return [text for one in gold for text in ([one] if isinstance(one, str) else one)]
 
 

@@ -11,7 +11,7 @@ import torch
 def epochs(
     lengths: Sequence[int], size: int, *, seed: int, bucket: int = 50
 ) -> Callable[[int], list[int]]:
-    """Give a function from a step to the row numbers of its batch.
+    """Return a function from a step to the row numbers of its batch.
 
     Each epoch is a fresh permutation under the seed; rows of like length share a batch (sorted
     inside runs of `bucket` batches), and the batches are shuffled again.

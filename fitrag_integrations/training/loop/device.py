@@ -9,17 +9,21 @@ from fitrag_integrations.models.runtime.engine import Options
 
 
 def training_device(name: str | None) -> torch.device:
-    """Give the device named, None is CUDA where it is there; raises `InputError` for no device."""
+    """Return the device named, None is CUDA where it is there; raises `InputError` for no
+    device.
+    """
     return Options(device=name).resolved()[0]
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Say whether a device computes in bfloat16 itself; where it is emulated float32 is faster."""
+    """Check whether a device computes in bfloat16 itself; where it is emulated float32 is
+    faster.
+    """
     return device.type != "cuda" or Options(str(device)).resolved()[1] is torch.bfloat16
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Give the device that a module's parameters are on."""
+    """Return the device that a module's parameters are on."""
     return next(module.parameters()).device
 
 

@@ -31,11 +31,11 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Say whether this is the one that writes files and tells."""
+        """Whether this is the one that writes files and tells."""
         return self.rank == 0
 
     def share(self, tensors: Sequence[Tensor]) -> None:
-        """Give everyone the tensors of the first, in place."""
+        """Return everyone the tensors of the first, in place."""
         if self.count > 1:
             for tensor in tensors:
                 distributed.broadcast(tensor, 0)
@@ -68,7 +68,7 @@ class Processes:
         return dict(zip(row, values.tolist(), strict=True))
 
     def mine(self, count: int) -> range:
-        """Give this process's share of `count` things, in order."""
+        """Return this process's share of `count` things, in order."""
         return range(self.rank * count // self.count, (self.rank + 1) * count // self.count)
 
     def gather(self, part: Tensor, count: int, places: range) -> Tensor:
@@ -100,7 +100,7 @@ def join(device: torch.device) -> tuple[Processes, torch.device]:
 
 
 def lost_processes() -> bool:
-    """Say whether `accelerate launch --cpu` was to start several processes and started one.
+    """Check whether `accelerate launch --cpu` was to start several processes and started one.
 
     It does so where it has no MPI, and says nothing.
     """

@@ -95,7 +95,7 @@ def draw_run(log: Path, probabilities: Tensor, labels: Tensor, folder: Path) -> 
 
 
 def _axes(axes: Axes | None) -> Axes:
-    """Give a drawing of our own where none was given; pyplot would keep it alive for ever."""
+    """Return a drawing of our own where none was given; pyplot would keep it alive for ever."""
     if axes is not None:
         return axes
     figure: Any = require_extra("matplotlib.figure", extra="plots", feature="plots")

@@ -35,7 +35,7 @@ def begin(folder: Path, fields: Mapping[str, Any]) -> None:
 
 
 def run_fields(plan: Any, processes: int, *parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Say what a run depends on: the plan, the batches of a step, and a digest of all rows.
+    """Return what a run depends on: the plan, the batches of a step, and a digest of all rows.
 
     `plan` is a dataclass with `accumulate`, the batches of each process; `parts` are the rows that
     are trained on and those that are not.

@@ -53,7 +53,9 @@ def _passages(values: Tensor, row: Spans) -> list[Tensor]:
 
 
 def _kept(scores: Sequence[Tensor], rows: Sequence[Spans]) -> tuple[float, float]:
-    """Give the rate of answers kept and the mean number of words, the best of each passage kept."""
+    """Return the rate of answers kept and the mean number of words, the best of each passage
+    kept.
+    """
     kept, words = list[float](), list[float]()
     for score, row in zip(scores, rows, strict=True):
         if (row.gold[row.cut] == 1).any():

@@ -113,7 +113,7 @@ def _digest(rows: Sequence[Asked], scorer: BiLabelScorer, plan: OnePassPlan) -> 
 
 
 def _plain(plan: OnePassPlan) -> dict[str, object]:
-    """Give the plan as JSON holds it, without where it ran."""
+    """Return the plan as JSON holds it, without where it ran."""
     fields = {name: str(v) if isinstance(v, Path) else v for name, v in asdict(plan).items()}
     del fields["device"]
     return fields

@@ -25,7 +25,7 @@ class OnePassModule(nn.Module):
         self.head = head
 
     def forward(self, questions: Sequence[Spans]) -> dict[str, Tensor]:
-        """Give the losses of labels and of the order of a question's spans."""
+        """Return the losses of labels and of the order of a question's spans."""
         logits = [self.logits(each) for each in questions]
         label = [
             F.binary_cross_entropy_with_logits(some, each.targets)
@@ -35,13 +35,13 @@ class OnePassModule(nn.Module):
         return {"label": torch.stack(label).mean(), "order": torch.stack(order).mean()}
 
     def logits(self, spans: Spans) -> Tensor:
-        """Give the logits of a question's spans. Shape: (spans, 2)."""
+        """Return the logits of a question's spans. Shape: (spans, 2)."""
         found: Tensor = self.head(spans.evidence, spans.pooled, spans.wholes)
         return found
 
 
 def order_loss(logits: Tensor, spans: Spans) -> Tensor:
-    """Give the cross-entropy of each passage's spans against the shares the targets give them."""
+    """Return the cross-entropy of each passage's spans against the shares the targets give them."""
     each = []
     for i in spans.passage.unique():
         own = spans.passage == i

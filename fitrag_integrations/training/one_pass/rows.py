@@ -63,12 +63,12 @@ class Spans:
 
     @property
     def evidence(self) -> SpanEvidence:
-        """Give what the head is told of the spans themselves."""
+        """Return what the head is told of the spans themselves."""
         return SpanEvidence(self.means, self.numbers)
 
     @property
     def targets(self) -> Tensor:
-        """Give what the head should say: the teacher's labels, has_answer halfway to the gold."""
+        """Return what the head should say: the teacher's labels, has_answer halfway to the gold."""
         labels = self.teacher.sigmoid()
         known = ~self.gold.isnan()
         labels[known, 0] = (labels[known, 0] + self.gold[known]) / 2
@@ -120,7 +120,7 @@ def _readable(row: Asked) -> Asked:
 def _read(
     rows: Sequence[Asked], scorer: BiLabelScorer, reader: SpanReader, window: int, seed: int
 ) -> dict[str, Tensor]:
-    """Give the fields of `Spans` for all spans of some rows, and `question`, each one's row."""
+    """Return the fields of `Spans` for all spans of some rows, and `question`, each one's row."""
     places = [(i, j) for i, row in enumerate(rows) for j in range(len(row.passages))]
     chance = random.Random(seed)
     items, marks = list[Item](), list[dict[str, float]]()

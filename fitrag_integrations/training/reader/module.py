@@ -35,7 +35,7 @@ class ReaderModule(nn.Module):
         self._tokenizer = tokenizer
 
     def forward(self, groups: Sequence[Group], *, micro: int = 16) -> dict[str, Tensor]:
-        """Give the span, selection and pointwise losses; a group's right passage is first."""
+        """Return the span, selection and pointwise losses; a group's right passage is first."""
         pairs = [(row.question, p) for row, passages in groups for p in passages]
         encoded = self._tokenizer.encode_cut(pairs)
         spans, selects = self.logits(encoded, micro)

@@ -11,7 +11,7 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 
 def checked_backend(name: str | None) -> Backend:
-    """Give the backend of a name; None is torch. Raises `InputError` for another."""
+    """Return the backend of a name; None is torch. Raises `InputError` for another."""
     for each in BACKENDS:
         if each == (name or "torch"):
             return each

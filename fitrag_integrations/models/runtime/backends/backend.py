@@ -44,7 +44,7 @@ def check_place(backend: Backend, device: torch.device, dtype: torch.dtype) -> N
 def compiled(
     module: nn.Module, backend: Backend, dtype: torch.dtype, *, what: str
 ) -> Callable[..., Tensor] | None:
-    """Give what runs a module in place of torch; None, with a warning, where that cannot be.
+    """Return what runs a module in place of torch; None, with a warning, where that cannot be.
 
     The module is on the CPU, in float32, and takes ids, their mask and types, each of shape (batch,
     tokens); errors call it `what`. Raises `MissingExtraError` where the backend's packages
@@ -127,7 +127,7 @@ def _openvino(openvino: Any, graph: str, dtype: torch.dtype) -> Run:
 
 @torch.inference_mode()
 def _apart(module: nn.Module, run: Run, inputs: Sequence[Tensor], dtype: torch.dtype) -> float:
-    """Say how far a graph's outputs lie from torch's, over the tokens that are there."""
+    """Return how far a graph's outputs lie from torch's, over the tokens that are there."""
     wanted = module(*inputs)
     found = torch.from_numpy(run([tensor.numpy() for tensor in inputs]))
     if found.shape != wanted.shape:

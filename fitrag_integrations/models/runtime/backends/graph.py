@@ -28,7 +28,7 @@ MOST_BYTES = 1_900_000_000  # of one file; heavier weights lie beside the graph
 
 
 def cache_folder() -> Path:
-    """Give the folder for graphs: `FITRAG_CACHE`, else below the system's place for caches."""
+    """Return the folder for graphs: `FITRAG_CACHE`, else below the system's place for caches."""
     if given := os.environ.get("FITRAG_CACHE"):
         return Path(given).expanduser() / "graphs"
     home = Path.home()
@@ -38,7 +38,7 @@ def cache_folder() -> Path:
 
 
 def exported(module: nn.Module, inputs: Sequence[Tensor], *, extra: str) -> Path:
-    """Give the graph of a module on the CPU, in float32, from the cache or exported into it.
+    """Return the graph of a module on the CPU, in float32, from the cache or exported into it.
 
     `inputs` are samples, each (batch, tokens) int64; the graph takes any batch and length. `extra`
     is named where the exporter's packages are missing. Raises whatever the exporter raises.
@@ -62,7 +62,7 @@ def forget(graph: Path) -> None:
 
 
 def digest(module: nn.Module) -> str:
-    """Give the SHA-256 digest of a module's weights, configurations and exporter."""
+    """Return the SHA-256 digest of a module's weights, configurations and exporter."""
     found = hashlib.sha256(f"1 {torch.__version__} {version('transformers')}".encode())
     for part in module.modules():
         config = getattr(part, "config", None)
