@@ -26,7 +26,7 @@ GROUPS = {
     "evaluate": "Measure on labelled rows.",
 }
 VERBS = {
-    "demo": Home("demo.demo:DemoPlan", "See it work on two hundred questions, without a network."),
+    "demo": Home("demo.demo:DemoPlan", "See it work on eighty questions, without a network."),
     "try": Home("trial.trial:TryPlan", "See in a sentence what this saves on your own files."),
     "fit": Home("fit.fit:FitPlan", "Fit everything to your own files and language model."),
     "index": Home("run.index:IndexPlan", "Build an index of a corpus, or add to one."),

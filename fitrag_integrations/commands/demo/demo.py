@@ -1,53 +1,77 @@
-"""`fitrag demo`: FIT-RAG as a drop-in of both frameworks, on questions shipped for it."""
+"""`fitrag demo`: what FIT-RAG does for questions about a small corpus, on one screen."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fitrag_integrations.commands.demo import figures as measured
 from fitrag_integrations.commands.demo import stacks
-from fitrag_integrations.commands.demo.figures import Figures, is_right, recalls
-from fitrag_integrations.commands.demo.stacks import Parts, Worked
+from fitrag_integrations.commands.demo.figures import Compared, Figures, is_right, recalls
+from fitrag_integrations.commands.demo.stacks import FirstPassages, Parts, Question, Worked
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import CHUNK, chunks
+from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.options import AsJson, ModelOptions
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.tables import pivot, show
-from fitrag_integrations.commands.run.telling import MARKS, cost, kept_lines
+from fitrag_integrations.commands.run.telling import MARKS, cost, kept_lines, shown
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.ports import Method
+from fitrag_integrations.types import Excerpt, Passage
 
 STACKS = {"LangChain": stacks.langchain_stack, "LlamaIndex": stacks.llama_index_stack}
-NEEDS = {"langchain_core": "langchain", "llama_index.core": "llama-index", "faiss": "faiss"}
-SAID = """\
-{} questions, {} of them not answered by the corpus, where {} is right.
-recall_n: a passage with the answer is among the first n, before and after reranking.
-In brackets are 95 % intervals. Answers of both frameworks are equal on {} of {} questions."""
+NEEDS = {"faiss": "faiss"}
+NEEDS_ALL = {**NEEDS, "langchain_core": "langchain", "llama_index.core": "llama-index"}
+WORDS = {
+    "accuracy": "right answers, all questions",
+    "answerable": "right answers, answerable questions",
+    "unanswerable": "no answer, unanswerable questions",
+    "recall_1_before": "answer in the first passage, dense order",
+    "recall_1_after": "answer in the first passage, reranked",
+    "recall_5_before": "answer in the first five passages, dense order",
+    "recall_5_after": "answer in the first five passages, reranked",
+    "tokens_before": "tokens of the retrieved passages",
+    "tokens_after": "tokens after compression",
+    "kept": "answers still there after compression",
+    "saved": "fraction of the tokens saved",
+    "milliseconds": "milliseconds per question",
+    "threshold": "decision threshold of the gate",
+    "skipped": "questions answered without retrieval",
+    "tokens": "tokens of the prompt, with the gate",
+    "tokens_if_retrieved": "tokens of the prompt, always retrieving",
+    "right_skipped": "right without retrieval, of those",
+    "right_if_retrieved": "right with retrieval, of those",
+    "right_retrieved": "right answers to the other questions",
+}
+"""What the figures of `--json` are called on a terminal."""
 GATE_SAID = """\
-What the gate says is known is answered by a language model of five million weights, which
-was shown some of these answers in training, up to 64 times. Recall, tokens and kept are of
-the other questions; answers with retrieval are the reader's."""
+The gate decides before retrieval whether the language model knows the answer. These questions are
+about the world, not about the handbook: the bundled language model, of five million weights, was
+shown some of their answers in training, up to 64 times, and knows nothing else."""
+BATCH = 4  # questions between two steps of the progress bar
+LINES = 8  # of the excerpts on the first screen
 WIDTH = 100
 Run = tuple[list[Worked], float]
 
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """Answer questions about a small corpus through LangChain and through LlamaIndex.
+    """Show what FIT-RAG does for questions about the documents of a made-up company.
 
-    Both retrieve, rerank, compress and answer with the same parts; shows an answer before and
-    after, what each step gained, and examples. What the small language model that ships with the
-    package knows by itself, it answers without retrieval; a model given by --llm answers
-    everything with it.
+    Retrieves ten passages for each question, and fills a prompt of few tokens in two ways: with
+    the first passages, and with the best sentences by FIT-RAG. Prints one example and one table.
+    Runs offline, with the models that ship in the package.
     """
 
-    questions: Annotated[int, Option("How many questions to ask.", min=1)] = 80
+    questions: Annotated[int, Option("Maximum number of questions.", min=1)] = 80
+    max_tokens: Annotated[int, Option("Tokens of passages in a prompt.", min=1)] = 200
     llm: Annotated[
         str | None,
         Option(
@@ -56,127 +80,222 @@ class DemoPlan:
             default="the extractive reader",
         ),
     ] = None
-    examples: Annotated[int, Option("Worked examples to show.", min=0)] = 4
+    all: Annotated[
+        bool,
+        Option("Also run LangChain, LlamaIndex and the retrieval gate, and show more examples."),
+    ] = False
+    examples: Annotated[int, Option("Examples shown with --all.", min=0)] = 4
     model: ModelOptions = ModelOptions()
     json: AsJson = False
 
     def run(self) -> None:
-        """Ask and show."""
-        for module, extra in NEEDS.items():
+        """Run the questions and print the results; `--json` implies `--all`."""
+        everything = self.all or self.json
+        for module, extra in (NEEDS_ALL if everything else NEEDS).items():
             require_extra(module, extra=extra, feature="fitrag demo")
-        parts, asked = self._parts(), stacks.questions(self.questions)
-        reads = self.llm is None
-        runs = {name: _run(name, parts, asked) for name in STACKS}
+        reads, (parts, corpus) = self.llm is None, self._parts(stacks.DOCUMENTS)
+        asked = stacks.handbook_questions(corpus, self.questions)
+        cut, _ = _run("first passages", parts, asked, method=FirstPassages(self.max_tokens))
+        fitted, _ = _run("FIT-RAG", parts, asked)
+        table = measured.compared(cut, fitted, extractive=reads)
+        if not everything:
+            self._screen(corpus, cut, fitted, table)
+            return
+        runs = {name: _run(name, parts, asked, build) for name, build in STACKS.items()}
         rows = {name: measured.figures(*run, extractive=reads) for name, run in runs.items()}
-        gates = {} if parts.gate is None else _gates(parts, runs)
-        worked, same = runs["LangChain"][0], equal_answers(runs)
-        others = sum(not question.answerable for question in asked)
-        examples = chosen(worked, self.examples, extractive=reads)
+        gates = _gates(*self._gated(parts), self.questions) if reads else {}
+        same, others = equal_answers(runs), sum(not each.answerable for each in asked)
+        examples = chosen(fitted, self.examples, extractive=reads)
         if self.json:
             counts = {"questions": len(asked), "unanswerable": others, "equal_answers": same}
-            told = {"figures": _plain(rows), "gate": _plain(gates)}
-            shown = [each.to_dict() for each in examples]
-            typer.echo(json.dumps({**counts, **told, "examples": shown}))
+            compared = {name: row.to_dict() for name, row in table.items()}
+            told = {"compared": compared, "figures": _plain(rows), "gate": _plain(gates)}
+            typer.echo(json.dumps({**counts, **told, "examples": [e.to_dict() for e in examples]}))
             return
-        if (opening := most_saved(worked, extractive=reads)) is not None:
-            show_worked(opening, whole=True)
-        right = "abstaining" if reads else "knowing the answer"
-        show_figures(rows, SAID.format(len(asked), others, right, same, len(asked)))
+        self._screen(corpus, cut, fitted, table)
+        said = f"Equal answers through both frameworks: {same} of {len(asked)}. "
+        show_figures(rows, f"{said}In brackets: 95 % intervals.", "FIT-RAG as a drop-in")
         if gates:
-            show_figures(gates, GATE_SAID)
+            show_figures(gates, GATE_SAID, "Retrieving only what the model does not know")
         for each in examples:
             show_worked(each)
 
-    def _parts(self) -> Parts:
-        """Load the models, index the corpus, and run each once: no pipeline pays for it."""
+    def _parts(self, folder: Path) -> tuple[Parts, list[Passage]]:
+        """Load the models, and index the documents in a folder."""
         from fitrag_integrations.retrieval import read_corpus
 
         plain, llm = replace(self.model, model=None), self.llm
-        scorer, reader = models.load_scorer(self.model), models.load_reader(plain)
+        scorer = None if self.model == ModelOptions() else models.load_scorer(self.model)
         chat = None if llm is None else models.load_chat_model(llm)
-        index, corpus = models.new_index(plain), list(read_corpus(stacks.PASSAGES))
-        with progress_bar("indexing", len(corpus)) as advance:
-            for chunk in chunks(corpus, CHUNK):
+        index, corpus = models.new_index(plain), list(read_corpus(folder))
+        with progress_bar("indexing", len(corpus), verb="demo") as advance:
+            for chunk in chunks(corpus, BATCH):
                 index.add(chunk)
                 advance(len(chunk))
-        gate = None if chat is not None else models.load_gate(plain)
-        parts = Parts(index, scorer, reader, chat, gate=gate)
-        for build in STACKS.values():
-            parts.stack(build)(stacks.questions(1))
-        return parts
+        reader = models.load_reader(plain)
+        return Parts(index, scorer, reader, chat, max_tokens=self.max_tokens), corpus
+
+    def _gated(self, parts: Parts) -> tuple[Parts, Parts]:
+        """Return pipelines over what the bundled language model partly knows: gated, and not."""
+        over, _ = self._parts(stacks.FACTS / "passages.jsonl")
+        ungated = replace(parts, index=over.index)
+        return replace(ungated, gate=models.load_gate(replace(self.model, model=None))), ungated
+
+    def _screen(
+        self,
+        corpus: Sequence[Passage],
+        cut: Sequence[Worked],
+        fitted: Sequence[Worked],
+        table: Mapping[str, Compared],
+    ) -> None:
+        """Print one example, the table, and what goes wrong."""
+        extractive = self.llm is None
+        if (example := opening(cut, fitted, extractive=extractive)) is not None:
+            show_before_after(example)
+        tokens, held = measured.uncut(fitted)
+        answerable = sum(each.question.answerable for each in fitted)
+        documents = len({passage.source for passage in corpus})
+        typer.echo(
+            f"{len(fitted)} questions, {answerable} with an answer in {documents} documents of a "
+            f"made-up company.\nDense retrieval returns ten passages: {tokens:,.0f} tokens, with "
+            f"the answer for {held:.0%}. In {self.max_tokens} tokens:\n"
+        )
+        heads = {"": False, "first passages": True, "FIT-RAG": True, "difference (95 %)": True}
+        show("", heads, map(_table_row, table, table.values()), WIDTH)
+        typer.echo(_bad_at(fitted, extractive=extractive))
+        if extractive:
+            typer.echo("Answers are those of the bundled reader, a stand-in for a language model.")
+        typer.echo("More: fitrag demo --all. On your own files: fitrag try FOLDER.")
 
 
-def _run(name: str, parts: Parts, asked: Sequence[stacks.Question]) -> Run:
-    stack, worked = parts.stack(STACKS[name]), list[Worked]()
+def _run(
+    name: str,
+    parts: Parts,
+    asked: Sequence[Question],
+    build: stacks.Build = stacks.plain_stack,
+    method: Method | None = None,
+) -> Run:
+    stack, worked = parts.stack(build, method), list[Worked]()
     began = time.perf_counter()
-    with progress_bar(name, len(asked)) as advance:
-        for chunk in chunks(asked, CHUNK):
+    with progress_bar(name, len(asked), verb="demo") as advance:
+        for chunk in chunks(asked, BATCH):
             worked.extend(stack(chunk))
             advance(len(chunk))
     return worked, time.perf_counter() - began
 
 
-def _gates(parts: Parts, runs: Mapping[str, Run]) -> dict[str, Figures]:
-    """Retrieve once for what the gate let pass, to compare."""
+def _gates(gated: Parts, ungated: Parts, count: int) -> dict[str, Figures]:
+    """Compare both frameworks behind a gate with retrieval for every question."""
+    asked = stacks.questions(count)
+    runs = {name: _run(f"{name}, gated", gated, asked, build) for name, build in STACKS.items()}
     passed = [each.question for each in runs["LangChain"][0] if each.skipped]
-    again, _ = _run("LangChain", replace(parts, gate=None), passed)
-    limit = parts.gate.threshold
+    again, _ = _run("without the gate", ungated, passed)
+    limit = gated.gate.threshold
     return {name: measured.gate_figures(run[0], again, limit) for name, run in runs.items()}
 
 
 def chosen(worked: Sequence[Worked], count: int, *, extractive: bool) -> list[Worked]:
-    """Choose examples: one plain, one the reranker helped, one unanswerable, one that was known,
+    """Choose examples: a right answer, one the reranker helped, one without an answer, a wrong one,
     then the others.
     """
-    right = [(each, recalls(each)) for each in worked if is_right(each, extractive=extractive)]
+    judged = [(each, is_right(each, extractive=extractive), recalls(each)) for each in worked]
     kinds = (
-        [each for each, r in right if r["recall_1_before"]],
-        [each for each, r in right if r["recall_1_after"] > r["recall_1_before"]],
-        [each for each, _ in right if not each.question.answerable and not each.skipped],
-        [each for each, _ in right if each.skipped],
+        [each for each, right, r in judged if right and r["recall_1_before"]],
+        [each for each, right, r in judged if right and r["recall_1_after"] > r["recall_1_before"]],
+        [each for each, right, _ in judged if right and not each.question.answerable],
+        [each for each, right, _ in judged if not right],
     )
-    first = [each for kind in kinds for each in kind[:1]]
+    first = list({each.question: each for kind in kinds for each in kind[:1]}.values())
     return [*first, *(each for each in worked if each not in first)][:count]
 
 
-def most_saved(worked: Sequence[Worked], *, extractive: bool) -> Worked | None:
-    """Choose what to open with: a right answer, read from the least of many tokens."""
+def opening(cut: Sequence[Worked], fitted: Sequence[Worked], *, extractive: bool) -> Worked | None:
+    """Choose the example to open with: a right answer that the first passages leave out.
 
-    def saved(each: Worked) -> float:
-        values = measured.compression(each)
-        return values["tokens_in"] - values["tokens_out"]
+    The shortest of them; any right answer where they leave out none.
+    """
+    right = [
+        (one, other)
+        for one, other in zip(cut, fitted, strict=True)
+        if other.answer and is_right(other, extractive=extractive)
+        if other.question.is_held_by(other.kept)
+    ]
+    better = [pair for pair in right if not pair[0].question.is_held_by(pair[0].kept)]
+    found = [other for _, other in better or right]
+    return min(found, key=lambda each: sum(len(one.text) for one in each.kept), default=None)
 
-    right = [w for w in worked if w.answer and not w.skipped and is_right(w, extractive=extractive)]
-    return max(right, key=saved, default=None)
+
+def show_before_after(each: Worked) -> None:
+    """Print a question, what was retrieved, what is left of it, and the answer."""
+    from rich.text import Text
+
+    wholes = list(map(Excerpt.whole, each.found))
+    titles = "; ".join(dict.fromkeys(one.title or one.id for one in each.found))
+    lines = [
+        f"Before: {len(wholes)} passages, {stacks.cost(wholes):,} tokens, from",
+        f"\x1b[2m  {titles}\x1b[0m",
+        "",
+        f"After: {stacks.cost(each.kept):,} tokens",
+    ]
+    for at, one in enumerate(each.kept[:LINES]):
+        title = f"{one.passage.title or one.passage.id}: "
+        lines.append(f"  {title if at else title}{shown(one.text, each.answer, MARKS)}")
+    more = len(each.kept) - LINES
+    lines += [f"  and {more} more"] * (more > 0)
+    lines += ["", f"Answer: {each.answer}"]
+    _panel(each.question.text, Text.from_ansi("\n".join(lines)))
 
 
-def show_worked(each: Worked, *, whole: bool = False) -> None:
-    """Print what was decided, ranked, kept and answered; `whole` puts the passages before that."""
+def _table_row(name: str, row: Compared) -> list[str]:
+    if name == measured.COST:
+        return [name, f"{row.plain:,.0f}", f"{row.fitrag:,.0f}", ""]
+    low, high = row.change.bounds or (0.0, 0.0)
+    change = f"{100 * (row.change.value or 0.0):+.0f} points [{100 * low:.0f}, {100 * high:.0f}]"
+    return [f"{name}, of {row.questions}", f"{row.plain:.0%}", f"{row.fitrag:.0%}", change]
+
+
+def _bad_at(worked: Sequence[Worked], *, extractive: bool) -> str:
+    """Return in one line what goes wrong."""
+    retrieved = [w for w in worked if w.question.is_held_by(list(map(Excerpt.whole, w.found)))]
+    lost = sum(not each.question.is_held_by(each.kept) for each in retrieved)
+    line = f"Bad at: {lost} of {len(retrieved)} retrieved answers lost"
+    others = [each for each in worked if not each.question.answerable]
+    if extractive and others:
+        wrong = sum(bool(each.answer) for each in others)
+        line += f"; {wrong} of {len(others)} questions without an answer answered all the same"
+    return f"{line}."
+
+
+def show_worked(each: Worked) -> None:
+    """Print what was decided, ranked, kept and answered."""
+    from rich.text import Text
+
+    ids, gold = each.question.passage_ids, " / ".join(each.question.answers)
+    lines = [f"Gate: {each.decision.why}"] if each.decision is not None else []
+    for one in each.ranked[:3]:
+        lines.append(f"{one.score:.3f} {' *'[one.passage.id in ids]} {one.passage.title}")
+    lines += ["", cost(each.compressed, each.kept)] if each.ranked else []
+    answer = each.answer or "(none: the reader abstains)"
+    lines += [*kept_lines(each.kept[:LINES], each.answer, MARKS), "", f"Answer: {answer}"]
+    lines += [f"Expected: {gold or 'none'}{', not in the corpus' * (not ids)}"]
+    _panel(each.question.text, Text.from_ansi("\n".join(lines)))
+
+
+def _panel(title: str, text: object) -> None:
     from rich.console import Console
     from rich.panel import Panel
     from rich.text import Text
 
-    ids, gold = each.question.passage_ids, " / ".join(each.question.answers)
-    title, lines = f"{'Before and after: ' * whole}{each.question.text}", list[str]()
-    if whole:
-        lines += [f"\x1b[2m{one.title}: {one.text}\x1b[0m" for one in each.compressed]
-    else:
-        lines += [f"Gate: {each.decision.why}"] if each.decision is not None else []
-        ranked = each.ranked[: each.top_n]
-        lines += [f"{r.score:.3f} {' *'[r.passage.id in ids]} {r.passage.title}" for r in ranked]
-    lines += ["", cost(each.compressed, each.kept)] if each.ranked else []
-    answer = each.answer or "(no answer: the reader abstains)"
-    lines += [*kept_lines(each.kept, each.answer, MARKS), "", f"Answer: {answer}"]
-    lines += [] if whole else [f"Expected: {gold}{', not in the corpus' * (not ids)}"]
-    panel = Panel(Text.from_ansi("\n".join(lines)), title=Text(title), title_align="left")
+    panel = Panel(text, title=Text(title), title_align="left")  # type: ignore[arg-type]
     Console(width=WIDTH, highlight=False).print(panel)
 
 
-def show_figures(rows: Mapping[str, Figures], said: str) -> None:
+def show_figures(rows: Mapping[str, Figures], said: str, title: str = "") -> None:
     """Print figures down and the frameworks across, and lines under them."""
     named = [replace(f, of={"system": name}) for name, row in rows.items() for f in row.values()]
     heads, lines = pivot(named)
-    show("", {"": False, **dict.fromkeys(heads, True)}, lines, WIDTH)
+    words: Iterable[list[str]] = ([WORDS.get(line[0], line[0]), *line[1:]] for line in lines)
+    show(title, {"": False, **dict.fromkeys(heads, True)}, words, WIDTH + 20)
     typer.echo(said)
 
 

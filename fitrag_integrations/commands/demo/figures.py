@@ -2,19 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
-from fitrag_integrations.commands.demo.stacks import Worked
+from fitrag_integrations.commands.demo.stacks import Worked, cost
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figures.compress import KEPT, Compressed, compress_rows
-from fitrag_integrations.evaluation.figures.figure import Figure
-from fitrag_integrations.evaluation.figures.summaries import Draws, mean_figure
+from fitrag_integrations.evaluation.figures.figure import Change, Figure
+from fitrag_integrations.evaluation.figures.summaries import Draws, difference, mean_figure
 from fitrag_integrations.evaluation.ranking import recall_at
 from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.types import Excerpt
 
+HELD, FIRST = "the answer is in the prompt", "the answer is in the first passage"
+RIGHT, SILENT = "the answer given is right", "no answer where there is none"
+COST = "tokens of the prompt's passages"
 RECALLS = ("recall_1_before", "recall_1_after", "recall_5_before", "recall_5_after")
 TOKENS = ("tokens_before", "tokens_after")
 Figures = dict[str, Figure]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Mean of `values` for the first passages and for FIT-RAG, over the same questions.
+
+    Fractions are in [0, 1]. `change` is FIT-RAG less the first passages, with a 95 % interval by
+    the bootstrap over questions.
+    """
+
+    plain: float
+    fitrag: float
+    change: Change
+    questions: int
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain values."""
+        bounds = self.change.bounds
+        return {
+            "first_passages": self.plain,
+            "fitrag": self.fitrag,
+            "difference": self.change.value,
+            "interval": None if bounds is None else list(bounds),
+            "questions": self.questions,
+        }
+
+
+def compared(
+    plain: Sequence[Worked], fitrag: Sequence[Worked], *, extractive: bool
+) -> dict[str, Compared]:
+    """Compare the first passages, cut to a budget, with FIT-RAG on the same questions and budget.
+
+    An answer counts where it stands in a passage that is known to hold it.
+    """
+    pairs = list(zip(plain, fitrag, strict=True))
+    asked = [pair for pair in pairs if pair[0].question.answerable]
+    others = [pair for pair in pairs if not pair[0].question.answerable] if extractive else []
+
+    def right(each: Worked) -> float:
+        return float(is_right(each, extractive=extractive))
+
+    def first(each: Worked) -> float:
+        order = [one.passage for one in each.ranked] or each.found
+        return float(bool(order) and order[0].id in each.question.passage_ids)
+
+    kinds: dict[str, tuple[list[tuple[Worked, Worked]], Callable[[Worked], float]]] = {
+        HELD: (asked, lambda each: float(each.question.is_held_by(each.kept))),
+        FIRST: (asked, first),
+        RIGHT: (asked, right),
+        SILENT: (others, right),
+        COST: (pairs, lambda each: float(cost(each.kept))),
+    }
+    found = {}
+    for name, (rows, value) in kinds.items():
+        if rows:
+            before, after = [value(one) for one, _ in rows], [value(other) for _, other in rows]
+            change = difference(before, after, Draws(), test=False)
+            found[name] = Compared(fmean(before), fmean(after), change, len(rows))
+    return found
+
+
+def uncut(worked: Sequence[Worked]) -> tuple[float, float]:
+    """Return mean tokens of all that was retrieved, and how often it holds the answer, in [0, 1].
+
+    The second is over answerable questions.
+    """
+    wholes = [(each.question, list(map(Excerpt.whole, each.found))) for each in worked]
+    held = [float(q.is_held_by(found)) for q, found in wholes if q.answerable]
+    return fmean(cost(found) for _, found in wholes), fmean(held or [0.0])
 
 
 def figures(worked: Sequence[Worked], seconds: float, *, extractive: bool) -> Figures:

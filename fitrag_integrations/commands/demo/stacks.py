@@ -1,4 +1,4 @@
-"""The demo's questions, and its pipeline, FIT-RAG and an answer, as a drop-in of each framework."""
+"""The demo's questions, and FIT-RAG with an answer: without a framework and as drop-ins of both."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from typing import Any, TypeVar
 
 from fitrag_integrations.commands.engine.models import batched
 from fitrag_integrations.core.jsonl import read_jsonl
-from fitrag_integrations.flow import Flow
+from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.flow import Flow, run_many
 from fitrag_integrations.methods import FitRag
+from fitrag_integrations.methods.answer.answering import Answering
 from fitrag_integrations.methods.prompts import PromptTemplate, render_excerpts
 from fitrag_integrations.ports import Method, Ports, Reader, Scorer
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
-from fitrag_integrations.values.windows import by_score
+from fitrag_integrations.values.windows import by_score, fit, windows
 
-HOME = Path(str(resources.files("fitrag_integrations"))) / "embedded" / "demo"
-PASSAGES = HOME / "passages.jsonl"
+EMBEDDED = Path(str(resources.files("fitrag_integrations"))) / "embedded"
+HANDBOOK = EMBEDDED / "handbook"
+"""Documents of a made-up company, and questions about them."""
+DOCUMENTS = HANDBOOK / "documents"
+FACTS = EMBEDDED / "demo"
+"""Articles about the world, and questions of which the closed-book model was shown some."""
 FEWEST_UNANSWERABLE = 30
 T = TypeVar("T")
 Answers = Callable[[list[str]], list[str]]
@@ -29,8 +36,9 @@ Build = Callable[["Parts", Method], Answers]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Hold a question, its answers, and the ids of the passages that hold one; none hold one of
-    an unanswerable question.
+    """A question with its answers and the ids of the passages that hold one.
+
+    `passage_ids` is empty where `answerable` is False.
     """
 
     text: str
@@ -38,10 +46,15 @@ class Question:
     passage_ids: frozenset[str]
     answerable: bool
 
+    def is_held_by(self, excerpts: Sequence[Excerpt]) -> bool:
+        """Return whether an answer stands in an excerpt of a passage that holds it."""
+        texts = (each.text for each in excerpts if each.passage.id in self.passage_ids)
+        return any(contains_answer(text, self.answers) for text in texts)
+
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """Hold a question's way through a pipeline.
+    """A question's way through a pipeline.
 
     `found` is in the order of retrieval, `ranked` best first after the reranker, whose first
     `top_n` are compressed; `kept` is what the prompt shows; `answer` is empty where the reader
@@ -59,16 +72,16 @@ class Worked:
 
     @property
     def skipped(self) -> bool:
-        """Say whether the language model answered by itself."""
+        """Return whether the language model answered without retrieval."""
         return self.decision is not None and not self.decision.retrieve
 
     @property
     def compressed(self) -> tuple[Passage, ...]:
-        """Give the passages the compressor was given."""
+        """Return the passages that the compressor received."""
         return tuple(excerpt.passage for excerpt in self.ranked[: self.top_n])
 
     def to_dict(self) -> dict[str, object]:
-        """Give it as plain values, passages by their ids."""
+        """Return plain values, passages by their ids."""
         return {
             "question": self.question.text,
             "answers": list(self.question.answers),
@@ -83,51 +96,107 @@ class Worked:
         }
 
 
-def questions(count: int) -> list[Question]:
-    """Take an evenly spread sample, in the order of the file.
+def handbook_questions(passages: Sequence[Passage], count: int) -> list[Question]:
+    """Return an even sample of the questions about the handbook, with the passages that hold one.
 
-    The share of unanswerable questions is that of the file, and at least 30 where a fifth of the
-    sample allows it.
+    The documents named in the file hold the answer; others may have the same words by chance.
     """
+    rows = list(read_jsonl(HANDBOOK / "questions.jsonl"))
+    named = [
+        [
+            p.id
+            for p in passages
+            if p.source in r["sources"] and contains_answer(p.text, r["answers"])
+        ]
+        for r in rows
+    ]
+    questions = [
+        Question(row["question"], tuple(row["answers"]), frozenset(ids), row["answerable"])
+        for row, ids in zip(rows, named, strict=True)
+    ]
+    return sampled(questions, count, min_unanswerable=0)
+
+
+def questions(count: int) -> list[Question]:
+    """Return an even sample of the questions about the world, in the order of the file."""
     every = [
         Question(r["question"], tuple(r["answers"]), frozenset(r["passage_ids"]), r["answerable"])
-        for r in read_jsonl(HOME / "questions.jsonl")
+        for r in read_jsonl(FACTS / "questions.jsonl")
     ]
+    return sampled(every, count, min_unanswerable=FEWEST_UNANSWERABLE)
+
+
+def sampled(every: Sequence[Question], count: int, *, min_unanswerable: int) -> list[Question]:
+    """Return an even sample with as many unanswerable questions as in all, answerable ones first.
+
+    At least `min_unanswerable` of them are taken where a fifth of the sample allows it.
+    """
     answerable, others = ([q for q in every if q.answerable is kind] for kind in (True, False))
-    share = max(round(count * len(others) / len(every)), min(FEWEST_UNANSWERABLE, count // 5))
+    share = max(round(count * len(others) / len(every)), min(min_unanswerable, count // 5))
     some = min(share, len(others))
     return spread(answerable, count - some) + spread(others, some)
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:
-    """Pick `count` items at even distances; all where there are fewer."""
+    """Return `count` items at even distances; all where there are fewer."""
     count = min(count, len(items))
     return [items[i * len(items) // count] for i in range(count)]
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Hold what both pipelines are made of; with an `llm`, the reader is not asked.
+class FirstPassages:
+    """What is done without FIT-RAG: the first passages, in the order of retrieval, cut to a budget.
 
-    With a `gate`, the language model that writes its drafts answers what it knows.
+    Whole sentences are kept as long as they fit.
+    """
+
+    max_tokens: int
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Return the flow that ends in the context for one question."""
+        (found,) = yield from ports.retrieve.ask([question])
+        sentences = [one for passage in found for one in windows(passage, size=1)]
+        kept = fit(sentences, max_tokens=self.max_tokens, cost=cost)
+        return Context(question, tuple(kept), method="first passages")
+
+
+def cost(excerpts: Sequence[Excerpt]) -> int:
+    """Count the tokens of excerpts as a prompt shows them, by estimate."""
+    return approximate_tokens(render_excerpts(excerpts))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the pipelines are made of; with an `llm`, the reader is not called.
+
+    With a `gate`, the language model that writes its drafts answers what it knows. `scorer` None
+    is the default one. `max_tokens` None is FIT-RAG's default budget.
     """
 
     index: Any
-    scorer: Scorer
+    scorer: Scorer | None
     reader: Reader
     llm: Any = None  # a LangChain chat model
-    k: int = 10
-    top_n: int = 3
+    k: int = DEFAULTS.k
+    max_tokens: int | None = None
     gate: Any = None
 
-    def stack(self, build: Build) -> Callable[[Sequence[Question]], list[Worked]]:
-        """Build the pipeline of a framework around FIT-RAG, and watch the method at work."""
-        method = Watched(FitRag(self.scorer, gate=self.gate, top_n=self.top_n))
-        answers = build(self, method)
+    @property
+    def method(self) -> FitRag:
+        """Return FIT-RAG with its defaults, but for what is set here."""
+        return FitRag(self.scorer, gate=self.gate, max_tokens=self.max_tokens)
+
+    def stack(
+        self, build: Build, method: Method | None = None
+    ) -> Callable[[Sequence[Question]], list[Worked]]:
+        """Build a pipeline around a method, FIT-RAG by default, and watch the method at work."""
+        inner = self.method if method is None else method
+        watched, top_n = Watched(inner), getattr(inner, "top_n", self.k)
+        answers = build(self, watched)
 
         def worked(question: Question, answer: str) -> Worked:
-            found, ranked, context = method.seen[question.text]
-            end = (self.render(context), answer, self.top_n, context.decision)
+            found, ranked, context = watched.seen[question.text]
+            end = (self.render(context), answer, top_n, context.decision)
             return Worked(question, found, ranked, tuple(context.excerpts), *end)
 
         def answer(asked: Sequence[Question]) -> list[Worked]:
@@ -137,22 +206,37 @@ class Parts:
 
     @property
     def reads(self) -> Reader | None:
-        """Give the reader, where it is asked."""
+        """Return the reader where it answers."""
         return self.reader if self.llm is None else None
 
     def writes(self, prompts: Sequence[str]) -> Sequence[str | Exception]:
-        """Have a language model go on with prompts: the one given, or that of the gate."""
+        """Have a language model continue prompts: the one given, or that of the gate."""
         if self.llm is not None:
             return batched(self.llm)(prompts)
         written: Sequence[str] = self.gate.drafter.generate(prompts)
         return written
 
     def render(self, context: Context) -> str:
-        """Write the prompt: that of the language model where it answers by itself."""
+        """Write the prompt: that of the language model where it answers without retrieval."""
         if self.gate is None or context.decision is None or context.decision.retrieve:
             return context.prompt()
         own = PromptTemplate("closed_book", self.gate.drafter.prompt, one_line=True)
         return own.render(context)
+
+
+def plain_stack(parts: Parts, method: Method) -> Answers:
+    """Run the method without a framework."""
+    from fitrag_integrations.retrieval import IndexRetriever
+
+    answering = Answering(method, reader=parts.reads, template=parts)
+    writes = parts.llm is not None or parts.gate is not None
+    retriever = IndexRetriever(parts.index, parts.k)
+    ports = Ports(retrieve=retriever, generate=parts.writes if writes else None)
+
+    def answer(asked: list[str]) -> list[str]:
+        return [traced.value.text for traced in run_many([answering(q, ports) for q in asked])]
+
+    return answer
 
 
 def langchain_stack(parts: Parts, method: Method) -> Answers:
@@ -184,16 +268,17 @@ def llama_index_stack(parts: Parts, method: Method) -> Answers:
 class Watched:
     """Run a method and keep what it found, how it ranked that, and its context.
 
-    A flow shows its asks to whoever passes them on.
+    A flow yields its asks to the caller, who sees them with their replies.
     """
 
     method: Method
     seen: dict[str, Seen] = field(default_factory=dict)
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the method's flow."""
+        """Return the method's flow."""
         flow, reply = self.method(question, ports), None
         found, scored = list[Passage](), list[Excerpt]()
+        weight = getattr(self.method, "weight", 0.5)
         while True:
             try:
                 ask = flow.send(reply)
@@ -204,6 +289,9 @@ class Watched:
             reply = yield ask
             if ask.port.name == "retrieve":
                 found = list(reply[0])
-            elif ask.port.name == "score" and not scored:
-                pairs = zip(ask.items, reply, strict=True)
-                scored = [Excerpt.whole(one, score=s.combine(), labels=s) for (_, one), s in pairs]
+            elif ask.port.name in ("score", "score_sentences") and not scored:
+                labels = [each[0] if isinstance(each, tuple) else each for each in reply]
+                scored = [
+                    Excerpt.whole(item[1], score=label.combine(weight), labels=label)
+                    for item, label in zip(ask.items, labels, strict=True)
+                ]

@@ -9,18 +9,20 @@ from command_fakes import FirstWord, Words, write
 
 from fitrag_integrations.commands.demo import demo, stacks
 from fitrag_integrations.commands.demo.demo import equal_answers
-from fitrag_integrations.commands.demo.figures import figures, gate_figures, is_right
+from fitrag_integrations.commands.demo.figures import compared, figures, gate_figures, is_right
 from fitrag_integrations.commands.demo.stacks import (
+    FirstPassages,
     Parts,
     Question,
     Worked,
     langchain_stack,
     llama_index_stack,
+    plain_stack,
 )
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage, RetrievalDecision
 
-BUILDS = (langchain_stack, llama_index_stack)
+BUILDS = (langchain_stack, llama_index_stack, plain_stack)
 TEXTS = ("Ann wrote it in May. It sold. Bo read it.", "Rain falls in May. It ends.", "Cy came.")
 
 
@@ -53,12 +55,12 @@ def question(text="who wrote it", *, answerable=True, ids=("p0",)):
     return Question(text, ("Ann",), frozenset(ids), answerable)
 
 
-def test_both_frameworks_give_the_same(index):
-    parts = Parts(index, Words(), FirstWord(), k=3, top_n=2)
+def test_both_frameworks_and_none_give_the_same(index):
+    parts = Parts(index, Words(), FirstWord(), k=3)
     asked = [question(), question("when is rain"), question("who came in")]
-    chain, engine = (parts.stack(build)(asked) for build in BUILDS)
-    assert equal_answers({"a": (chain, 1.0), "b": (engine, 1.0)}) == 3
-    for one, other in zip(chain, engine, strict=True):
+    chain, engine, plain = (parts.stack(build)(asked) for build in BUILDS)
+    assert equal_answers({"a": (chain, 1.0), "b": (engine, 1.0), "c": (plain, 1.0)}) == 3
+    for one, other in [*zip(chain, engine, strict=True), *zip(chain, plain, strict=True)]:
         for name in ("found", "ranked", "kept"):
             assert list(map(place, getattr(one, name))) == list(map(place, getattr(other, name)))
         assert one.prompt == other.prompt
@@ -90,10 +92,10 @@ class Sure:
 
 
 def test_what_is_known_is_not_retrieved_for_in_both(index):
-    parts = Parts(index, Words(), FirstWord(), k=3, top_n=2, gate=Sure())
+    parts = Parts(index, Words(), FirstWord(), k=3, gate=Sure())
     asked = [question(), question("when is rain"), question("who came in")]
-    chain, engine = (parts.stack(build)(asked) for build in BUILDS)
-    for worked in (chain, engine):
+    chain, engine, plain = (parts.stack(build)(asked) for build in BUILDS)
+    for worked in (chain, engine, plain):
         assert [each.skipped for each in worked] == [True, False, True]
         assert [each.decision.p_known for each in worked] == [0.9, 0.1, 0.9]
         assert (worked[0].answer, worked[0].prompt) == ("it", "Say it: who wrote it")
@@ -179,7 +181,7 @@ def test_the_sample_is_spread_and_holds_enough_unanswerable_questions():
 
 
 def test_examples_fit_a_terminal(index, capsys):
-    parts = Parts(index, Words(), FirstWord(), k=3, top_n=2)
+    parts = Parts(index, Words(), FirstWord(), k=3)
     worked = parts.stack(langchain_stack)([question(), question("[bold]odd[/bold] one")])
     gated = replace(parts, gate=Sure())
     worked += gated.stack(langchain_stack)([question("who may that be")])
@@ -192,26 +194,90 @@ def test_examples_fit_a_terminal(index, capsys):
     assert max(map(len, shown.splitlines())) <= 100
 
 
-def test_the_opening_is_the_right_answer_that_saved_most(capsys):
-    labels = BiLabelScore(0.5, 0.5)
+def worked_on(text, kept, answer, asked=None, ranked=None):
+    """Build a question's way over one passage, of which `kept` is a span."""
+    passage = Passage("p0", text, "T")
+    whole = Excerpt.whole(passage, score=1.0, labels=BiLabelScore(0.5, 0.5))
+    ranked = (whole,) if ranked is None else ranked
+    excerpts = (Excerpt(passage, *kept),)
+    return Worked(asked or question(), (passage,), ranked, excerpts, "prompt", answer, 10)
 
-    def worked(answer, text, end):
-        passage = Passage("p0", text, "T")
-        whole = Excerpt.whole(passage, score=1.0, labels=labels)
-        kept = (Excerpt(passage, 0, end),)
-        return Worked(question(), (passage,), (whole,), kept, "prompt", answer, 2)
 
-    wrong = worked("Bo", "Ann wrote it. " + "It rained. " * 90, 13)
-    little = worked("Ann", "Ann wrote it. It rained.", 13)
-    much = worked("Ann", "Ann wrote it. " + "It rained. " * 40, 13)
-    assert demo.most_saved([wrong, little, much], extractive=True) is much
-    assert demo.most_saved([wrong], extractive=True) is None
-    demo.show_worked(much, whole=True)
-    shown = capsys.readouterr().out
-    assert "Before and after: who wrote it" in shown and "Answer: Ann" in shown
-    (told,) = [line for line in shown.splitlines() if " -> " in line]
-    before, _, after = told.strip("│ ").partition(" tokens")[0].split()
-    assert int(before) > 5 * int(after)
+def test_compared_by_hand():
+    text, other = "It rained. Ann wrote it.", question(answerable=False, ids=())
+    elsewhere = question("in another passage", ids=("p9",))
+    cut = [
+        worked_on(text, (0, 10), "", ranked=()),
+        worked_on(text, (0, 10), "", elsewhere, ranked=()),
+        worked_on(text, (0, 10), "", other, ranked=()),
+    ]
+    best = [
+        worked_on(text, (11, 24), "Ann"),
+        worked_on(text, (11, 24), "Bo", elsewhere),
+        worked_on(text, (11, 24), "Ann", other),
+    ]
+    got = compared(cut, best, extractive=True)
+    rows = {name: (row.plain, row.fitrag, row.questions) for name, row in got.items()}
+    assert rows.pop("tokens of the prompt's passages")[2] == 3
+    assert rows == {
+        "the answer is in the prompt": (0.0, 0.5, 2),  # not where it stands by chance
+        "the answer is in the first passage": (0.5, 0.5, 2),
+        "the answer given is right": (0.0, 0.5, 2),
+        "no answer where there is none": (1.0, 0.0, 1),
+    }
+    held = got["the answer is in the prompt"]
+    assert held.change.value == 0.5 and held.change.bounds[0] <= 0.5 <= held.change.bounds[1]
+    assert "no answer where there is none" not in compared(cut, best, extractive=False)
+
+
+def test_the_first_passages_are_cut_to_the_budget(index):
+    parts = Parts(index, Words(), FirstWord(), k=3)
+    for most in (6, 20, 500):
+        (one,) = parts.stack(plain_stack, FirstPassages(most))([question()])
+        assert stacks.cost(one.kept) <= most
+        texts = " ".join(each.text for each in one.kept)
+        assert " ".join(passage.text for passage in one.found).startswith(texts)
+        assert one.ranked == ()
+    assert len(one.kept) == 6  # every sentence of the three passages
+
+
+def test_the_opening_is_a_right_answer_that_the_first_passages_lack():
+    text = "It rained. Ann wrote it. It sold."
+    cut = [worked_on(text, (0, 10), ""), worked_on(text, (0, 24), "Ann")]
+    short, long = worked_on(text, (11, 24), "Ann"), worked_on(text, (11, 33), "Ann")
+    wrong = worked_on(text, (0, 10), "Bo")
+    assert demo.opening(cut, [long, short], extractive=True) is long
+    assert demo.opening(cut[:1] * 2, [long, short], extractive=True) is short
+    assert demo.opening(cut, [wrong, short], extractive=True) is short
+    assert demo.opening(cut, [wrong, wrong], extractive=True) is None
+
+
+def test_the_first_screen_fits_and_names_what_goes_wrong(capsys):
+    text = "It rained. " * 40 + "Ann wrote it."
+    asked = [question(), question("none", answerable=False, ids=())]
+    cut = [worked_on(text, (0, 10), "", each, ranked=()) for each in asked]
+    best = [worked_on(text, (440, 453), "Ann", each) for each in asked]
+    table = compared(cut, best, extractive=True)
+    demo.DemoPlan()._screen([Passage("p0", text, source="a.md")], cut, best, table)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 105 and len(lines) <= 40
+    shown = "\n".join(lines)
+    assert "who wrote it" in shown and "Answer: Ann" in shown
+    assert "the answer is in the prompt, of 1" in shown and "+100 points" in shown
+    assert "0 of 1 retrieved answers lost; 1 of 1 questions without an answer" in shown
+
+
+def test_the_handbook_answers_its_questions_and_no_others():
+    from fitrag_integrations.retrieval import read_corpus
+
+    passages = list(read_corpus(stacks.DOCUMENTS))
+    asked = stacks.handbook_questions(passages, 999)
+    assert len(asked) == len({each.text for each in asked}) == 80
+    assert sum(not each.answerable for each in asked) == 12
+    for each in asked:
+        assert each.answerable == bool(each.answers) == bool(each.passage_ids), each.text
+    some = stacks.handbook_questions(passages, 20)
+    assert sum(not each.answerable for each in some) == 3
 
 
 @pytest.fixture
@@ -231,7 +297,7 @@ def test_index_builds_adds_and_answers(tmp_path, letters, scorer, fitrag):
     folder = tmp_path / "index"
     code, out, told = fitrag("index", corpus, folder, "--json")
     assert code == 0
-    assert told.count("left out: ") == 2
+    assert "2 left out" in told and "line 3" in told and "line 4" in told
     summary = json.loads(out)
     assert (summary["passages"], summary["added"], summary["skipped"]) == (2, 2, 2)
     code, _, err = fitrag("index", corpus, folder)
@@ -300,6 +366,8 @@ class TestEmbedded:
         code, out, _ = fitrag("demo", "--questions", 8, "--examples", 1, "--json")
         assert code == 0
         report = json.loads(out)
+        held = report["compared"]["the answer is in the prompt"]
+        assert 0 <= held["first_passages"] <= held["fitrag"] <= 1
         assert report["equal_answers"] == report["questions"] == 8
         assert set(report["figures"]) == {"LangChain", "LlamaIndex"}
         gates = report["gate"]
