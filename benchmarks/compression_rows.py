@@ -41,7 +41,7 @@ class Asked:
 def load(data: Path, name: str, *, n: int, seed: int) -> list[Asked]:
     """Give up to `n` questions of a set whose passages hold an answer, 0 for all."""
     own = {"squad_dev": _squad, "covidqa": _covid, "wikipool": _pool}
-    read: Callable[[Path], Iterator[Asked]] = own.get(name, lambda data: _retrieved(data, name))
+    read: Callable[[Path], Iterator[Asked]] = own.get(name, lambda data: retrieved(data, name))
     rows = [row for row in read(data) if row.holds([Excerpt.whole(p) for p in row.passages])]
     random.Random(seed).shuffle(rows)
     return rows[: n or None]
@@ -79,23 +79,23 @@ def _united(excerpts: Sequence[Excerpt]) -> Iterator[str]:
             ends[one.passage.id] = one.end
 
 
-def _retrieved(data: Path, name: str) -> Iterator[Asked]:
+def retrieved(data: Path, name: str) -> Iterator[Asked]:
     (path,) = (data / "odqa_retrieved").glob(f"{name}_top*.jsonl.gz")
     for row in read_jsonl(path):
         passages = [passage_row(passage) for passage in row["passages"]]
-        yield _asked(row, [(p.title, p.text) for p in passages])
+        yield asked(row, [(p.title, p.text) for p in passages])
 
 
 def _squad(data: Path) -> Iterator[Asked]:
     for row in read_jsonl(data / "squad" / "squad_dev_xquad_en.jsonl.gz"):
-        yield _asked(row, [(row["title"].replace("_", " "), row["context"])])
+        yield asked(row, [(row["title"].replace("_", " "), row["context"])])
 
 
 def _covid(data: Path) -> Iterator[Asked]:
     folder = data / "covidqa"
     texts = {r["doc_id"]: r["text"] for r in read_jsonl(folder / "covidqa_documents.jsonl.gz")}
     for row in read_jsonl(folder / "covidqa_questions.jsonl.gz"):
-        yield _asked(row, [("", texts[row["doc_id"]])])
+        yield asked(row, [("", texts[row["doc_id"]])])
 
 
 def _pool(data: Path) -> Iterator[Asked]:
@@ -104,9 +104,9 @@ def _pool(data: Path) -> Iterator[Asked]:
     for row in read_jsonl(data / "wikipool" / "bm25_top20.jsonl.gz"):
         if row["dataset"] == "nq_open_gold":
             found = [texts[name] for name in row["candidates"]]
-            yield _asked(row, [(r["title"], r["text"]) for r in found])
+            yield asked(row, [(r["title"], r["text"]) for r in found])
 
 
-def _asked(row: dict[str, Any], passages: Sequence[tuple[str, str]]) -> Asked:
+def asked(row: dict[str, Any], passages: Sequence[tuple[str, str]]) -> Asked:
     made = tuple(Passage(str(i), text, title) for i, (title, text) in enumerate(passages))
     return Asked(row["question"], tuple(row["answers"]), made)
