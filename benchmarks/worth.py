@@ -44,6 +44,10 @@ METRICS = {
     "recall@1": lambda labels: recall_at(labels, 1),
     "recall@5": lambda labels: recall_at(labels, 5),
 }
+HIGHLIGHT, COLORS = (
+    "#c2410c",
+    ("#1d4ed8", "#0f766e", "#7c3aed", "#64748b", "#0891b2", "#94a3b8", "#a16207"),
+)
 FUSION = 60  # the constant of reciprocal rank fusion (Cormack et al., 2009)
 
 
@@ -65,7 +69,9 @@ def main() -> None:
         rows = load(name, args.data, vectors, n=args.n, seed=args.seed)
         kept = {way: run(rows, FRACTIONS) for way, run in ways(vectors, scorer).items()}
         found[name] = {"lists": len(rows), "kept": kept, "ranked": ranked(rows, scorer)}
-        print(f"{name}: {len(rows)} lists, {time.process_time():.0f} s of processor time", flush=True)
+        print(
+            f"{name}: {len(rows)} lists, {time.process_time():.0f} s of processor time", flush=True
+        )
     groups = {
         "all": list(found),
         "Wikipedia": [name for name in found if name in WIKIPEDIA],
@@ -137,7 +143,10 @@ def compression(found: dict[str, Any], names: Sequence[str]) -> Iterator[str]:
     for i, fraction in enumerate(FRACTIONS):
         flags = {way: _flags(found, names, way, i) for way in all_ways}
         best = max((way for way in all_ways if way != OURS), key=lambda way: fmean(flags[way]))
-        cells = [_number(fmean(flags[way]), bold=way == OURS) for way in all_ways]
+        cells = [
+            _number(fmean(flags[way]), bold=way == OURS) + _short(found, names, way, i)
+            for way in all_ways
+        ]
         yield _line(f"{fraction:g}", *cells, _gain(flags[OURS], flags[best]))
 
 
@@ -169,6 +178,12 @@ def _flags(found: dict[str, Any], names: Sequence[str], way: str, place: int) ->
     return [float(Kept(*one).answer) for name in names for one in found[name]["kept"][way][place]]
 
 
+def _short(found: dict[str, Any], names: Sequence[str], way: str, place: int) -> str:
+    """Return the fraction spent, in brackets, where a way does not spend all that it may."""
+    spent = fmean(Kept(*one).fraction for n in names for one in found[n]["kept"][way][place])
+    return f" ({spent:.2f})" if spent < FRACTIONS[place] - 0.01 else ""
+
+
 def _count(found: dict[str, Any], names: Sequence[str]) -> int:
     return sum(found[name]["lists"] for name in names)
 
@@ -188,18 +203,36 @@ def _line(*cells: str) -> str:
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Draw answers kept over the fraction of the words, over all sets."""
+    """Draw answers kept over the fraction of the words, over all sets, ours on top."""
+    import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
 
-    names, lines = list(found), []
-    for way in found[names[0]]["kept"]:
-        kept = [fmean(_flags(found, names, way, i)) for i in range(len(FRACTIONS))]
-        lines.append((way, kept))
-    drawing = Figure(figsize=(7, 4), layout="constrained", facecolor="white")
-    axes = drawing.subplots()
-    for way, kept in lines:
-        axes.plot(FRACTIONS, kept, label=way)
-    drawing.savefig(path)
+    names, every = list(found), range(len(FRACTIONS))
+    curves = {
+        way: [fmean(_flags(found, names, way, i)) for i in every] for way in found[names[0]]["kept"]
+    }
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "worth", "font.size": 10}):
+        drawing = Figure(figsize=(8, 4.2), layout="constrained", facecolor="white")
+        axes = drawing.subplots()
+        others = iter(zip(COLORS, 3 * ("o", "s", "^"), strict=False))
+        for way, curve in sorted(curves.items(), key=lambda each: -fmean(each[1])):
+            color, marker = (HIGHLIGHT, "o") if way == OURS else next(others)
+            width, order = (3.2, 3) if way == OURS else (1.3, 2)
+            name = "ours: FitRag()" if way == OURS else way
+            axes.plot(
+                FRACTIONS, curve, marker, ls="-", color=color, lw=width, zorder=order,
+                markersize=2 * width**0.8, label=name,
+            )  # fmt: skip
+        axes.set(xlabel="words kept", ylabel="answers kept", xticks=FRACTIONS, ylim=(None, 1.0))
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.set_title(f"Answers kept in {_count(found, names)} lists of retrieved passages")
+        axes.grid(color="#e6e6e6", linewidth=0.8)
+        axes.spines[["top", "right"]].set_visible(False)
+        drawing.legend(loc="outside right center", frameon=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        drawing.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":

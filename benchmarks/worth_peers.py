@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from importlib.util import find_spec
 from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
@@ -45,7 +45,9 @@ def ways(vectors: Vectors, scorer: Scores) -> Ways:
     """Return each way to shorten under its name, ours first."""
     return {
         "ours": lambda rows, fractions: _ours(rows, fractions, scorer),
-        "dense order, cut": _filled(lambda rows: [list(map(Excerpt.whole, r.passages)) for r in rows]),
+        "dense order, cut": _filled(
+            lambda rows: [list(map(Excerpt.whole, r.passages)) for r in rows]
+        ),
         "lead sentences": _filled(lambda rows: [_in_turns(_sentences(row)) for row in rows]),
         "sentence cosine": _filled(lambda rows: [by_score(_cosine(row, vectors)) for row in rows]),
         "sentence BM25": _filled(lambda rows: list(map(by_score, _bm25(rows)))),
@@ -107,7 +109,9 @@ def _embeddings_filter(
     rows: Sequence[Asked], fractions: Sequence[float], vectors: Vectors
 ) -> list[list[Kept]]:
     """Run LangChain's class, or its rule where it is not installed, by a threshold."""
-    near = {row.question: vectors.near(row.question, list(map(titled, row.passages))) for row in rows}
+    near = {
+        row.question: vectors.near(row.question, list(map(titled, row.passages))) for row in rows
+    }
 
     def kept(below: float) -> list[Kept]:
         return [
@@ -275,7 +279,7 @@ def _judged(row: Asked, texts: Sequence[str]) -> Kept:
     return Kept(any(_holds(text, row.answers) for text in texts), spent / _words(row))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _holds(text: str, answers: tuple[str, ...]) -> bool:
     return contains_answer(text, answers)
 

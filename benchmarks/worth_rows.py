@@ -1,4 +1,4 @@
-"""The lists of passages that `worth.py` measures on; the bundled models saw none of these questions.
+"""The lists of passages that `worth.py` measures on; no bundled model saw these questions.
 
 Each list is in dense order: nearest to the question first, by all-MiniLM-L6-v2. Kept are lists in
 which the text of some passage, not its title alone, holds an answer.
@@ -56,7 +56,7 @@ def titled(passage: Passage) -> str:
 
 
 def load(name: str, data: Path, vectors: Vectors, *, n: int, seed: int) -> list[Asked]:
-    """Return up to `n` lists of a set in dense order, 0 for all; `name` may be a JSON Lines file."""
+    """Return up to `n` lists of a set or of a JSON Lines file in dense order, 0 for all."""
     draw, limit = random.Random(seed), n or None
     if name in SEARCHED:
         rows = SEARCHED[name](data, n and n + n // 2, draw)
@@ -98,9 +98,7 @@ def _with_passages(row: dict[str, Any]) -> Asked:
 def _pool(data: Path, n: int, draw: random.Random) -> list[Asked]:
     """Return questions with a pool: BM25's first twenty for each of them, and random passages."""
     folder = data / "wikipool"
-    rows = [
-        row for row in read_jsonl(folder / "bm25_top20.jsonl.gz") if row["dataset"] in POOL
-    ]
+    rows = [row for row in read_jsonl(folder / "bm25_top20.jsonl.gz") if row["dataset"] in POOL]
     draw.shuffle(rows)
     rows = rows[: n or None]
     wanted = {each for row in rows for each in (*row["candidates"], *row["gold_ids"])}
