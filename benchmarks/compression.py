@@ -3,12 +3,12 @@
     python benchmarks/compression.py DATA [--sets nq squad_dev] [-n 60] [--seed 7]
         [--json out.json] [--plot out.png] [--dtype bfloat16]
 
-One curve for each way to choose: windows of three sentences with the detector (FIT-RAG, section
-4.4.2, its threshold swept), single sentences, windows judged in one pass, CRAG's
-strips, the first sentences, and the best window of each passage by cosine. Passages that hold an
-answer only; intervals by bootstrap over questions. Beside them, as shipped: the answers kept, the
-share, and the accuracy of the embedded reader against reading everything (McNemar's test). What it
-costs beside reranking is in `compression_cost.py`.
+One curve for each of this package's ways to choose: windows of three sentences with the detector
+(FIT-RAG, section 4.4.2, its threshold swept), single sentences, windows judged in one pass, and
+CRAG's strips. Passages that hold an answer only; intervals by bootstrap over questions. Beside
+them, as shipped: the answers kept, the share, and the accuracy of the embedded reader against
+reading everything (McNemar's test). Other libraries' ways are compared in `worth.py`, and the cost
+beside reranking is in `compression_cost.py`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,10 @@ from fitrag_integrations.models import (
     ExtractiveReader,
     RetrievalEvaluator,
 )
-from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.windows import (
-    best_per_passage,
-    by_score,
     in_document_order,
     merge,
-    windows,
 )
 
 Levels = list[tuple[float, bool, float]]  # (level, answer kept, share), least kept first
@@ -111,8 +107,6 @@ def _ways(scorer: BiLabelScorer, dtype: str | None) -> dict[str, Callable[[Asked
             None, score_port(one_pass), scoring="one_pass", **SENTENCES
         )
     ways["strips"] = _strips(RetrievalEvaluator.embedded(dtype=dtype))
-    ways["first sentences"] = _first
-    ways["cosine"] = _cosine(dtype)
     return ways
 
 
@@ -153,34 +147,6 @@ def _strips(evaluator: RetrievalEvaluator) -> Callable[[Asked], Levels]:
         order = sorted(zip(grades, range(len(cut)), strict=True), key=lambda one: -one[0])
         ranked = [cut[i] for _, i in order]
         return _prefixes(row, ranked, [-grade for grade, _ in order])
-
-    return levels
-
-
-def _first(row: Asked) -> Levels:
-    spans = [[(p, *span) for span in split_sentences(p.text)] for p in row.passages]
-    longest = max(map(len, spans))
-    levels: Levels = []
-    for length in range(1, longest + 1):
-        kept = [Excerpt(own[0][0], own[0][1], own[:length][-1][2]) for own in spans if own]
-        levels.append((length / longest, row.holds(kept), row.share(kept)))
-    return levels
-
-
-def _cosine(dtype: str | None) -> Callable[[Asked], Levels]:
-    from fitrag_integrations.retrieval import Encoder
-
-    how: Any = {} if dtype is None else {"dtype": dtype}
-    encoder = Encoder.embedded(**how)
-
-    def levels(row: Asked) -> Levels:
-        cut = [piece for passage in row.passages for piece in windows(passage)]
-        vectors = encoder.encode([row.question, *(piece.text for piece in cut)])
-        near = vectors[1:] @ vectors[0]
-        graded = [
-            Excerpt(p.passage, p.start, p.end, float(x)) for p, x in zip(cut, near, strict=True)
-        ]
-        return _prefixes(row, by_score(best_per_passage(graded)), None)
 
     return levels
 
