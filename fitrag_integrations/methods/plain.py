@@ -130,7 +130,7 @@ def _chosen(flow: Flow[Context], passages: Sequence[Passage]) -> Excerpts:
 
 def as_passages(texts: Iterable[Text]) -> list[Passage]:
     """Return a passage for each text; raise `InputError` naming the first that is none."""
-    if isinstance(texts, str | Mapping | Passage):
+    if isinstance(texts, str | bytes | Mapping | Passage) or not isinstance(texts, Iterable):
         raise InputError.of("texts", given=texts, allowed="a list of texts, not a single one")
     return [_as_passage(at, text) for at, text in enumerate(texts)]
 

@@ -17,6 +17,7 @@ from fitrag_integrations.commands.run.route import chosen_thresholds, route_verb
 from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.settings import Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Spans
+from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.extras import installed
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun
@@ -138,10 +139,14 @@ class Service:
         if not 1 <= len(given) <= self._settings.documents:
             allowed = f"1 to {self._settings.documents}, set by the server"
             raise InputError.of("documents", given=len(given), allowed=allowed)
-        return [
+        passages = [
             Passage(str(i), one) if isinstance(one, str) else Passage(str(i), one.text, one.title)
             for i, one in enumerate(given)
         ]
+        field = "texts" if asked.documents is None else "documents"
+        for i, passage in enumerate(passages):
+            check_text(f"{field}[{i}]", passage.text, blank=False)
+        return passages
 
     async def row(self, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a row as the verb of that name does; gives the fields it adds."""

@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias
 
 from langchain_core.documents import Document
 
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.methods.adapting import (
@@ -66,11 +68,16 @@ class Documents(list[Document]):
 
 
 def to_passage(document: Document) -> Passage:
-    """Read a Document; without an id of its own the passage gets one made from the text."""
-    metadata = document.metadata
+    """Read a Document; without an id of its own the passage gets one made from the text.
+
+    A text or metadata of None, as a store of nullable columns writes it, counts as empty.
+    """
+    text, metadata = (getattr(document, name, None) for name in ("page_content", "metadata"))
+    text = "" if text is None else check_text("Document.page_content", text)
+    metadata = {} if metadata is None else check_mapping("Document.metadata", metadata)
     return Passage(
-        document.id or made_id(document.page_content),
-        document.page_content,
+        document.id or made_id(text),
+        text,
         first_text(metadata, ("title",)),
         first_text(metadata, ("source",)),
         metadata,

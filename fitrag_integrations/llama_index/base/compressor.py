@@ -66,8 +66,7 @@ class Postprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         flow = self._flow(nodes, query_bundle)
         with self._told(nodes, query_bundle) as kept:
-            if nodes:
-                kept.extend(self._kept(nodes, run(flow)))
+            kept.extend(self._kept(nodes, run(flow)))
         return kept
 
     @dispatcher.span
@@ -76,8 +75,7 @@ class Postprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         flow = self._flow(nodes, query_bundle)
         with self._told(nodes, query_bundle) as kept:
-            if nodes:
-                kept.extend(self._kept(nodes, await arun(flow)))
+            kept.extend(self._kept(nodes, await arun(flow)))
         return kept
 
     def _flow(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Flow[Context]:
@@ -112,7 +110,7 @@ class Postprocessor(BaseNodePostprocessor):
             found
             for found in nodes
             if isinstance(found.node, ImageNode)
-            and not found.node.get_content(metadata_mode=MetadataMode.NONE).strip()
+            and not (found.node.get_content(metadata_mode=MetadataMode.NONE) or "").strip()
             and found.node_id not in judged
         ]
         return [*kept, *pictures]

@@ -74,12 +74,15 @@ def passages_of(nodes: Any) -> list[Passage]:
 
 
 def _passage(found: NodeWithScore) -> NodePassage:
-    node, metadata = found.node, dict(found.node.metadata)
+    node = found.node
+    if node.metadata is None:  # as a store of nullable columns writes it
+        node = node.model_copy(update={"metadata": {}})
+    metadata = dict(node.metadata)
     if found.score is not None:
         metadata.setdefault("retrieval_score", float(found.score))  # an earlier step's stays
     return NodePassage(
         node.node_id,
-        node.get_content(metadata_mode=MetadataMode.NONE),
+        node.get_content(metadata_mode=MetadataMode.NONE) or "",
         first_text(metadata, ("title",)),
         first_text(metadata, _SOURCE_KEYS),
         metadata,

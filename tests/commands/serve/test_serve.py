@@ -101,6 +101,36 @@ def test_rows_are_answered_as_the_verbs_do(client):
     assert asked(client, "/gate", question=QUESTION)["retrieve"] is True
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [],
+        [""],
+        ["\x00", "\u200b", "?"],
+        [TEXTS[0]] * 6,
+        ["x" * 20_000],
+        ["rain " * 5000],
+        [None],
+        [7],
+    ],
+    ids=["none", "blank", "signs", "duplicates", "long word", "long sentence", "null", "number"],
+)
+def test_bad_documents_are_answered_or_refused_by_name(client, texts):
+    asking = {
+        "/rerank": {"query": QUESTION, "texts": texts},
+        "/v2/rerank": {"query": QUESTION, "documents": texts, "relevant_spans": {}},
+        "/compress": {"question": QUESTION, "passages": [{"text": text} for text in texts]},
+    }
+    for path, body in asking.items():
+        reply = client.post(path, json=body)
+        assert reply.status_code in (200, 422), (path, reply.text)
+        if reply.status_code == 422:
+            assert any(name in reply.text for name in ("passages", "documents", "texts"))
+        elif path == "/compress":
+            kept = reply.json()
+            assert kept["excerpts"] and (kept["notes"] or len(kept["excerpts"]) == len(texts))
+
+
 @pytest.mark.parametrize("path", sorted(ROUTES | {"/health", "/info", "/metrics", "/docs", "/no"}))
 @pytest.mark.parametrize("header", ["", "Bearer wrong", f"Basic {KEY}", KEY])
 def test_the_key_is_asked_for_on_every_route(client, path, header):
