@@ -24,7 +24,7 @@ from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.evaluation.answers import contains_answer, rouge_l, token_f1
 from fitrag_integrations.evaluation.judging import chosen, judged
-from fitrag_integrations.evaluation.loaders.converting import FORMATS, convert
+from fitrag_integrations.evaluation.loaders import FORMATS, convert
 from fitrag_integrations.evaluation.loaders.reading import WHOLE
 from fitrag_integrations.evaluation.outcomes import Outcomes
 from fitrag_integrations.evaluation.result import Result

@@ -1,4 +1,4 @@
-"""Read published files as they are: JSON Lines, one JSON value, tab-separated; or from the hub."""
+"""Read published questions and run files, from disk or from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,96 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.loaders.converting import Loaded, convert
-from fitrag_integrations.evaluation.loaders.runs import selfrag_lists
+from fitrag_integrations.evaluation.loaders.shapes import FORMATS, SHAPES, selfrag_lists
 
 HUB, LINES = "hf:", ".jsonl"
-LONGEST = 2**31 - 1  # characters in a field of a table: PubHealth holds whole articles
-ASKED = "hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT"
+LONGEST = 2**31 - 1  # characters in a field of a table: PubHealth has whole articles
+HUB_NAMES = "hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Converted rows, and where they come from.
+
+    Args:
+        rows: Rows of question and answers.
+        format: Name of the shape they were published in.
+        notes: Sentences about rows that were left out.
+    """
+
+    rows: list[Row]
+    format: str
+    notes: tuple[str, ...] = ()
+
+
+def recognize(row: Row) -> str:
+    """Return the name of a row's shape.
+
+    Raises:
+        InputError: If it has no known shape; the message lists its fields and the known shapes.
+    """
+    if not isinstance(row, Mapping):
+        raise InputError.of("row", given=row, allowed="an object")
+    for name, shape in SHAPES.items():
+        if shape.recognizes(row):
+            return name
+    known = "; ".join(f"{name} ({', '.join(shape.fields)})" for name, shape in SHAPES.items())
+    known = known.replace("selfrag ()", "selfrag (ctxs, docs or output)")
+    given = ", ".join(map(str, row)) or "no field"
+    raise InputError(f"format: given a row of the fields {given}, allowed {known}")
+
+
+def convert(rows: Sequence[Row], format: str = "auto") -> Loaded:
+    """Convert rows of one published shape, in their order.
+
+    Args:
+        rows: Rows as published, at least one.
+        format: One of `FORMATS`, or "auto" to recognize the first row's.
+
+    Returns:
+        The converted rows. PubHealth's claims without a label are left out, and counted in `notes`.
+
+    Raises:
+        InputError: If the shape is unknown, or a row is not as published; rows count from 1.
+
+    Example:
+        >>> convert([{"question": "who?", "answer": ["Ann"]}]).rows
+        [{'question': 'who?', 'answers': ['Ann']}]
+    """
+    if format != "auto" and format not in FORMATS:
+        raise InputError.of("format", given=format, allowed=", ".join(("auto", *FORMATS)))
+    if not rows:
+        raise InputError.of("rows", given=0, allowed="at least one row")
+    name = recognize(rows[0]) if format == "auto" else format
+    kept = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            found = SHAPES[name].read(_object(row))
+        except InputError as error:
+            raise InputError(f"row {number}: {error}") from error
+        if found is not None:
+            kept.append(found)
+    if not kept:
+        raise InputError.of("rows", given=f"{len(rows)} without a label", allowed="labelled rows")
+    left = len(rows) - len(kept)
+    notes = (f"{left} of {len(rows)} rows have no label and are left out",) if left else ()
+    return Loaded(kept, name.partition(" ")[0], notes)
 
 
 def read_questions(source: str, format: str = "auto", *, split: str | None = None) -> Loaded:
-    """Read a file or a data set and convert it.
+    """Read and convert a file or a data set.
 
-    `source` and `split` are as for `read_records`; `format` names the shape, "auto" finds it out.
-    Raises `InputError`, naming the source, for what cannot be read and for an unknown shape.
+    Args:
+        source: As for `read_records`.
+        format: As for `convert`.
+        split: As for `read_records`.
+
+    Returns:
+        The converted rows.
+
+    Raises:
+        InputError: If the source cannot be read or its shape is unknown; names the source.
+        MissingExtraError: For a data set of the hub without the package `datasets`.
     """
     found = read_records(source, split=split)
     try:
@@ -37,18 +115,25 @@ def read_questions(source: str, format: str = "auto", *, split: str | None = Non
 
 
 def read_records(source: str, *, split: str | None = None) -> list[Row]:
-    """Read the rows of `source`, a file or a data set of the hub, as they are.
+    """Read the rows of a file or a data set unchanged.
 
-    A file is `.jsonl`, `.json` or `.tsv`, gzipped or not; `hf:NAME:SPLIT` and
-    `hf:NAME:CONFIG:SPLIT` name a data set, which needs the package `datasets`. Of a file that holds
-    several splits, `split` takes one. Raises `InputError` for a file that is missing or damaged,
-    and `MissingExtraError` without `datasets`.
+    Args:
+        source: A `.jsonl`, `.json` or `.tsv` file, gzipped or not; or a data set of the Hugging
+            Face hub as `hf:NAME:SPLIT` or `hf:NAME:CONFIG:SPLIT`.
+        split: Split to read of a file that holds several.
+
+    Returns:
+        One mapping a row.
+
+    Raises:
+        InputError: If the file is missing or damaged.
+        MissingExtraError: For a data set of the hub without the package `datasets`.
     """
     if source.startswith(HUB):
         return _from_hub(source)
     path = Path(source)
     if not path.is_file():
-        allowed = f"a file that is there, or {ASKED}"
+        allowed = f"a file that is there, or {HUB_NAMES}"
         raise InputError.of("rows", given=source, allowed=allowed)
     name = path.name.removesuffix(".gz")
     if name.endswith(LINES):
@@ -81,7 +166,7 @@ def _value(text: str, split: str | None) -> list[Row]:
 
 
 def _listed(value: object, split: str | None) -> list[Any]:
-    """Find the rows of one JSON value: a list, rows under `data`, or rows by split and id."""
+    """Return the rows of one JSON value: a list, rows under `data`, or rows by split and id."""
     if isinstance(value, list):
         return value
     given = _object(value)
@@ -109,7 +194,7 @@ def _table(text: str, split: str | None) -> list[Row]:
 
 
 def _object(value: object) -> Row:
-    if not isinstance(value, dict):
+    if not isinstance(value, Mapping):
         raise InputError.of("row", given=value, allowed="an object")
     return value
 
@@ -117,7 +202,7 @@ def _object(value: object) -> Row:
 def _from_hub(source: str) -> list[Row]:
     name, *rest = source.removeprefix(HUB).split(":")
     if not name or not 1 <= len(rest) <= 2 or not all(rest):
-        raise InputError.of("rows", given=source, allowed=ASKED)
+        raise InputError.of("rows", given=source, allowed=HUB_NAMES)
     home = require_extra("datasets", extra="datasets", feature="data sets of the Hugging Face hub")
     *config, split = rest
     try:

@@ -1,0 +1,353 @@
+"""Table of the published shapes, and readers for their irregular fields.
+
+Short answers: NQ-open (Lee et al., 2019), TriviaQA (Joshi et al., 2017), PopQA (Mallen et al.,
+2023), ASQA (Stelmakh et al., 2022), PubHealth (Kotonya and Toni, 2020), ARC (Clark et al., 2018).
+Several hops: HotpotQA (Yang et al., 2018), 2WikiMultihopQA (Ho et al., 2020), MuSiQue (Trivedi et
+al., 2022). Over Wikipedia: KILT (Petroni et al., 2021), DPR (Karpukhin et al., 2020), biographies
+of FActScore (Min et al., 2023). Runs: Self-RAG (Asai et al., 2024), BERGEN (Rau et al., 2024).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.loaders.fields import (
+    decoded,
+    mapping,
+    pairs,
+    passage,
+    question_row,
+    readable,
+    records,
+    row_of,
+    sequence,
+    text,
+    texts,
+)
+
+VERDICTS = ("false", "mixture", "true", "unproven")  # of PubHealth, in the order of its numbers
+QUESTIONS = ("question", "claim", "instruction")
+CONTEXTS = ("ctxs", "docs", "top_contexts")
+DPR_CONTEXTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
+REFLECTION = re.compile(
+    r"\[(?:No Retrieval|Retrieval|Irrelevant|Relevant|Fully supported|Partially supported|"
+    r"No support / Contradictory|Continue to Use Evidence|Utility:[1-5])\]|</?paragraph>|</s>"
+)
+_PROMPT = re.compile(r"\A### Instruction:\n(?P<body>.*?)\n*### Response:\s*\Z", re.S)
+_INPUT = re.compile(r"\A.*#{2,3} Input:\s*", re.S)
+_CHOICES = re.compile(r"\nA: .*\Z", re.S)
+
+
+def _native(row: Row) -> Row:
+    check_text("question", row.get("question"), blank=False)
+    return dict(row)
+
+
+def _trivia_answers(row: Row) -> list[str]:
+    """Return value and aliases, in TriviaQA's spelling of the fields or in the hub's."""
+    own = "Question" in row
+    given = mapping("answer", row.get("Answer" if own else "answer"))
+    names = ("Value", "Aliases", "HumanAnswers", "NormalizedAliases")
+    if not own:
+        names = ("value", "aliases", "", "normalized_aliases")
+    value, *lists = (given.get(name) or [] for name in names)
+    aliases = [each for values in lists for each in sequence("answer.aliases", values)]
+    return texts("answer", [*([value] if isinstance(value, str) else []), *aliases])
+
+
+def _trivia_passages(row: Row) -> list[Row]:
+    """Return the retrieved pages of copies that include their texts."""
+    return readable(
+        passage(page.get("title"), page[body])
+        for name, body in (("entity_pages", "wiki_context"), ("search_results", "search_context"))
+        for page in records(name, row.get(name) or [])
+        if isinstance(page.get(body), str)
+    )
+
+
+def _hop_passages(row: Row) -> list[Row]:
+    facts = pairs("supporting_facts", row.get("supporting_facts") or [])
+    supporting = {title for title, _ in facts}
+    return readable(
+        passage(title, sentences, is_supporting=title in supporting)
+        for title, sentences in pairs("context", row.get("context") or [])
+    )
+
+
+def _musique_answers(row: Row) -> list[str]:
+    aliases = sequence("answer_aliases", row.get("answer_aliases") or [])
+    return texts("answer", [text(row, "answer"), *aliases])
+
+
+def _musique_passages(row: Row) -> list[Row]:
+    return [
+        passage(
+            each.get("title"),
+            text(each, "paragraph_text"),
+            is_supporting=each.get("is_supporting", False),
+        )
+        for each in records("paragraphs", row.get("paragraphs"))
+    ]
+
+
+def _dpr_passages(row: Row) -> list[Row]:
+    """Return the gold passages (`is_supporting` 1), then the negatives."""
+    return readable(
+        passage(each.get("title"), each.get("text"), is_supporting=name == DPR_CONTEXTS[0])
+        for name in DPR_CONTEXTS
+        for each in records(name, row.get(name) or [])
+    )
+
+
+def _kilt_answers(row: Row) -> list[str]:
+    """Return the answers of a KILT task, FEVER's verdict among them; refuse rows without any."""
+    found = records("output", row.get("output"))
+    answers = [each["answer"] for each in found if each.get("answer")]
+    if not answers:
+        allowed = "at least one answer, as dev and train have"
+        raise InputError.of("output", given=found, allowed=allowed)
+    return texts("output.answer", answers)
+
+
+def _kilt_titles(row: Row) -> list[str]:
+    """Return the titles of the pages that hold the answer, from which an evaluator is labeled."""
+    pages = (
+        page
+        for each in records("output", row.get("output"))
+        for page in records("provenance", each.get("provenance") or [])
+    )
+    return list(dict.fromkeys(str(page["title"]) for page in pages if page.get("title")))
+
+
+def answer_groups(row: Row) -> list[list[str]]:
+    """Return the short answers to every reading of an ASQA question."""
+    given = records("qa_pairs", row.get("qa_pairs"))
+    if not given:
+        raise InputError.of("qa_pairs", given=given, allowed="at least one reading")
+    return [
+        texts(f"qa_pairs[{i}].short_answers", pair.get("short_answers"))
+        for i, pair in enumerate(given)
+    ]
+
+
+def _long_answers(row: Row) -> list[str]:
+    annotations = records("annotations", row.get("annotations") or [])
+    written = [each.get("long_answer") for each in annotations]
+    long = (each.strip() for each in written if isinstance(each, str) and each.strip())
+    return list(dict.fromkeys(long))
+
+
+def _pubhealth(row: Row) -> Row | None:
+    """Read a claim, its verdict and its article; None for a claim without a label."""
+    label = row.get("label")
+    if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(VERDICTS):
+        label = VERDICTS[label]
+    verdict = str("" if label is None else label).strip().lower()
+    if verdict in ("", "-1", "none"):
+        return None
+    if verdict not in VERDICTS:
+        raise InputError.of("label", given=label, allowed=", ".join(VERDICTS))
+    article = row.get("main_text")
+    return question_row(
+        row,
+        text(row, "claim"),
+        [verdict],
+        ids=("claim_id", "id"),
+        choices=[{"label": each, "text": each} for each in VERDICTS],
+        passages=readable([passage("", article if isinstance(article, str) else "")]),
+    )
+
+
+def _arc(row: Row) -> Row:
+    """Read ARC's own shape (`question.stem`) or the hub's (`choices.text`)."""
+    own = isinstance(row.get("question"), dict)
+    home = row["question"] if own else row
+    given = records("choices", home.get("choices"))
+    choices = [{"label": text(each, "label"), "text": text(each, "text")} for each in given]
+    key = text(row, "answerKey")
+    right = [each["text"] for each in choices if each["label"] == key]
+    if not right:
+        allowed = f"one of {', '.join(each['label'] for each in choices)}"
+        raise InputError.of("answerKey", given=key, allowed=allowed)
+    return question_row(row, text(home, "stem" if own else "question"), right, choices=choices)
+
+
+def _biography(row: Row) -> Row:
+    """Read FActScore's `topic`, and Self-RAG's `input`, `ctxs` and `output` (the text).
+
+    There are no gold answers: `fitrag evaluate facts` judges each fact of the text.
+    """
+    topic = text(row, "topic")
+    question = row.get("input") or f"Tell me a bio of {topic}."
+    passages = [
+        passage(each.get("title"), each.get("text"))
+        for each in records("ctxs", row.get("ctxs") or [])
+    ]
+    written = check_text("output", row.get("output") or "")
+    more = {"topic": topic, "passages": readable(passages), "facts": row.get("facts")}
+    made = question_row(row, question, [], **more)
+    return {**made, "prediction": written} if "output" in row else made
+
+
+def _is_run(row: Row) -> bool:
+    """Recognize a run of Self-RAG; rows with passages or a prediction are the package's own."""
+    output = isinstance(row.get("output"), str) or any(name in row for name in CONTEXTS)
+    own = "passages" in row or "prediction" in row
+    return output and not own and any(name in row for name in QUESTIONS)
+
+
+def _selfrag(row: Row) -> Row:
+    """Read a row of Self-RAG's data or output, or of DPR's retriever output (`ctxs`).
+
+    Reflection tokens are removed from the answer. Scores in the row are left out.
+    """
+    if isinstance(row.get("choices"), dict) and row.get("answerKey") is not None:
+        made = _arc(row)
+    else:
+        groups = answer_groups(row) if row.get("qa_pairs") is not None else []
+        answers = list(dict.fromkeys(itertools.chain(*groups))) if groups else _gold(row)
+        question = text(row, next((name for name in QUESTIONS if row.get(name)), QUESTIONS[0]))
+        made = question_row(row, question, answers, answer_groups=groups)
+    if found := readable(_contexts(row)):
+        made = {**made, "passages": found}
+    if isinstance(row.get("output"), str):
+        answer = REFLECTION.sub(" ", row["output"]).strip()
+        made = {**made, "prediction": {"SUPPORTS": "true", "REFUTES": "false"}.get(answer, answer)}
+    return made
+
+
+def _gold(row: Row) -> list[str]:
+    """Return the gold answers; empty where the run leaves them to its data."""
+    for name in ("answers", "golds", "possible_answers", "answer"):
+        if row.get(name) not in (None, ""):
+            value = decoded(name, row[name]) if name == "possible_answers" else row[name]
+            return [] if value == [] else texts(name, value)
+    raise InputError.of("answers", given=None, allowed="answers, golds, possible_answers or answer")
+
+
+def _contexts(row: Row) -> Iterator[Row]:
+    name = next((each for each in CONTEXTS if row.get(each)), None)
+    for each in records(name, row[name]) if name else ():
+        labels = {"has_answer": each["has_answer"]} if "has_answer" in each else {}
+        yield passage(each.get("title"), each.get("text"), **labels)
+
+
+def selfrag_lists(given: Row) -> list[Row]:
+    """Return the rows of a file of `run_short_form.py`: `preds`, `prompts` and `golds`.
+
+    The published script leaves `golds` empty; then the answers have to come from the data.
+    """
+    preds, prompts = (sequence(name, given.get(name)) for name in ("preds", "prompts"))
+    golds = sequence("golds", given.get("golds") or [[]] * len(preds))
+    if not len(preds) == len(prompts) == len(golds):
+        given = {"preds": len(preds), "prompts": len(prompts), "golds": len(golds)}
+        raise InputError.of("preds", given=given, allowed="lists of one length")
+    rows = []
+    for pred, prompt, gold in zip(preds, prompts, golds, strict=True):
+        question = check_text("prompts", prompt, blank=False)
+        if found := _PROMPT.match(question):
+            question = found["body"]
+        question = _CHOICES.sub("", _INPUT.sub("", question)).strip()
+        rows.append({"question": question, "output": pred, "golds": gold})
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Published shape: the fields that identify it, its reader, and a further test of a row."""
+
+    fields: tuple[str, ...]
+    read: Callable[[Row], Row | None]
+    fits: Callable[[Row], bool] = lambda row: True
+
+    def recognizes(self, row: Row) -> bool:
+        """Return whether a row has this shape."""
+        return all(name in row for name in self.fields) and self.fits(row)
+
+
+_multihop = row_of(
+    "question",
+    "answer",
+    ids=("_id", "id"),
+    passages=_hop_passages,
+    type=lambda row: row.get("type"),
+)
+_triviaqa = row_of(
+    ("Question", "question"),
+    _trivia_answers,
+    ids=("QuestionId", "question_id"),
+    passages=_trivia_passages,
+)
+SHAPES = {  # the first match counts: a shape precedes those whose fields it shares
+    "bergen": Shape(
+        ("q_id", "question", "response", "label"),
+        row_of(
+            "question",
+            "label",
+            ids=("q_id",),
+            prediction=lambda row: check_text("response", row.get("response")),
+        ),
+    ),
+    "biography": Shape(("topic",), _biography, lambda row: "passages" not in row),
+    "kilt": Shape(
+        ("input", "output"),
+        row_of("input", _kilt_answers, title=_kilt_titles),
+        lambda row: isinstance(row["output"], list),
+    ),
+    "dpr": Shape(
+        ("question", "answers", "positive_ctxs"),
+        row_of("question", "answers", passages=_dpr_passages),
+    ),
+    "selfrag": Shape((), _selfrag, _is_run),
+    "popqa": Shape(
+        ("question", "possible_answers"),
+        row_of(
+            "question",
+            lambda row: texts(
+                "possible_answers", decoded("possible_answers", row.get("possible_answers"))
+            ),
+            title=lambda row: row.get("s_wiki_title"),  # CRAG labels passages by it (section 4.2)
+        ),
+    ),
+    "musique": Shape(
+        ("question", "answer", "paragraphs"),
+        row_of(
+            "question",
+            _musique_answers,
+            passages=_musique_passages,
+            answerable=lambda row: row.get("answerable"),
+        ),
+    ),
+    "2wiki": Shape(("question", "answer", "context", "evidences"), _multihop),
+    "hotpotqa": Shape(("question", "answer", "context", "supporting_facts"), _multihop),
+    "asqa": Shape(
+        ("ambiguous_question", "qa_pairs"),
+        row_of(
+            ("ambiguous_question", "question"),
+            lambda row: list(dict.fromkeys(itertools.chain(*answer_groups(row)))),
+            ids=("sample_id", "id"),
+            answer_groups=answer_groups,
+            long_answers=_long_answers,
+        ),
+    ),
+    "pubhealth": Shape(("claim", "label"), _pubhealth),
+    "arc": Shape(("question", "answerKey"), _arc),
+    "fitrag": Shape(("question", "answers"), _native),
+    "triviaqa": Shape(
+        ("question", "answer"), _triviaqa, lambda row: isinstance(row["answer"], Mapping)
+    ),
+    "triviaqa (original)": Shape(("Question", "Answer"), _triviaqa),
+    "nq": Shape(
+        ("question", "answer"),
+        row_of("question", "answer"),
+        lambda row: isinstance(row["answer"], list),
+    ),
+}
+FORMATS = tuple(name for name in SHAPES if " " not in name)
+"""Shapes that can be named; `auto` recognizes one."""
