@@ -166,10 +166,10 @@ class _Quiet(logging.Filter):
         """Replace a message that holds a key, and its arguments, by the redacted message."""
         with self._lock:
             secrets = list(self._secrets)
-        told = redacted = record.getMessage()
+        message = redacted = record.getMessage()
         for secret in secrets:
             redacted = secret.redact(redacted)
-        if redacted != told:
+        if redacted != message:
             record.msg, record.args = redacted, ()
         return True
 

@@ -22,8 +22,8 @@ class Shown:
 
     def __str__(self) -> str:
         """Return one line."""
-        told = (f"{name} {brief(value)}" for name, value in _values(self))
-        return shortened(f"{type(self).__name__}: {', '.join(told)}", most=200)
+        shown = (f"{name} {brief(value)}" for name, value in _values(self))
+        return shortened(f"{type(self).__name__}: {', '.join(shown)}", most=200)
 
     def explain(self) -> str:
         """Return a few lines, one per field."""

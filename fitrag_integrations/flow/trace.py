@@ -154,8 +154,8 @@ def _brief(answers: Sequence[Any]) -> str:
     if all(isinstance(answer, list | tuple) for answer in answers):
         return f"{sum(map(len, answers))} found"
     cut = sum(bool(cut_note(answer, "answer")) for answer in answers)
-    told = shortened(answers[0]) if len(answers) == 1 else f"{len(answers)} answers"
-    return f"{told} ({cut} cut off)" if cut else told
+    replies = shortened(answers[0]) if len(answers) == 1 else f"{len(answers)} answers"
+    return f"{replies} ({cut} cut off)" if cut else replies
 
 
 def _outcome_lines(outcome: object) -> Iterator[str]:

@@ -91,9 +91,9 @@ def template_of(template: object) -> Template | None:
 
 def summary(context: Context) -> dict[str, object]:
     """Say in plain values what a method decided; what is empty is left out."""
-    told = {name: plain(getattr(context, name)) for name in SUMMED}
-    told |= {name: plain(context.details[name]) for name in LIFTED if name in context.details}
-    return {"method": context.method, **{name: value for name, value in told.items() if value}}
+    values = {name: plain(getattr(context, name)) for name in SUMMED}
+    values |= {name: plain(context.details[name]) for name in LIFTED if name in context.details}
+    return {"method": context.method, **{name: value for name, value in values.items() if value}}
 
 
 def relevance_of(excerpt: Excerpt, method: str) -> float | None:
@@ -117,7 +117,7 @@ def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
     labels = excerpt.labels
     source_id, begin = origin_of(excerpt.passage)
     relevance = relevance_of(excerpt, method)
-    told = {
+    values = {
         "relevance_score": relevance,
         "raw_score": excerpt.score if relevance is not None or excerpt.score else None,
         "has_answer": None if labels is None else labels.has_answer,
@@ -128,7 +128,7 @@ def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
         LEAD: " ".join(f"{begin + a}-{begin + b}" for a, b in excerpt.lead) or None,
         "fitrag": method,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_judged(decider: Decider, answers: str | None, kind: str | None = None) -> None:

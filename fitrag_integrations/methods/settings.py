@@ -91,7 +91,7 @@ class Setting:
     hint: object
     kind: object
     default: object
-    told: str
+    help: str
 
     @property
     def parameter(self) -> Parameter:

@@ -102,9 +102,9 @@ class ExtractiveReader(PairModel):
         if self._clues is not None:
             clues = self._clues.features(batch.pairs).to(span.device)
             found = best.clamp(-FURTHEST, FURTHEST).unsqueeze(-1)
-            select = select + self._head.told(torch.cat([clues, found], dim=1))
-        told = torch.stack([select.float(), best, first.float(), last.float()], dim=1).tolist()
+            select = select + self._head.extra_logits(torch.cat([clues, found], dim=1))
+        columns = torch.stack([select.float(), best, first.float(), last.float()], dim=1).tolist()
         return [
             found_in(chunk, select, span, int(first), int(last))
-            for chunk, (select, span, first, last) in zip(batch.pairs, told, strict=True)
+            for chunk, (select, span, first, last) in zip(batch.pairs, columns, strict=True)
         ]

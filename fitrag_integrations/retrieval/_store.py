@@ -94,8 +94,8 @@ class Store:
 
     def __getstate__(self) -> dict[str, object]:
         passages, vectors = self.first()
-        told = {"width": self.width, "kind": self.kind}
-        return {**told, "passages": passages, "vectors": vectors}
+        settings = {"width": self.width, "kind": self.kind}
+        return {**settings, "passages": passages, "vectors": vectors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         kind = state["kind"]

@@ -40,10 +40,10 @@ class Check:
         return self.name
 
 
-def promise(kept: bool, told: str) -> None:
+def promise(kept: bool, message: str) -> None:
     """Raise ``ContractError`` with what was found, unless the promise is kept."""
     if not kept:
-        raise ContractError(told)
+        raise ContractError(message)
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ class Batched(Generic[T, A]):
         assert acall is not None
         return list(asyncio.run(_awaited(acall, items)))
 
-    def _near(self, one: Sequence[A], other: Sequence[A], told: str) -> None:
-        promise(len(one) == len(other), f"{told}: {len(one)} answers against {len(other)}")
+    def _near(self, one: Sequence[A], other: Sequence[A], message: str) -> None:
+        promise(len(one) == len(other), f"{message}: {len(one)} answers against {len(other)}")
         for at, (mine, its) in enumerate(zip(one, other, strict=True)):
             pairs = zip(self.numbers(mine), self.numbers(its), strict=True)
             apart = max((abs(a - b) for a, b in pairs), default=0.0)
-            promise(apart <= self.tolerance, f"{told}: answer {at} was {mine}, then {its}")
+            promise(apart <= self.tolerance, f"{message}: answer {at} was {mine}, then {its}")
 
     def gives_one_valid_answer_each(self) -> None:
         answers = self._asked(self.items)

@@ -83,5 +83,5 @@ def tells_when_a_port_fails(method: Method, ports: Ports) -> None:
     broken = Ports(retrieve=_fails, search=_fails, generate=_fails)
     ended = run(method(QUESTIONS[0], broken))
     asked = any(step.port in ("retrieve", "search", "generate") for step in ended.steps)
-    told = ended.error is not None or bool(ended.value.notes)
-    promise(told or not asked, "a port failed, and neither an error nor a note says so")
+    reported = ended.error is not None or bool(ended.value.notes)
+    promise(reported or not asked, "a port failed, and neither an error nor a note says so")

@@ -207,8 +207,8 @@ class AskLLM:
         except Exception as error:  # noqa: BLE001 - told with the pair
             return [error] * len(prompts)
         if len(answers) != len(prompts):
-            told = f"{self.name} got {len(prompts)} prompts but gave {len(answers)} answers"
-            return [PortError(told)] * len(prompts)
+            message = f"{self.name} got {len(prompts)} prompts but gave {len(answers)} answers"
+            return [PortError(message)] * len(prompts)
         return answers
 
     def _outcome(self, answer: Answer) -> tuple[Outcome, bool]:
@@ -220,13 +220,13 @@ class AskLLM:
             return Failed("timeout" if is_late else "error", message), final
         if isinstance(answer, Failed):
             return answer, False
-        told = answer if isinstance(answer, Told) else Told(str(answer))
-        text = told.text.strip()
+        reply = answer if isinstance(answer, Told) else Told(str(answer))
+        text = reply.text.strip()
         if not text:
-            return Failed("empty", "the model returned nothing", told.tokens), False
+            return Failed("empty", "the model returned nothing", reply.tokens), False
         if self._refusal.search(text.replace("\u2019", "'")):
-            return Failed("refusal", " ".join(text.split())[:SHOWN], told.tokens), False
-        return Told(text, told.tokens), True
+            return Failed("refusal", " ".join(text.split())[:SHOWN], reply.tokens), False
+        return Told(text, reply.tokens), True
 
 
 def _parts(passage: Passage) -> Sequence[Passage]:

@@ -141,7 +141,7 @@ class LabelCounts:
 
     def __str__(self) -> str:
         ordered = sorted(self.groups.items(), key=lambda entry: -entry[1])
-        told = ", ".join(
+        counts = ", ".join(
             f"has_answer={has} llm_prefer={prefer}: {count} ({count / max(1, self.pairs):.1%})"
             for (has, prefer), count in ordered
             if count or prefer is not None
@@ -149,7 +149,7 @@ class LabelCounts:
         ratio = self.imbalance
         uneven = "none mismatched" if ratio is None else f"{ratio:.1f} matched per mismatched"
         failed = ", ".join(f"{kind} {count}" for kind, count in self.failures.items() if count)
-        lines = [f"{self.questions} questions, {self.pairs} pairs: {told}", f"labels: {uneven}"]
+        lines = [f"{self.questions} questions, {self.pairs} pairs: {counts}", f"labels: {uneven}"]
         return "\n".join([*lines, f"not answered: {failed}"] if failed else lines)
 
 

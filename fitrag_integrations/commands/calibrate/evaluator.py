@@ -63,7 +63,7 @@ class CalibrateEvaluator:
         thresholds = ActionThresholds(upper, lower, strip, evaluator.name, self.sentences)
         store_fields(self.model, name=evaluator.name, thresholds=thresholds)
         actions = [thresholds.action([one]) for one in best]
-        typer.echo(told(thresholds, actions, holds), err=True)
+        typer.echo(describe(thresholds, actions, holds), err=True)
         cost = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
         typer.echo(cost, err=True)
 
@@ -104,7 +104,7 @@ def _evaluated(evaluator: RetrievalEvaluator, pairs: Sequence[tuple[str, Passage
     return [grade for part in parts for grade in part]
 
 
-def told(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> str:
+def describe(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> str:
     """Return how often each action comes, and how often rightly."""
     parts = []
     for name in (Action.CORRECT, Action.AMBIGUOUS, Action.INCORRECT):

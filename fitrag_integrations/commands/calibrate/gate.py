@@ -100,5 +100,5 @@ def _store(folder: Path, manifest: Mapping[str, object], fitted: FittedThreshold
 
 def _told(fitted: FittedThreshold, figures: Mapping[str, float]) -> str:
     interval = "" if fitted.low is None else f" ({fitted.low:.3f} to {fitted.high:.3f})"
-    told = f"accuracy {figures['accuracy']:.3f}, share of retrieval {figures['share']:.3f}"
-    return f"threshold {fitted.value:.3f}{interval}: {told} of {fitted.rows} rows; {fitted.target}"
+    text = f"accuracy {figures['accuracy']:.3f}, share of retrieval {figures['share']:.3f}"
+    return f"threshold {fitted.value:.3f}{interval}: {text} of {fitted.rows} rows; {fitted.target}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fitrag_integrations.commands.calibrate.evaluator import AT_ONCE, told
+from fitrag_integrations.commands.calibrate.evaluator import AT_ONCE, describe
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.train.rows import objects
@@ -64,7 +64,7 @@ class CalibrateVerdict:
         )
         verdict.save(self.out)
         actions = [verdict.action(chance) for chance in chances]
-        typer.echo(told(verdict, actions, holds), err=True)
+        typer.echo(describe(verdict, actions, holds), err=True)
 
     def _load(self, role: str, name: str | None) -> Any:
         loads = {

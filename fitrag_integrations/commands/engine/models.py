@@ -116,9 +116,9 @@ def _is_light(role: str) -> bool:
 
 def _how(options: ModelOptions) -> dict[str, str | int | None]:
     """Return the options under their names; kinds that torch alone can run have no `backend`."""
-    told = asdict(options)
+    given = asdict(options)
     left = ("model",) if options.backend is not None else ("model", "backend")
-    return {name: value for name, value in told.items() if name not in left}
+    return {name: value for name, value in given.items() if name not in left}
 
 
 def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer:

@@ -72,8 +72,8 @@ class MapRows:
         is_table = hasattr(batch, "to_pylist")
         rows: list[Row] = batch.to_pylist() if is_table else list(batch)
         verb = self._verb = self._verb or self._plan.verb()
-        told = [Line({k: v for k, v in row.items() if v is not None}) for row in rows]
-        lines = [line for lot in lots(told, verb) for line in answer(verb, lot).lines]
+        packed = [Line({k: v for k, v in row.items() if v is not None}) for row in rows]
+        lines = [line for lot in lots(packed, verb) for line in answer(verb, lot).lines]
         added = [_added(json.loads(line), verb) for line in lines]
         if not is_table:
             return [{**row, **fields} for row, fields in zip(rows, added, strict=True)]
@@ -92,8 +92,8 @@ def _plan_type(verb: str) -> type[Any]:
 
 def _added(line: Row, verb: Verb[Any]) -> Row:
     error = line.get("error")
-    told = error.get("message") if isinstance(error, dict) else error
-    return {**{name: line.get(name) for name in verb.adds}, "error": told}
+    packed = error.get("message") if isinstance(error, dict) else error
+    return {**{name: line.get(name) for name in verb.adds}, "error": packed}
 
 
 @dataclass(frozen=True)
@@ -186,16 +186,16 @@ class _Answering:
         self._verb: Verb[Any] | None = None
 
     def __call__(self, table: Any) -> Any:
-        (told,) = table.to_pylist()
-        answered, failed = Answered([], []), told["failed"]
+        (packed,) = table.to_pylist()
+        answered, failed = Answered([], []), packed["failed"]
         try:
             if failed is None:
                 self._verb = self._verb or self._sent.verb()
-                answered = answer(self._verb, _unpacked(told))
+                answered = answer(self._verb, _unpacked(packed))
         except FitRagError as error:
             failed = str(error)
-        told = {"lot": told["lot"], "failed": failed}
-        return _table(**told, lines=answered.lines, reasons=answered.reasons)
+        packed = {"lot": packed["lot"], "failed": failed}
+        return _table(**packed, lines=answered.lines, reasons=answered.reasons)
 
 
 def _owned(sent: Sent) -> tuple[Collection[str], str | None]:
@@ -257,10 +257,12 @@ def _packed(number: int, lot: list[Line], failed: str | None = None) -> Any:
     return _table(lot=number, given=given, problems=problems, kept=kept, failed=failed)
 
 
-def _unpacked(told: Mapping[str, Any]) -> list[Line]:
+def _unpacked(packed: Mapping[str, Any]) -> list[Line]:
     return [
         Line(json.loads(given), None if problem is None else InputError(problem), kept)
-        for given, problem, kept in zip(told["given"], told["problems"], told["kept"], strict=True)
+        for given, problem, kept in zip(
+            packed["given"], packed["problems"], packed["kept"], strict=True
+        )
     ]
 
 
@@ -278,13 +280,13 @@ def _next(found: Iterator[Mapping[str, Any]], number: int) -> Answered | None:
     """Wait for a lot; a second copy of one before it is passed over."""
     errors = importlib.import_module("ray.exceptions")
     try:
-        told = next((one for one in found if one["lot"] >= number), None)
+        packed = next((one for one in found if one["lot"] >= number), None)
     except errors.RayError as error:
         *_, said = ["", *str(error).strip().splitlines()]
         what = f"--engine ray: {type(error).__name__}: {said}"
         raise EngineError(f"{what}; what is written stays, the same command goes on") from error
-    if told is None:
+    if packed is None:
         return None
-    if told["failed"] is not None or told["lot"] != number:
-        raise EngineError(told["failed"] or f"--engine ray: lot {number} is missing")
-    return Answered(told["lines"], told["reasons"])
+    if packed["failed"] is not None or packed["lot"] != number:
+        raise EngineError(packed["failed"] or f"--engine ray: lot {number} is missing")
+    return Answered(packed["lines"], packed["reasons"])

@@ -49,6 +49,6 @@ def searched(verb: Verb[T], search: Searching) -> Verb[Any]:
 
 def passage_json(passage: Passage) -> Row:
     """Write a passage as rows hold it, with the retriever's score where it gives one."""
-    told = {"id": passage.id, "title": passage.title, "text": passage.text}
+    fields = {"id": passage.id, "title": passage.title, "text": passage.text}
     score = passage.metadata.get("retrieval_score")
-    return told if score is None else {**told, "score": float(score)}
+    return fields if score is None else {**fields, "score": float(score)}

@@ -227,5 +227,5 @@ class FitPlan:
         typer.echo(f"{self.out / REPORT} has every question; fitrag answer --fitted {self.out}")
 
 
-def _say(told: str) -> None:
-    typer.echo(f"fitrag fit: {told}", err=True)
+def _say(message: str) -> None:
+    typer.echo(f"fitrag fit: {message}", err=True)

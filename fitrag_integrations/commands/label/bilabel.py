@@ -59,7 +59,7 @@ class LabelBilabel(AskingPlan):
             labels = passage_labels(question, (yield from asked.about(question)))
             own = row.get("passages")
             given = own[: len(labels)] if isinstance(own, list) else _plain(question)
-            passages = [{**one, **told} for one, told in zip(given, labels, strict=True)]
+            passages = [{**one, **label} for one, label in zip(given, labels, strict=True)]
             return {"passages": passages, "llm": asked.asker.name}
 
         lot = 4 * self.asking.server.concurrency

@@ -86,13 +86,13 @@ class Combined:
     def to_dict(self, question: Question, outcome: Outcome | None) -> dict[str, object]:
         """Return the combination with its label: was the answer from it right?"""
         passage = as_one(self.excerpts)
-        told = outcome.text if isinstance(outcome, Told) else None
-        answer = {"llm_error": str(outcome)} if told is None else {"answer": told}
+        text = outcome.text if isinstance(outcome, Told) else None
+        answer = {"llm_error": str(outcome)} if text is None else {"answer": text}
         return {
             "kinds": list(self.kinds),
             "scores": _scores(self.excerpts),
             "left": _scores(self.left),
-            "eligible": None if told is None else int(question.is_right(told)),
+            "eligible": None if text is None else int(question.is_right(text)),
             "has_answer": int(question.has_answer(passage)),
             "share": min(1.0, approximate_tokens(passage.text) / max(1, self.whole)),
             **answer,

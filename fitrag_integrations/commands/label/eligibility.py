@@ -89,9 +89,9 @@ class LabelEligibility(AskingPlan):
             labelled = [
                 one.to_dict(question, outcome) for one, outcome in zip(found, outcomes, strict=True)
             ]
-            told = {"needs_retrieval": needs, "combinations": labelled}
+            fields = {"needs_retrieval": needs, "combinations": labelled}
             return {
-                **told,
+                **fields,
                 "llm": asked.asker.name,
                 "fitted_for": {**fitted_for, "per_passage": each},
             }

@@ -244,14 +244,14 @@ class Asked:
 
 def _telling(name: str, total: int, account: Account, bar: Advance) -> Advance:
     """Move the bar, and say every ten seconds how far the run is and what it cost."""
-    done, told = 0, time.monotonic()
+    done, reported = 0, time.monotonic()
 
     def moved(count: int) -> None:
-        nonlocal done, told
+        nonlocal done, reported
         bar(count)
         done += count
-        if time.monotonic() - told >= TOLD_EVERY:
-            told = time.monotonic()
+        if time.monotonic() - reported >= TOLD_EVERY:
+            reported = time.monotonic()
             typer.echo(f"fitrag {name}: {done}/{total} questions, {account}", err=True)
 
     return moved

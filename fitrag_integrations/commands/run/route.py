@@ -85,8 +85,8 @@ def route_verb(
 
     def fields(traced: Traced[Judged]) -> Row:
         judged = traced.value
-        told = {name: judged.told[name] for name in chance}
-        return {"action": judged.action.value, "grades": list(judged.grades), **told}
+        numbers = {name: judged.told[name] for name in chance}
+        return {"action": judged.action.value, "grades": list(judged.grades), **numbers}
 
     empty: Row = {"action": None, "grades": [], **dict.fromkeys(chance)}
     return Verb(flow, fields, ("action", "grades", *chance), empty)

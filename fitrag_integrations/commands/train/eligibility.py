@@ -28,5 +28,5 @@ class TrainEligibility:
     def run(self) -> None:
         """Fit it, and tell its figures."""
         figures = fit_eligibility(objects(self.rows), self.out, self.plan)
-        told = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-        typer.echo(json_.dumps(figures) if self.json else told, err=not self.json)
+        text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        typer.echo(json_.dumps(figures) if self.json else text, err=not self.json)

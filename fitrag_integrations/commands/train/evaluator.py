@@ -66,8 +66,8 @@ class LabelEvaluator:
             write_jsonl(self.out, map(judged_json, judged))
         right = sum(any(row.holds) for row in judged)
         labels = [label for row in judged for label in row.holds]
-        told = f"{right} with a right passage; {sum(labels)} of {len(labels)} pairs are right"
-        typer.echo(f"{len(judged)} questions, {told}", err=True)
+        text = f"{right} with a right passage; {sum(labels)} of {len(labels)} pairs are right"
+        typer.echo(f"{len(judged)} questions, {text}", err=True)
 
     def _given(self) -> Iterator[tuple[str, Row]]:
         for path in self.rows:
@@ -108,8 +108,8 @@ def _right(row: Row, signal: str, place: str) -> Callable[[Passage], bool]:
         return lambda passage: _alike(passage.title) in titles
     if given and signal == "passage" and isinstance(given, dict):
         return lambda passage: _alike(passage.text) == _alike(given["text"])
-    told = f"{allowed}: --signal {signal} needs it"
-    raise InputError.of(f"{place}: {field}", given=given, allowed=told)
+    text = f"{allowed}: --signal {signal} needs it"
+    raise InputError.of(f"{place}: {field}", given=given, allowed=text)
 
 
 def _alike(text: str) -> str:
@@ -137,5 +137,5 @@ class TrainEvaluator:
         with in_processes():
             figures = fit_evaluator(given, self.out, plan, self.running)
         if figures or not plan.validation:
-            told = str(figures) if figures else "no question held out (--validation): no figures"
-            typer.echo(told, err=True)
+            text = str(figures) if figures else "no question held out (--validation): no figures"
+            typer.echo(text, err=True)

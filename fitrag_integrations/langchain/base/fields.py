@@ -114,5 +114,5 @@ def adapted(value: object) -> object:
 
 def _field(setting: Setting) -> tuple[object, Any]:
     is_object = setting.kind is None
-    spec = Field(default=setting.default, description=setting.told, exclude=is_object or None)
+    spec = Field(default=setting.default, description=setting.help, exclude=is_object or None)
     return (Any if is_object else setting.kind), spec

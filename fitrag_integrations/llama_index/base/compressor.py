@@ -171,7 +171,7 @@ class Cutter(Postprocessor):
 def options(made: Any, base: type[Postprocessor]) -> Any:
     """Make the postprocessor whose fields are the plain options of ``made``, a dataclass."""
     fields: dict[str, Any] = {
-        each.name: (each.kind, Field(default=each.default, description=each.told))
+        each.name: (each.kind, Field(default=each.default, description=each.help))
         for each in settings_of(made)
         if each.kind is not None
     }

@@ -100,12 +100,12 @@ def tell_decided(context: Context) -> None:
         )
         dispatcher.event(graded)
     if decision is not None:
-        told: dict[str, Any] = decision.to_dict()
-        del told["retrieve"]
+        values: dict[str, Any] = decision.to_dict()
+        del values["retrieve"]
         route = "unknown" if decision.retrieve else "known"
-        dispatcher.event(RouteDecisionEvent(query=query, route=route, **told))
+        dispatcher.event(RouteDecisionEvent(query=query, route=route, **values))
         if not decision.retrieve:
-            dispatcher.event(RetrievalSkippedEvent(query=query, **told))
+            dispatcher.event(RetrievalSkippedEvent(query=query, **values))
 
 
 def tell_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithScore]) -> None:
@@ -114,15 +114,15 @@ def tell_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
     The start has the nodes that were scored, the end the best of them, before any was cut.
     """
     context = traced.value
-    told = context.details
-    if not isinstance(method, FitRag) or "reranked" not in told:
+    values = context.details
+    if not isinstance(method, FitRag) or "reranked" not in values:
         return
     bundle = QueryBundle(context.question)
     graded = [
         Excerpt.whole(passage, score=labels.combine(method.weight), labels=labels)
-        for passage, labels in _scored(traced, told["scored"])
+        for passage, labels in _scored(traced, values["scored"])
     ]
-    best = by_score(graded)[: told["reranked"]]
+    best = by_score(graded)[: values["reranked"]]
     model = name_of("embedded" if method.scorer is None else method.scorer)
     given = [whole_node(excerpt, "rerank") for excerpt in graded]
     start = ReRankStartEvent(query=bundle, nodes=given, top_n=method.top_n, model_name=model)
@@ -132,8 +132,8 @@ def tell_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
         CompressionEvent(
             nodes_in=float(len(best)),
             nodes_out=float(len(nodes)),
-            tokens_in=float(told["tokens_in"]),
-            tokens_out=float(told["tokens_out"]),
+            tokens_in=float(values["tokens_in"]),
+            tokens_out=float(values["tokens_out"]),
         )
     )
 
@@ -200,10 +200,10 @@ def _scored(traced: Traced[Context], count: int) -> Iterator[tuple[Passage, BiLa
 def _grading(context: Context) -> dict[str, Any]:
     """Find the numbers behind an action, where the method tells them."""
     grades, limits = context.details.get("grades"), context.details.get("thresholds")
-    told = (
+    values = (
         {name: limits.get(name) for name in ("upper", "lower")} if isinstance(limits, dict) else {}
     )
-    return {**told, "best_grade": max(grades) if grades else None}
+    return {**values, "best_grade": max(grades) if grades else None}
 
 
 def explanation(context: Context) -> str:

@@ -29,29 +29,29 @@ def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
     outcome = traced.value
     context = outcome if isinstance(outcome, Context) else outcome.context
     tell_decided(context)
-    nodes, told = context_nodes(context), {"fitrag": report(traced, context)}
+    nodes, summary = context_nodes(context), {"fitrag": report(traced, context)}
     if isinstance(tokens, AsyncGenerator):
-        return AsyncStreamingResponse(tokens, nodes, told)
+        return AsyncStreamingResponse(tokens, nodes, summary)
     if isinstance(tokens, Generator):
-        return StreamingResponse(tokens, nodes, told)
-    return Response(outcome.text, nodes, told)
+        return StreamingResponse(tokens, nodes, summary)
+    return Response(outcome.text, nodes, summary)
 
 
 def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
     """Say in plain values what was decided, what was noted, and which steps were taken."""
-    told = adapting.summary(context)
-    told["queries"] = list(context.queries)
-    told["notes"] = list(context.notes)
-    told["steps"] = [step.to_dict() for step in traced.steps]
+    summary = adapting.summary(context)
+    summary["queries"] = list(context.queries)
+    summary["notes"] = list(context.notes)
+    summary["steps"] = [step.to_dict() for step in traced.steps]
     if isinstance(traced.outcome, Answered):
-        told["answer"] = _answer(traced.outcome)
-    return told
+        summary["answer"] = _answer(traced.outcome)
+    return summary
 
 
 def _answer(answered: Answered) -> dict[str, Any]:
     """Return where an extracted answer stands in the text of which node."""
-    told: dict[str, Any] = {"score": plain(answered.score)}
+    summary: dict[str, Any] = {"score": plain(answered.score)}
     source = answered.source
     if source is not None:
-        told |= {"source_id": source.passage.id, "start": source.start, "end": source.end}
-    return told
+        summary |= {"source_id": source.passage.id, "start": source.start, "end": source.end}
+    return summary

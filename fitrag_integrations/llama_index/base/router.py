@@ -163,11 +163,11 @@ def reported(traced: Traced[Any]) -> RESPONSE_TYPE:
     What that engine itself reported under ``fitrag`` moves to ``fitrag["engine"]``.
     """
     routed = traced.value
-    told = report(traced, routed.context)
+    summary = report(traced, routed.context)
     metadata = dict(routed.response.metadata or {})  # a new one: the old may have other owners
     if "fitrag" in metadata:
-        told["engine"] = metadata["fitrag"]
-    routed.response.metadata = {**metadata, "fitrag": told}
+        summary["engine"] = metadata["fitrag"]
+    routed.response.metadata = {**metadata, "fitrag": summary}
     response: RESPONSE_TYPE = routed.response
     return response
 

@@ -111,9 +111,9 @@ def _context(question: str, found: Sequence[Passage], judged: Judged) -> Context
         for passage, grade in zip(found, judged.grades, strict=True)
         if passage.text.strip()
     ]
-    told = judged.to_dict()
-    details = {"grades": told["grades"], "thresholds": told["thresholds"]}
-    details |= {"list": told["told"]} if told["told"] else {}
+    values = judged.to_dict()
+    details = {"grades": values["grades"], "thresholds": values["thresholds"]}
+    details |= {"list": values["told"]} if values["told"] else {}
     notes = () if graded else ("nothing with text was retrieved",)
     return Context(
         question, tuple(graded), action=judged.action, notes=notes, method="crag", details=details

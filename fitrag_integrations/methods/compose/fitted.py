@@ -103,9 +103,9 @@ class Fitted(Record):
     def write(self) -> None:
         """Write it into its folder, whole or not at all."""
         path = Path(self.folder) / NAME
-        told = {name: value for name, value in self.to_dict().items() if name != "folder"}
+        values = {name: value for name, value in self.to_dict().items() if name != "folder"}
         partial = path.with_name(f"{NAME}.partial")
-        partial.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
         partial.replace(path)
 
     def check(self, llm: str | None, *, allow_other_model: bool = False) -> None:

@@ -89,8 +89,8 @@ class ListVerdict(Record, Checked):
         """Write it into a folder, which is made."""
         home = Path(folder)
         home.mkdir(parents=True, exist_ok=True)
-        told = {"format": 1, "kind": "verdict", **self.to_dict()}
-        (home / FILE).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+        values = {"format": 1, "kind": "verdict", **self.to_dict()}
+        (home / FILE).write_text(json.dumps(values, indent=2) + "\n", "utf-8")
 
     @property
     def used(self) -> tuple[str, ...]:

@@ -191,10 +191,10 @@ def _leads(events: Iterable[Event]) -> tuple[list[tuple[str, Lead]], list[str]]:
     found = [(one.kind, *_closed(one)) for one in _gathered(events)]
     kept: dict[tuple[str, str, str], tuple[str, Lead]] = {}
     repairs = [each for _, _, mended in found for each in mended]
-    told = [(kind, lead) for kind, lead, _ in found if lead.text or lead.query]
-    for kind, lead in told:
+    leads = [(kind, lead) for kind, lead, _ in found if lead.text or lead.query]
+    for kind, lead in leads:
         kept.setdefault((kind, lead.text.casefold(), lead.query.casefold()), (kind, lead))
-    if len(kept) < len(told):
+    if len(kept) < len(leads):
         repairs.append(REPEATED)
     if len(kept) > MOST_LEADS:
         repairs.append(TOO_MANY)

@@ -96,10 +96,10 @@ class Continuer:
         engine = self.generator._engine
         written = [pair for pair in pairs if pair[1]]
         rows = prompt_and_draft(engine, written)
-        told = iter((yield from causal_decoding.rescore(engine, rows)))
+        facts = iter((yield from causal_decoding.rescore(engine, rows)))
         ids = iter(row for _, row in rows)
         return [
-            _continuation(text, engine.tokenizer, next(ids), next(told))
+            _continuation(text, engine.tokenizer, next(ids), next(facts))
             if text
             else Continuation("")
             for _, text in pairs
@@ -127,10 +127,10 @@ def _continuation(
 
 
 def _read(reply: Row) -> Continuation:
-    text, told = read_text(reply), read_tokens(reply)
-    if text.strip() and not told:
+    text, facts = read_text(reply), read_tokens(reply)
+    if text.strip() and not facts:
         raise PortError("the service gave no log-probabilities, which a continuation needs")
-    return _trimmed(text.strip(), [_spelled(one) for one in told], [one.logprob for one in told])
+    return _trimmed(text.strip(), [_spelled(one) for one in facts], [one.logprob for one in facts])
 
 
 def _spelled(token: Token) -> str:

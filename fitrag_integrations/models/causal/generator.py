@@ -243,9 +243,9 @@ class LocalGenerator(CausalModel):
     def _rescore(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Draft]]:
         written = [pair for pair in pairs if pair[1]]
         rows = prompt_and_draft(self._engine, [(self.question_prompt(q), d) for q, d in written])
-        told = iter((yield from causal_decoding.rescore(self._engine, rows)))
+        measured = iter((yield from causal_decoding.rescore(self._engine, rows)))
         return [
-            Draft(draft, *zip(*next(told), strict=True)) if draft else Draft("")
+            Draft(draft, *zip(*next(measured), strict=True)) if draft else Draft("")
             for _, draft in pairs
         ]
 

@@ -113,13 +113,15 @@ def _facts(logits: Tensor, draft: Ids) -> Tensor:
     first = token_facts(logits[-count - 1 : -count or None], [0])[0, 1:]
     if not count:
         return torch.cat([first, first.new_zeros(FACTS - 2)])
-    told = token_facts(logits[-count - 1 : -1], draft)
-    worst = torch.stack([told[:, 0].min(), told[:, 1].min(), told[:, 2].max()])
+    measured = token_facts(logits[-count - 1 : -1], draft)
+    worst = torch.stack([measured[:, 0].min(), measured[:, 1].min(), measured[:, 2].max()])
     # what the whole draft is worth: a long one has more places to go wrong, which a mean forgets
-    sums = torch.log1p(torch.stack([-told[:, 0].sum(), told[:, 2].sum()]))
-    single = told.new_tensor([0.0, 1.0, 0.0]).repeat(SINGLE, 1)  # a token that is not there is sure
-    single[:count] = told[:SINGLE]
-    return torch.cat([first, told.mean(0), worst, sums, first.new_ones(1), single.flatten()])
+    sums = torch.log1p(torch.stack([-measured[:, 0].sum(), measured[:, 2].sum()]))
+    single = measured.new_tensor([0.0, 1.0, 0.0]).repeat(
+        SINGLE, 1
+    )  # a token that is not there is sure
+    single[:count] = measured[:SINGLE]
+    return torch.cat([first, measured.mean(0), worst, sums, first.new_ones(1), single.flatten()])
 
 
 def _length(pair: tuple[Sequence[int], Sequence[int]]) -> int:

@@ -19,24 +19,24 @@ def stream_from(
 
     What may still turn out to be a stop text, a blank at the end or half a character is held back.
     """
-    told: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    heard: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     left = threading.Event()
 
     def hear(text: str) -> bool:
-        told.put(sure_part(text, stop))
+        heard.put(sure_part(text, stop))
         return left.is_set()
 
     future = worker.submit(lambda items: write(hear), [None])
-    future.add_done_callback(lambda _: told.put(None))
-    return _pieces(told, future, left)
+    future.add_done_callback(lambda _: heard.put(None))
+    return _pieces(heard, future, left)
 
 
 def _pieces(
-    told: queue.SimpleQueue[str | None], future: Future[list[str]], left: threading.Event
+    heard: queue.SimpleQueue[str | None], future: Future[list[str]], left: threading.Event
 ) -> Iterator[str]:
     shown = ""
     try:
-        while (text := told.get()) is not None:
+        while (text := heard.get()) is not None:
             if text.startswith(shown) and text != shown:
                 yield text[len(shown) :]
                 shown = text

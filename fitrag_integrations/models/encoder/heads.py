@@ -30,7 +30,7 @@ class ReaderHead(nn.Module):
         """
         return self.span(states), self.select(pooled).squeeze(-1)
 
-    def told(self, features: Tensor) -> Tensor:
+    def extra_logits(self, features: Tensor) -> Tensor:
         """Return what the features add to the select logits. Shapes: (batch, features);
         (batch,).
         """

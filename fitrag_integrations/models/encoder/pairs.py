@@ -192,11 +192,11 @@ class PairTokenizer:
     def _encode(self, pairs: Sequence[Pair]) -> list[Tokens]:
         """Put questions and passages, each tokenized once, between the marks the model expects."""
         asked = self._questions.of([(question,) for question, _ in pairs], self._read_questions)
-        told = self._passages.of([(p.title, p.text) for _, p in pairs], self._read_passages)
+        read = self._passages.of([(p.title, p.text) for _, p in pairs], self._read_passages)
         _, _, after = self._marks()
         return [
             np.concatenate([question, passage, after], axis=1)
-            for question, passage in zip(asked, told, strict=True)
+            for question, passage in zip(asked, read, strict=True)
         ]
 
     def _read(self, texts: Sequence[str]) -> list[Any]:

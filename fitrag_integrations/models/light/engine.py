@@ -52,10 +52,12 @@ class LightEngine:
         self.users: WeakSet[object] = WeakSet()
         home = embedded_folder("light")
         manifest = read_manifest(home, "model.json", kind="light", needs=("graph", "embeddings"))
-        told = read_manifest(encoder, "encoder.json", kind="encoder", needs=("max_length", "tuned"))
+        fields = read_manifest(
+            encoder, "encoder.json", kind="encoder", needs=("max_length", "tuned")
+        )
         tokenizer = Fast(read_checked(home, manifest["tokenizer"]))
-        self.tokenizer = PairTokenizer(tokenizer, max_length=told["max_length"])
-        weights = weights_of(home, manifest["embeddings"], encoder, told)
+        self.tokenizer = PairTokenizer(tokenizer, max_length=fields["max_length"])
+        weights = weights_of(home, manifest["embeddings"], encoder, fields)
         self._held = values_of(weights)  # the session reads them where they are
         self._session = _session(read_checked(home, manifest["graph"]), self._held)
         self.worker = Worker("light encoder", small=BUDGET // 128)
@@ -140,12 +142,12 @@ def engine_of(encoder: Path, user: object) -> LightEngine:
 
 
 def weights_of(
-    home: Path, embeddings: Mapping[str, str], encoder: Path, told: Mapping[str, Any]
+    home: Path, embeddings: Mapping[str, str], encoder: Path, fields: Mapping[str, Any]
 ) -> dict[str, Floats]:
     """Put an encoder's weights together, by the names they have in the graph."""
     weights = read_arrays(home, embeddings)
     weights[f"{EMBEDDINGS}.weight"] *= weights.pop(f"{EMBEDDINGS}.scale")
-    weights |= read_arrays(encoder, told["tuned"])
+    weights |= read_arrays(encoder, fields["tuned"])
     used = (name for name in weights if not name.startswith("pooler."))
     return {f"encoder.{name}": weights[name] for name in used}
 

@@ -175,8 +175,8 @@ class LightGate(Shipped):
         for question, draft in pairs:
             cut = self.drafter.first_tokens(draft, self.draft_tokens) if draft else ""
             numbers = self._features(*self.drafter.read(question, cut))
-            told = (numbers - self._head["mean"]) / self._head["scale"]
-            gap = float(self._head["out.weight"][0] @ told + self._head["out.bias"][0])
+            measured = (numbers - self._head["mean"]) / self._head["scale"]
+            gap = float(self._head["out.weight"][0] @ measured + self._head["out.bias"][0])
             found.append(share((gap, 0.0), self._temperatures[bool(cut)]))
             yield len(found), len(pairs)
         return found
@@ -194,8 +194,8 @@ class LightGate(Shipped):
         return self.drafter.worker
 
 
-def _draft(text: str, told: Floats) -> Draft:
-    numbers = cast(list[list[float]], told.tolist())
+def _draft(text: str, measured: Floats) -> Draft:
+    numbers = cast(list[list[float]], measured.tolist())
     return Draft(text, *zip(*numbers, strict=True)) if numbers else Draft("")
 
 
@@ -205,9 +205,9 @@ def _measured(logits: Floats, draft: list[int]) -> Floats:
     first = facts(logits[len(logits) - count - 1 :][:1], [0])[0, 1:]
     if not count:
         return np.concatenate([first, np.zeros(FACTS - 2, np.float32)])
-    told = facts(logits[-count - 1 : -1], draft)
-    worst = [told[:, 0].min(), told[:, 1].min(), told[:, 2].max()]
-    sums = np.log1p([-told[:, 0].sum(), told[:, 2].sum()])
+    measured = facts(logits[-count - 1 : -1], draft)
+    worst = [measured[:, 0].min(), measured[:, 1].min(), measured[:, 2].max()]
+    sums = np.log1p([-measured[:, 0].sum(), measured[:, 2].sum()])
     single = np.tile(np.array([0.0, 1.0, 0.0], np.float32), (SINGLE, 1))
-    single[:count] = told[:SINGLE]
-    return np.concatenate([first, told.mean(0), worst, sums, [1.0], single.ravel()])
+    single[:count] = measured[:SINGLE]
+    return np.concatenate([first, measured.mean(0), worst, sums, [1.0], single.ravel()])

@@ -59,7 +59,7 @@ def grade(weights: Weights, pooled: Floats, clues: Floats, span: Floats) -> Floa
     return found
 
 
-def told(weights: Weights, clues: Floats, span: Floats) -> Floats:
+def extra_logits(weights: Weights, clues: Floats, span: Floats) -> Floats:
     """Return what the clues add to a reader's select logits, shape (batch,); see `ReaderHead`."""
     features = np.concatenate([clues, span[:, None]], axis=1)
     mixed = linear(weights, "mixed", np.tanh(linear(weights, "units", features)))

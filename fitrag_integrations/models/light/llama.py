@@ -82,20 +82,20 @@ class Llama:
         ids, kept = self.encode(prompt), list[Any]()
         most = min(most, self.limit - len(ids))
         made: list[int] = []
-        told: list[Floats] = []
+        measured: list[Floats] = []
         while len(made) < most:
             _, logits = self.passed(made[-1:] or ids, kept)
             chosen = int(logits[-1].argmax())
             if chosen == self.end:
                 break
             made.append(chosen)
-            told.append(facts(logits[-1:], [chosen])[0])
+            measured.append(facts(logits[-1:], [chosen])[0])
             text = self.tokenizer.decode(made)
             if cut_at(text, stop) != text:
                 break
         text, count = self._until_stop(made, stop)
         cut = count if count == most else None
-        return Written(text.strip(), cut=cut), np.array(told[:count]).reshape(count, 3)
+        return Written(text.strip(), cut=cut), np.array(measured[:count]).reshape(count, 3)
 
     def _until_stop(self, made: list[int], stop: Sequence[str]) -> tuple[str, int]:
         """End a text before its stop; the tokens of what is left speak for it."""

@@ -228,9 +228,9 @@ class LightReader(LightModel):
         select = heads.linear(self._head, "select", states[:, 0])[:, 0]
         if "units.weight" in self._head:
             found = best.clip(-FURTHEST, FURTHEST)
-            select += heads.told(self._head, self._clues.numbers(batch.pairs), found)
-        told = zip(batch.pairs, select.tolist(), best.tolist(), first, last, strict=True)
-        return [found_in(chunk, how, span, int(a), int(b)) for chunk, how, span, a, b in told]
+            select += heads.extra_logits(self._head, self._clues.numbers(batch.pairs), found)
+        columns = zip(batch.pairs, select.tolist(), best.tolist(), first, last, strict=True)
+        return [found_in(chunk, how, span, int(a), int(b)) for chunk, how, span, a, b in columns]
 
 
 def head_of(folder: Path, manifest: Row) -> Weights:

@@ -30,10 +30,10 @@ def span_logits(
     """
     means, numbers = evidence(linear(weights, "answers", states), states, chunk, ranges, rarity)
     wholes = np.broadcast_to(whole, (len(ranges), 2))
-    told = np.concatenate([numbers, wholes], axis=1)
+    features = np.concatenate([numbers, wholes], axis=1)
     if "line.weight" in weights:
-        return linear(weights, "line", told)
-    alike = (told - weights["shift"]) * weights["scale"]
+        return linear(weights, "line", features)
+    alike = (features - weights["shift"]) * weights["scale"]
     mixed = linear(weights, "mixed", np.tanh(linear(weights, "units", alike)))
     pooled = linear(weights, "pooled", states[:1])
     return wholes + linear(weights, "means", means) + pooled + mixed

@@ -165,8 +165,8 @@ class Checkpoint:
         except (FitRagError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # hostile files raise anything
-            told = f"{self.what} could not be loaded: {_why(error)}"
-            raise ModelLoadError(told + without_hub(self.source)) from error
+            reason = f"{self.what} could not be loaded: {_why(error)}"
+            raise ModelLoadError(reason + without_hub(self.source)) from error
 
 
 def check_vocabulary(model: Any, tokenizer: Any, what: str) -> None:
@@ -308,12 +308,12 @@ def _walked(fields: Any, depth: int = 0) -> Iterator[tuple[int, str, object]]:
 
 def _why(error: Exception) -> str:
     """Return what is wrong and what to do, where the library's own advice would be to trust it."""
-    told = str(error) or type(error).__name__
-    if "trust_remote_code" in told:
+    reason = str(error) or type(error).__name__
+    if "trust_remote_code" in reason:
         return _OWN_CODE
-    if isinstance(error, OSError) and ".safetensors" in told:
+    if isinstance(error, OSError) and ".safetensors" in reason:
         return _NO_SAFETENSORS
-    return told
+    return reason
 
 
 @contextmanager

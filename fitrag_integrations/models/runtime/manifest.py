@@ -94,8 +94,8 @@ def reading(folder: object) -> Iterator[None]:
     except Exception as error:  # hostile files raise anything
         if type(error).__name__ == "OutOfMemoryError":  # torch's, which may not be there
             raise
-        told = f"{type(error).__name__}: {error}"
-        raise ModelLoadError(f"{folder}: what its files say is not usable: {told}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise ModelLoadError(f"{folder}: what its files say is not usable: {reason}") from error
 
 
 def read_checked(folder: Path, entry: Mapping[str, str]) -> bytes:

@@ -100,8 +100,8 @@ class SavedModel:
         """Async version of `_call`, under a bar that moves by token batch where one is to be
         shown.
         """
-        with bar(f"{type(self).__name__}, inputs", show=show) as told:
-            return self._worker().call(task, items, told=told)
+        with bar(f"{type(self).__name__}, inputs", show=show) as on_progress:
+            return self._worker().call(task, items, on_progress=on_progress)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as the folder and the options; the weights stay where they are."""

@@ -104,9 +104,9 @@ class Worker(ForkSafe):
         return self._put(_Job(task, items)).future
 
     def call(
-        self, task: Task[Item, T], items: Sequence[Item], *, told: Told | None = None
+        self, task: Task[Item, T], items: Sequence[Item], *, on_progress: Told | None = None
     ) -> list[T]:
-        """Queue items and wait for their answers; `told` hears now and then how far they are."""
+        """Queue items and wait for their answers; `on_progress` gets the progress."""
         if not items:
             return []
         if threading.current_thread() is self._thread:  # a task that asks its own worker
@@ -114,10 +114,10 @@ class Worker(ForkSafe):
             return list(finished(found) if isinstance(found, Generator) else found)
         job = self._put(_Job(task, items))
         try:
-            while told is not None and not job.future.done():
+            while on_progress is not None and not job.future.done():
                 with contextlib.suppress(TimeoutError):
                     job.future.exception(TELL_SECONDS)
-                told(*job.progress)
+                on_progress(*job.progress)
             return job.future.result()
         except BaseException:
             job.future.cancel()  # a caller who was interrupted

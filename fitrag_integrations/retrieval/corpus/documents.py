@@ -269,8 +269,8 @@ def _page(
     """Cut a page of KILT's; its first paragraph is the title, headings and bullets lose a mark."""
     page = check_text("wikipedia_id", row.get("wikipedia_id", row.get("_id")), blank=False)
     title = check_text("wikipedia_title", row.get("wikipedia_title") or "")
-    told = [check_text(f"text[{i}]", each) for i, each in enumerate(row["text"])]
-    said = [_KILT_MARK.sub("", each).strip() for each in told]
+    texts = [check_text(f"text[{i}]", each) for i, each in enumerate(row["text"])]
+    said = [_KILT_MARK.sub("", each).strip() for each in texts]
     text = "\n".join(each for i, each in enumerate(said) if each and (i or each != title))
     for n, (start, end) in enumerate(_spans(text, split(text), max_words)):
         where = {"start": start, "end": end}

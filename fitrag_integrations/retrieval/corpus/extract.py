@@ -123,8 +123,10 @@ def _serve(given: IO[bytes], replies: IO[bytes]) -> None:
         except RecursionError:
             reply = {"error": "damaged: nested too deeply"}
         except Exception as error:  # noqa: BLE001 - each library raises its own on damaged files
-            told = " ".join(str(error).split())[:200]
-            reply = {"error": told if type(error) is ValueError else f"damaged {kind}: {told}"}
+            message = " ".join(str(error).split())[:200]
+            reply = {
+                "error": message if type(error) is ValueError else f"damaged {kind}: {message}"
+            }
         replies.write(json.dumps(reply).encode("ascii") + b"\n")
         replies.flush()
 

@@ -83,20 +83,20 @@ def corpus_files(root: Path, note: Note) -> list[tuple[str, Path]]:
             if name.startswith(".") or path.is_symlink():
                 folders.remove(name)
                 why = "linked folder" if path.is_symlink() else "hidden folder"
-                told = f"{path.relative_to(root).as_posix()}/"
-                note(FileNote(told, f"{why}: not read", is_bad=False))
+                name = f"{path.relative_to(root).as_posix()}/"
+                note(FileNote(name, f"{why}: not read", is_bad=False))
         for name in sorted(names):
             path = Path(folder, name)
-            told = path.relative_to(root).as_posix()
+            name = path.relative_to(root).as_posix()
             count += 1
             if count > MOST_FILES:
-                note(FileNote(told, f"it and all after it: more than {MOST_FILES:,} files"))
+                note(FileNote(name, f"it and all after it: more than {MOST_FILES:,} files"))
                 return sorted(found)
             reason, bad = _refused(path, home)
             if reason:
-                note(FileNote(told, reason, is_bad=bad))
+                note(FileNote(name, reason, is_bad=bad))
             else:
-                found.append((told, path))
+                found.append((name, path))
     return sorted(found)
 
 

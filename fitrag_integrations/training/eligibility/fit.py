@@ -138,12 +138,12 @@ def fit_eligibility(
 def _fitted_for(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Return what all rows were labelled with."""
     every = [row.get("fitted_for") for row in rows]
-    told = [one for one in every if isinstance(one, dict)]
-    if not told or any(one != told[0] for one in told):
+    entries = [one for one in every if isinstance(one, dict)]
+    if not entries or any(one != entries[0] for one in entries):
         allowed = "rows labelled with one scorer, window, stride and per_passage"
-        given = told[:1] + [one for one in told if one != told[0]][:1]
+        given = entries[:1] + [one for one in entries if one != entries[0]][:1]
         raise InputError.of("rows.fitted_for", given=given, allowed=allowed)
-    return {"scorer": "", **told[0]}
+    return {"scorer": "", **entries[0]}
 
 
 def _label(row: EligibilityRow, one: Judged, plan: EligibilityPlan) -> float:

@@ -112,8 +112,8 @@ def _row(i: int, row: Mapping[str, object]) -> EligibilityRow:
     if not isinstance(found, list):
         raise InputError.of(f"rows[{i}].combinations", given=found, allowed="a list")
     question = check_text(f"rows[{i}].question", row.get("question"), blank=False)
-    told = [one for one in found if isinstance(one, dict) and one.get("eligible") is not None]
-    return EligibilityRow(question, tuple(_judged(f"rows[{i}]", one) for one in told))
+    labeled = [one for one in found if isinstance(one, dict) and one.get("eligible") is not None]
+    return EligibilityRow(question, tuple(_judged(f"rows[{i}]", one) for one in labeled))
 
 
 def _judged(place: str, given: dict[str, Any]) -> Judged:

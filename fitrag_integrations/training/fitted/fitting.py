@@ -188,11 +188,11 @@ class _Fit:
         from_all = [
             Context(one.question, tuple(map(Excerpt.whole, found[one.question]))) for one in open_
         ]
-        told = dict(
+        answered = dict(
             zip([one.question for one in open_], self.oracle.answers(from_all), strict=True)
         )
         whole = [
-            replace(one, answers=one.answers or ((told[one.question] or "").strip(),))
+            replace(one, answers=one.answers or ((answered[one.question] or "").strip(),))
             for one in asked
         ]
         made = sum(bool(one.passage) for one in asked)

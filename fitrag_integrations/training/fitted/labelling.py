@@ -61,8 +61,8 @@ def label(
     answers = iter(oracle.answers(contexts))
     labelled = []
     for row in rows:
-        told = [None if (a := next(answers)) is None else Told(a) for _ in row.passages]
-        labels = passage_labels(row, told)
+        replies = [None if (a := next(answers)) is None else Told(a) for _ in row.passages]
+        labels = passage_labels(row, replies)
         has, prefer = ([one[name] for one in labels] for name in ("has_answer", "llm_prefer"))
         labelled.append(Labelled(row.text, row.passages, tuple(has), tuple(prefer)))
     return [row for row in labelled if row.passages]

@@ -55,7 +55,7 @@ class Oracle:
         """The language model itself; None where a reader answers."""
         return self.asker.llm if isinstance(self.asker, AskLLM) else None
 
-    def told(
+    def measured(
         self,
         what: str,
         texts: Sequence[str],
@@ -98,8 +98,8 @@ class Oracle:
         return [self._text(prompt) for prompt in prompts]
 
     def _text(self, prompt: str) -> str | None:
-        told = self.journal.get(prompt)
-        return None if told is None else told.text
+        known = self.journal.get(prompt)
+        return None if known is None else known.text
 
     def _fill(self, prompts: Open) -> None:
         """Have all prompts answered that the journal does not know; equal ones once."""
@@ -120,10 +120,10 @@ class Oracle:
             raise PortError(f"stopped: {self.account.stopped}; {said}")
         self.say(f"{done}/{whole} asked; {self.account}")
 
-    def say(self, told: str) -> None:
+    def say(self, message: str) -> None:
         """Tell whoever listens how far it is."""
         if self.tell is not None:
-            self.tell(told)
+            self.tell(message)
 
     def _heard(self, lot: Sequence[str], at: int, outcome: Told | Failed) -> None:
         self.journal.keep(lot[at], self.account.heard(lot[at], outcome))

@@ -26,13 +26,13 @@ def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float
     llm = oracle.llm
     if not (can(llm, "draft") and can(llm, "rescore")):
         return {}
-    written = oracle.told(DRAFT, questions, llm.draft, lambda one: json.dumps(one.to_dict()))
+    written = oracle.measured(DRAFT, questions, llm.draft, lambda one: json.dumps(one.to_dict()))
     drafts = [Draft.from_dict(json.loads(text)) if text else Draft("") for text in written]
     sure = {name: [_sureness(name, draft) for draft in drafts] for name in GATES}
     if can(llm, "p_yes"):
         asked = [_prompt(q, draft.text) for q, draft in zip(questions, drafts, strict=True)]
-        told = oracle.told(YES, asked, llm.p_yes, str)
-        sure[P_TRUE] = [float(text) if text else 0.0 for text in told]
+        replies = oracle.measured(YES, asked, llm.p_yes, str)
+        sure[P_TRUE] = [float(text) if text else 0.0 for text in replies]
     return {name: values for name, values in sure.items() if len(set(values)) > 1}
 
 

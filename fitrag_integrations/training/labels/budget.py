@@ -76,5 +76,7 @@ class Account:
 
     def __str__(self) -> str:
         read, written = self.tokens
-        told = f"{self.asked} asked, {self.failed} failed, {read} tokens read, {written} written"
-        return told + (f", cost {self.cost:.4f}" if self.price_read or self.price_written else "")
+        summary = f"{self.asked} asked, {self.failed} failed, {read} tokens read, {written} written"
+        return summary + (
+            f", cost {self.cost:.4f}" if self.price_read or self.price_written else ""
+        )

@@ -47,11 +47,11 @@ class AnswerJournal:
         """Return the answer to a prompt, if there ever was one."""
         return self._known.get(_digest(prompt))
 
-    def add(self, prompt: str, told: Told) -> None:
+    def add(self, prompt: str, reply: Told) -> None:
         """Write an answer down."""
         key = _digest(prompt)
-        self._known[key] = told
-        self.pay(told.tokens, {"prompt": key, "answer": told.text})
+        self._known[key] = reply
+        self.pay(reply.tokens, {"prompt": key, "answer": reply.text})
 
     def keep(self, prompt: str, outcome: Told | Failed) -> None:
         """Write down what was heard: an answer, or what was paid for none."""

@@ -58,8 +58,8 @@ def _read_reply(reply: Any) -> Told | Failed:
     usage = reply.get("usage") or {}
     tokens = (_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
     if message.get("refusal") or choice.get("finish_reason") == "content_filter":
-        told = message.get("refusal") or "withheld by the service's content filter"
-        return Failed("refusal", " ".join(str(told).split())[:SHOWN], tokens)
+        refusal = message.get("refusal") or "withheld by the service's content filter"
+        return Failed("refusal", " ".join(str(refusal).split())[:SHOWN], tokens)
     return Told(message.get("content") or choice.get("text") or "", tokens)
 
 
@@ -95,10 +95,10 @@ async def _langchain(llm: LangChainModel, prompt: str) -> Answer:
         return reply
     usage = _said(reply, "usage_metadata")
     tokens = (_count(usage.get("input_tokens")), _count(usage.get("output_tokens")))
-    told = _said(reply, "additional_kwargs").get("refusal")
+    refusal = _said(reply, "additional_kwargs").get("refusal")
     reason = _said(reply, "response_metadata").get("finish_reason")
-    if told or reason == "content_filter":
-        return Failed("refusal", str(told or "withheld by the content filter")[:SHOWN], tokens)
+    if refusal or reason == "content_filter":
+        return Failed("refusal", str(refusal or "withheld by the content filter")[:SHOWN], tokens)
     return Told(str(reply.text), tokens)
 
 

@@ -95,7 +95,7 @@ def test_what_clues_add_to_a_reader_is_the_same_without_torch():
     head = ReaderHead(2, features=3, units=4)
     named = {name: tensor.numpy() for name, tensor in head.state_dict().items()}
     features = torch.rand(5, 3)
-    wanted = head.told(features).detach().numpy()
-    found = heads.told(named, features[:, :2].numpy(), features[:, 2].numpy())
+    wanted = head.extra_logits(features).detach().numpy()
+    found = heads.extra_logits(named, features[:, :2].numpy(), features[:, 2].numpy())
     assert found.tolist() == pytest.approx(wanted.tolist(), abs=1e-6)
     assert ReaderHead(2).told(features).tolist() == [0.0] * 5

@@ -356,7 +356,7 @@ def test_how_far_a_job_is_is_told(worker):
     def run(items):
         return in_batches(items, batch, length=lambda item: 1, budget=Budget(1))
 
-    assert worker.call(run, [1] * 4, told=lambda *now: told.append(now)) == [1] * 4
+    assert worker.call(run, [1] * 4, on_progress=lambda *now: told.append(now)) == [1] * 4
     assert {(n, 4) for n in (1, 2, 3)} <= set(told)
     assert told == sorted(told)
 

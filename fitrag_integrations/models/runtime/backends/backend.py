@@ -57,8 +57,8 @@ def compiled(
     except MissingExtraError:
         raise
     except Exception as error:  # exporters and runtimes raise anything
-        told = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        _tell(what, backend, f"could not take it ({told})")
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        _tell(what, backend, f"could not take it ({reason})")
         return None
     if not apart <= TOLERANCE[dtype]:
         given = f"lies {apart:.2g} from torch in float32, allowed {TOLERANCE[dtype]:g}"

@@ -66,8 +66,8 @@ def digest(module: nn.Module) -> str:
     found = hashlib.sha256(f"1 {torch.__version__} {version('transformers')}".encode())
     for part in module.modules():
         config = getattr(part, "config", None)
-        told = config.to_json_string() if config is not None else type(part).__name__
-        found.update(told.encode())
+        text = config.to_json_string() if config is not None else type(part).__name__
+        found.update(text.encode())
     for name, tensor in module.state_dict().items():
         found.update(name.encode())
         found.update(tensor.detach().contiguous().numpy().data)
