@@ -27,7 +27,7 @@ class EncoderEmbedding(BaseEmbedding):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name the component in serialised form."""
+        """Return the name of the component in serialized form."""
         return "EncoderEmbedding"
 
     @property

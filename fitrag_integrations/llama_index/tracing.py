@@ -31,7 +31,7 @@ class TraceHandler(BaseEventHandler):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name the handler in serialised form."""
+        """Return the name of the handler in serialized form."""
         return "TraceHandler"
 
     def handle(self, event: Any, **kwargs: Any) -> None:

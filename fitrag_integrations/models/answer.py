@@ -13,7 +13,7 @@ from fitrag_integrations.types import Passage
 
 @dataclass(frozen=True, slots=True)
 class Answer(Record):
-    """Hold an answer as `passage.text[start:end]`.
+    """Answer of a reader: `passage.text[start:end]`.
 
     `score` in [0, 1] is the reader's probability that the passage answers the question.
     """
@@ -26,7 +26,7 @@ class Answer(Record):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Hold a chunk's best span and how far the reader would select the chunk."""
+    """Best span of a chunk, and how strongly the reader would select the chunk."""
 
     select: float
     span: float

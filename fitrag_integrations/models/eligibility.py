@@ -43,7 +43,7 @@ Scores = Sequence[BiLabelScore | None]
 
 
 class EligibilityDetector(SavedModel):
-    """Tell how likely each combination of excerpts is enough to answer: a detector for reducers.
+    """Detector of combinations of excerpts that are enough to answer, for token reducers.
 
     Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train
     eligibility`. It holds for the scorer whose scores it was trained on, and `check_scorer` refuses
@@ -108,7 +108,7 @@ class EligibilityDetector(SavedModel):
 
     @property
     def scorer(self) -> str:
-        """Name the scorer it was trained on, empty where nobody said."""
+        """The name of the scorer it was trained on, empty if unknown."""
         return str(self.fitted_for.get("scorer") or "")
 
     @property

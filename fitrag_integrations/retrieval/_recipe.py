@@ -22,7 +22,7 @@ _WORDS = {"mean": "mean", "cls": "first"}
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Hold the pooling, "mean" or "first" token; whether vectors get length 1; the input length."""
+    """Pooling ("mean" or "first" token), normalization to length 1, and maximum input length."""
 
     pooling: str = "mean"
     normalize: bool = False

@@ -25,7 +25,7 @@ by about 0.01; another encoder, pooling or normalisation by several times the to
 
 @dataclass
 class Origin:
-    """Hold the encoder in use, and what is known of the one the vectors came from.
+    """Encoder in use, and what is known of the one that computed the stored vectors.
 
     `settings` are those of an `Encoder`, None for any other object.
     """

@@ -62,7 +62,7 @@ def write(
 
 
 def version(folder: Path) -> str:
-    """Tell the index of a folder from any other that was saved there; empty without one."""
+    """Return an identifier of the saved index in a folder; empty without one."""
     try:
         return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
     except OSError:

@@ -22,7 +22,7 @@ MOST_ON_GPU = 2048  # neighbours that FAISS finds there in one search
 
 
 class Store:
-    """Hold passage i at row i; searched and added to from any thread."""
+    """Passages by row, searched and extended from any thread."""
 
     def __init__(self, flat: Any, passages: Sequence[Passage] = (), *, kind: Kind = "flat") -> None:
         self.flat = flat

@@ -29,7 +29,7 @@ _DTYPES = ("float32", "bfloat16", "float16")
 
 
 class EncoderOptions(TypedDict, total=False):
-    """Name what `Encoder` takes by keyword."""
+    """Keyword arguments of `Encoder`."""
 
     device: object
     dtype: object

@@ -29,7 +29,7 @@ from fitrag_integrations.types import Passage
 
 
 class Searchable(Protocol):
-    """Say what an index offers to a retriever."""
+    """Interface of an index for its retriever."""
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return the best k passages for each query."""

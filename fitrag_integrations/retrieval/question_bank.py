@@ -104,7 +104,8 @@ class QuestionBank:
         (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
 
     def neighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
-        """Tell of the k nearest by Euclidean distance, nearest first, which were known.
+        """Return the k nearest questions by Euclidean distance, nearest first, and whether they
+        were known.
 
         All of the bank where it is smaller than k.
         """

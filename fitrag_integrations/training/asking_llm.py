@@ -72,7 +72,7 @@ class Asker(Protocol):
 
 @dataclass(frozen=True)
 class AskReader:
-    """Ask an extractive reader, which costs nothing and never fails.
+    """Answers from an extractive reader, which costs nothing and never fails.
 
     One call a question, so that a run that was stopped forms the same batches again. Of a passage
     put together of `parts`, which its metadata hold, each is read, as `fitrag read` does; the
@@ -88,7 +88,7 @@ class AskReader:
         return f"{question}\n{_passage_text(passage)}"
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
-        """Read all passages of a question at once."""
+        """Answer every pair that `may` be asked; `heard` receives its place and outcome."""
         for _, group in groupby(enumerate(pairs), key=lambda placed: placed[1][0]):
             own = [(at, question, _parts(passage)) for at, (question, passage) in group]
             once = dict.fromkeys((question, part) for _, question, parts in own for part in parts)
@@ -99,13 +99,14 @@ class AskReader:
 
 
 class AskLLM:
-    """Ask a language model, at most `concurrency` prompts at once, each up to 1 + `retries` times.
+    """Answers from a language model, at most `concurrency` prompts at once, with `retries` retries
+    each.
 
     `llm` is a LangChain chat model or LLM (`ainvoke`), a LlamaIndex LLM (`acomplete`), an object
     with `generate`, or a callable from prompts to texts; the last two get `concurrency` prompts a
     call. `timeout` seconds are given to each LangChain or LlamaIndex call, up to `wait` seconds
-    pass before the second try, and twice as many before each further one. `refusal` is searched
-    for in each answer. `prompt` has the fields {question} and {passage}.
+    pass before the second try, and twice as many before each further one. `refusal` is searched for
+    in each answer. `prompt` has the fields {question} and {passage}.
     """
 
     keeps = True
@@ -145,11 +146,11 @@ class AskLLM:
         return Asked(filled, one_line=True)
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
-        """Ask about all pairs; also where an event loop is running already."""
+        """Answer all pairs; also works inside a running event loop."""
         self.ask_prompts([self.prompt(*pair) for pair in pairs], heard, may)
 
     def ask_prompts(self, prompts: Sequence[str], heard: Heard, may: May) -> None:
-        """Ask all prompts, whatever is in them; also where an event loop is running already."""
+        """Answer all prompts, whatever is in them; also works inside a running event loop."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -158,7 +159,7 @@ class AskLLM:
             finish(lambda: self.aask(prompts, heard, may))
 
     async def aask(self, prompts: Sequence[str], heard: Heard, may: May) -> None:
-        """Ask all prompts without blocking the event loop."""
+        """Answer all prompts without blocking the event loop."""
         limit = asyncio.Semaphore(self._at_once)
 
         async def one(start: int) -> None:
@@ -185,7 +186,9 @@ class AskLLM:
             heard(i, failure)
 
     async def _try(self, open_: dict[int, str], failed: dict[int, Failed], heard: Heard) -> int:
-        """Ask once; gives how many another try may mend, which alone stay in `open_`."""
+        """Make one attempt; return how many prompts are worth a retry, which alone stay in
+        `open_`.
+        """
         answers = await self._answers(list(open_.values()))
         for i, answer in zip(list(open_), answers, strict=True):
             outcome, is_final = self._outcome(answer)
@@ -239,7 +242,7 @@ def _passage_text(passage: Passage) -> str:
 
 
 def _name_of(llm: object) -> str:
-    """Name a model by what frameworks call it; a function by its own name."""
+    """Return the name of a model as frameworks know it, or of a function."""
     for name in ("name", "model_name", "model", "__name__"):
         if given := trait(llm, name, str):
             return given

@@ -23,7 +23,7 @@ NO_ANSWERS = "no gold answers to judge by"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Hold an answer, the tokens it cost (read, written), and a reader's score, 0 to 1."""
+    """An answer, the tokens it cost (read, written), and a reader's score in [0, 1]."""
 
     text: str
     tokens: tuple[int, int] = (0, 0)
@@ -32,7 +32,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Say why there is no answer: `kind` is one of `FAILURES`. `tokens` were paid all the same."""
+    """Reason for a missing answer: `kind` is one of `FAILURES`; `tokens` were paid anyway."""
 
     kind: str
     message: str
@@ -44,7 +44,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Hold a question with its gold answers and the passages to label.
+    """A question with its gold answers and the passages to label.
 
     `patterns`: the answers are regular expressions. `gold` is the text of a passage that holds the
     answer, whatever its wording. Without answers, which then needs `gold`, nobody is asked.

@@ -30,10 +30,10 @@ class ReadingRow:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Hold a question's passages with both labels, 0 or 1, in the passages' order.
+    """Passages of a question with both labels, 0 or 1, in order.
 
-    An `llm_prefer` of None is not known. `reader_scores` is how sure the reader was of each
-    answer, empty where nobody kept it.
+    An `llm_prefer` of None is not known. `reader_scores` is how sure the reader was of each answer,
+    empty where nobody kept it.
     """
 
     question: str

@@ -22,14 +22,14 @@ ENOUGH = "enough questions to hold some out"
 
 
 def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
-    """Hold out a share of the questions; equal questions stay on one side."""
+    """Split off a fraction of the questions; equal questions stay on one side."""
     questions = sorted({row.question for row in rows})
     random.Random(seed).shuffle(questions)
     return _parted(rows, set(questions[: round(share * len(questions))]))
 
 
 def split_by_hash(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
-    """Hold out a share of the questions, each by its own text, whatever other rows there are."""
+    """Split off a fraction of the questions, each by a hash of its text."""
     return _parted(rows, {row.question for row in rows if _place(row.question, seed) < share})
 
 

@@ -59,7 +59,7 @@ class Documents(list[Document]):
         return self.traced.value
 
     def explain(self) -> str:
-        """Tell in a few lines what was asked, what came back and what was kept."""
+        """Return a few lines: what was requested, what was returned and what was kept."""
         return self.traced.explain()
 
     def _repr_html_(self) -> str:

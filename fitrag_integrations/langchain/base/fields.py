@@ -73,7 +73,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Settings(Brief):
-    """Hold the options of ``made``; what it is made with is read at each call."""
+    """Options of ``made`` as fields; they are read at each call."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     made: ClassVar[Any]
@@ -86,7 +86,7 @@ class Settings(Brief):
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        """Tell of a wrong argument here rather than at the first question."""
+        """Check the arguments at construction, not at the first question."""
         self.made(**self.settings())
         return self
 

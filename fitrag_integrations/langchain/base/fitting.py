@@ -12,7 +12,7 @@ from fitrag_integrations.methods.compose.fitted import Fitted
 
 
 class FromFitted:
-    """Have `from_fitted`."""
+    """Mixin with the constructor `from_fitted`."""
 
     @classmethod
     def from_fitted(

@@ -106,7 +106,7 @@ class Backend:
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """Hold the I/O of one batch of questions, and give each question its ``Ports``."""
+    """I/O of one batch of questions; creates the ``Ports`` of each question."""
 
     retriever: Backend | None = None
     search: object = None  # a Backend, or a provider that takes a batch itself
@@ -154,7 +154,9 @@ class Writer:
 
 
 class ToolSearch(RunnableSerializable[str, Any]):
-    """Ask a search tool as an agent does: then it gives its artifact, and says when it failed."""
+    """Search with a tool, called as an agent calls it: it returns its artifact and reports
+    failures.
+    """
 
     tool: Any  # a `BaseTool`, whose import would be the slowest of all
 

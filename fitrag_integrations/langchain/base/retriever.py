@@ -154,7 +154,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
 
 
 class MethodOverBase(FlowRetriever):
-    """Give the excerpts a method keeps of what ``base`` finds, as documents.
+    """Retriever of the excerpts that a method keeps from the documents of ``base``.
 
     What the run decided is on the list that comes back, `Documents`: its ``context`` and
     ``explain()``; the documents themselves carry scores and places only.

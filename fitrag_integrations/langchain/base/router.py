@@ -19,7 +19,7 @@ from fitrag_integrations.langchain.base.runnable import FlowRunnable, Source, St
 
 @dataclass(frozen=True)
 class Chosen:
-    """Hold the branch chosen, what it is given, and what was decided, in plain values."""
+    """Chosen branch, its input, and the decision in plain values."""
 
     branch: Backend
     given: object
@@ -35,7 +35,7 @@ Route: TypeAlias = Callable[[Any, RunnableConfig], Flow[Chosen]]
 
 
 class Router(StreamedRunnable[Any, Any]):
-    """Give what the chosen branch gives."""
+    """Runnable that returns the output of the chosen branch."""
 
     @abstractmethod
     def route(self, **options: object) -> Route:

@@ -190,7 +190,7 @@ class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
 
 @dataclass(frozen=True)
 class Source:
-    """Hold who answers what, in pieces that are read by ``Backend.convert``."""
+    """Where the answers to some requests come from, in parts that ``Backend.convert`` reads."""
 
     backend: Backend
     given: object
@@ -268,7 +268,7 @@ async def _one(item: T) -> AsyncIterator[T]:
 
 
 class AskedRunnable(StreamedRunnable[Any, Output], Generic[Output]):
-    """Take a question in any form; as a tool, under the name ``question``."""
+    """Runnable that accepts a question in any form; as a tool, under the name ``question``."""
 
     def source(self, given: object, config: RunnableConfig) -> Flow[Source | Output] | None:
         """Return None: the answer to what is ``given`` comes whole, whatever the ``config``."""

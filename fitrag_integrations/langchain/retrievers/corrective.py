@@ -16,14 +16,15 @@ else:
 
 
 class CorrectiveRetriever(FromFitted, CragOptions, DerivedRetriever, Searching):  # type: ignore[misc]
-    """Give the strips of what ``base`` and, where that is no good, the web have on a question.
+    """Retriever that grades what ``base`` returns, refines it, and searches the web if it is not
+    good.
 
     ::
 
         CorrectiveRetriever(base=store.as_retriever(), search=my_search_tool)
 
-    Strips of what was retrieved come first, then those of the web, which carry ``url``, ``web``
-    and ``trust``; each in the order of its documents. An ``llm`` writes the keywords to search for;
+    Strips of what was retrieved come first, then those of the web, which carry ``url``, ``web`` and
+    ``trust``; each in the order of its documents. An ``llm`` writes the keywords to search for;
     without one they are taken from the question. The ``context`` of what comes back has the action,
     the thresholds, what there is to note, and ``web_error`` where the search failed.
     """

@@ -18,7 +18,8 @@ else:
 
 
 class FitRagRetriever(FromFitted, FitRagOptions, DerivedRetriever):  # type: ignore[misc]
-    """Give the best windows of the best documents ``base`` finds, within a budget of tokens.
+    """Retriever that reranks what ``base`` returns and keeps the best sentences within a token
+    budget.
 
     ::
 

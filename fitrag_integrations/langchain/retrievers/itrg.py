@@ -20,7 +20,8 @@ else:
 
 
 class ITRGRetriever(ITRGOptions, DerivedRetriever, Writing):  # type: ignore[misc]
-    """Give the documents of the last round that retrieval and generation took in turn.
+    """Retriever that alternates retrieval and generation, and returns the documents of the last
+    round.
 
     ::
 

@@ -11,7 +11,7 @@ from fitrag_integrations.ports import Method
 
 
 class MethodRetriever(FromFitted, Searching):
-    """Give the excerpts ``method`` keeps of what ``base`` finds.
+    """Retriever of the excerpts that ``method`` keeps from the documents of ``base``.
 
     ::
 

@@ -22,7 +22,7 @@ else:
 
 
 class SlimPLMRetriever(SlimPLMOptions, DerivedRetriever, Writing):  # type: ignore[misc]
-    """Give the documents ``base`` finds for the claims and questions a proxy model left open.
+    """Retriever for the claims and questions that a small proxy model could not answer.
 
     ::
 

@@ -20,7 +20,7 @@ from fitrag_integrations.types import Context
 
 
 class WebSearchRetriever(FlowRetriever):
-    """Give what a web search finds, marked as untrusted, in its order.
+    """Retriever of web search results, marked as untrusted, in the order of the search.
 
     ::
 

@@ -137,7 +137,7 @@ class RelevanceDecision(JudgeFields, OwnDecision):  # type: ignore[misc]
 
 
 class Decided:
-    """Ask a decision model one ``Noul`` question about each of several states, in one batch."""
+    """One ``Noul`` question of a decision model about each of several states, in one batch."""
 
     def __init__(self, model: object, *, instructions: str) -> None:
         if not isinstance(model, Base):

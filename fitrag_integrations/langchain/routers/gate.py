@@ -26,7 +26,7 @@ else:
 
 
 class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
-    """Hold what a decision is made with; read at call time.
+    """Fields of a decision; read at each call.
 
     ``drafter`` may be a chat model or any other Runnable from a prompt to text.
     """
@@ -72,7 +72,7 @@ class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
 
 
 class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):  # type: ignore[misc]
-    """Give ``{"retrieve", "p_known", "threshold", "why"}`` for a question.
+    """Runnable that returns ``{"retrieve", "p_known", "threshold", "why"}`` for a question.
 
     The question is a text, a message, the last one of the user in a list of messages, or an entry
     of a dict. A batch is one call of the gate::

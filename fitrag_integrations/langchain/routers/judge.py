@@ -22,7 +22,7 @@ else:
 
 
 class JudgeFields(FromFitted, JudgeOptions, Settings):  # type: ignore[misc]
-    """Hold what is judged with; read at call time."""
+    """Fields of a judgment; read at each call."""
 
     question_key: str | None = None
     """Where a dict has its question; None looks for "question", "input", "query", "messages"."""
@@ -33,7 +33,8 @@ class JudgeFields(FromFitted, JudgeOptions, Settings):  # type: ignore[misc]
 
 
 class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):  # type: ignore[misc]
-    """Give ``{"action", "grades", "thresholds"}`` for ``{"question", "documents"}``.
+    """Runnable that returns ``{"action", "grades", "thresholds"}`` for ``{"question",
+    "documents"}``.
 
     ``action`` is "correct", "ambiguous" or "incorrect"; ``grades`` are in [-1, 1], one per
     document, -1 for one without text. A batch is one call of the evaluator. As a node of a graph,

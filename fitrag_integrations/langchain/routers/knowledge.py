@@ -22,7 +22,8 @@ from fitrag_integrations.types import Context
 
 
 class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
-    """Give a question that is known to ``known``, any other to ``unknown``; streams pass through.
+    """Runnable that sends a known question to ``known`` and any other to ``unknown``, with
+    streaming.
 
     ::
 

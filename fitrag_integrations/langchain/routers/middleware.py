@@ -83,7 +83,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
         return _update(state, {**self._gate.invoke(asked["question"]), **asked})
 
     async def abefore_agent(self, state: object, runtime: object) -> dict[str, object] | None:
-        """Do as ``before_agent`` does, without blocking the event loop."""
+        """Async version of ``before_agent``."""
         asked = self._asked(state)
         if asked is None or asked == _asked_before(state):
             return None if asked else _update(state, None)

@@ -48,7 +48,7 @@ class Answer(str):
         return self.traced.value.score
 
     def explain(self) -> str:
-        """Tell in a few lines what was asked, what came back and what was answered."""
+        """Return a few lines: what was requested, what was returned and what was answered."""
         return self.traced.explain()
 
     def _repr_html_(self) -> str:

@@ -27,11 +27,11 @@ from fitrag_integrations.types import Context
 
 
 class MethodRunnable(FromFitted, AskedRunnable[Any]):
-    """Give a question's ``Traced[Context]`` or, with an ``llm`` or a ``reader``, its ``Answer``.
+    """Runnable that returns a question's ``Traced[Context]`` or, with an ``llm`` or ``reader``, its
+    ``Answer``.
 
     ``stream`` gives the model's words as they come; an answer the method itself wrote comes in one
-    piece. A batch asks retriever, scorer and model once
-    for all its questions::
+    piece. A batch asks retriever, scorer and model once for all its questions::
 
         MethodRunnable(method=FitRag(), retriever=store.as_retriever(), llm=llm).invoke("Who ...?")
     """

@@ -27,7 +27,7 @@ from fitrag_integrations.types import Context
 
 
 class Postprocessor(BaseNodePostprocessor):
-    """Have the options of ``made``: plain ones as fields, models and callables by their names.
+    """Node postprocessor with the options of ``made`` as fields.
 
     LlamaIndex's own pickling forgets private attributes, and drops in silence what cannot be
     pickled; here everything but the callback manager is kept, and what cannot be raises.
@@ -48,7 +48,7 @@ class Postprocessor(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name the component in serialised form."""
+        """Return the name of the component in serialized form."""
         return cls.__name__
 
     @property

@@ -36,7 +36,7 @@ class Event(BaseEvent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name the event in serialised form."""
+        """Return the name of the event in serialized form."""
         return cls.__name__
 
 
@@ -207,7 +207,7 @@ def _grading(context: Context) -> dict[str, Any]:
 
 
 def explanation(context: Context) -> str:
-    """Say in one line what was decided, and by what numbers; empty where nothing was."""
+    """Return one line: what was decided, and by which numbers; empty if nothing was."""
     heads = ("decision: ", "action: ")
     lines = (line for line in decided(context) if line.startswith(heads))
     return next(lines, "").partition(": ")[2]

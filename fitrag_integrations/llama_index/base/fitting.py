@@ -13,7 +13,7 @@ from fitrag_integrations.methods.settings import settings_of
 
 
 class FromFitted:
-    """Have `from_fitted`."""
+    """Mixin with the constructor `from_fitted`."""
 
     @classmethod
     def from_fitted(

@@ -30,7 +30,7 @@ async def awritten(llm: LLM, prompt: str) -> str:
 
 
 def model_name(llm: Any) -> str | None:
-    """Name a language model, None if that is unknown."""
+    """Return the name of a language model, or None."""
     if isinstance(llm, LLM):
         name = llm.metadata.model_name
         return None if name == _UNKNOWN else name

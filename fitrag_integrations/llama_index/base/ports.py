@@ -204,7 +204,7 @@ def adapted(value: object) -> object:
 
 @dataclass(frozen=True)
 class Caller:
-    """Hold what the ports of each call are built from, and check it."""
+    """Parts from which the ports of each call are built, checked at construction."""
 
     base: object
     search: object = None

@@ -38,7 +38,7 @@ def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
 
 
 def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
-    """Say in plain values what was decided, what was noted, and which steps were taken."""
+    """Return in plain values what was decided, what was noted, and which steps were run."""
     summary = adapting.summary(context)
     summary["queries"] = list(context.queries)
     summary["notes"] = list(context.notes)

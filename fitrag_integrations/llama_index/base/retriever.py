@@ -100,7 +100,7 @@ class FlowRetriever(Configured, BaseRetriever):
 
 
 class MethodOverBase(FlowRetriever):
-    """Give the excerpts a method keeps of what ``base`` finds, as nodes.
+    """Retriever of the excerpts that a method keeps from the nodes of ``base``.
 
     An empty list means that nothing was worth showing. What the run decided is told by
     ``explain()`` and ``last_run``; the nodes themselves carry scores and places only. With

@@ -33,7 +33,7 @@ from fitrag_integrations.types import Context
 
 @dataclass(frozen=True)
 class Routed:
-    """Hold another engine's response and the context with the decision that led to it."""
+    """Response of another engine, and the context with the decision that led to it."""
 
     context: Context
     response: object
@@ -107,7 +107,7 @@ class Router(Configured, BaseQueryEngine):
 
 
 class WritingRouter(Router):
-    """Have a language model write what no engine answers, streamed where that is asked for.
+    """Router whose language model answers what no engine does, streamed on request.
 
     ``_answering`` has ``template`` and ``streaming``; ``llm`` is one of the options, and
     ``Settings.llm`` where it is None.
@@ -199,7 +199,7 @@ async def aonce(text: str) -> TokenAsyncGen:
 
 @dataclass(frozen=True)
 class Handed:
-    """Hold a question for an engine.
+    """A question for an engine.
 
     ``nodes`` None is a plain query; else the engine synthesizes from them and, if ``searches``,
     from what it retrieves itself behind them, each node once.

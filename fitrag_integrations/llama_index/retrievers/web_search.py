@@ -17,13 +17,13 @@ from fitrag_integrations.types import Context
 
 
 class WebSearchRetriever(MethodOverBase):
-    """Give what a web search finds, marked as untrusted, in its order.
+    """Retriever of web search results, marked as untrusted, in the order of the search.
 
-    ``search`` is a provider, such as ``fitrag_integrations.web.WebSearch``, a tool, a retriever,
-    or a function from a query to results. With ``rewrite`` it is asked for keywords, by ``llm``
-    where there is one, else for the question itself. Nodes carry ``url``, ``web`` and ``trust``;
-    they have a score only where the search gave a ``retrieval_score``. A search that fails raises;
-    one that finds nothing gives no nodes.
+    ``search`` is a provider, such as ``fitrag_integrations.web.WebSearch``, a tool, a retriever, or
+    a function from a query to results. With ``rewrite`` it is asked for keywords, by ``llm`` where
+    there is one, else for the question itself. Nodes carry ``url``, ``web`` and ``trust``; they
+    have a score only where the search gave a ``retrieval_score``. A search that fails raises; one
+    that finds nothing gives no nodes.
     """
 
     def __init__(

@@ -105,7 +105,7 @@ class CorrectiveRouterQueryEngine(FromFitted, Router):
 
 
 def _context(question: str, found: Sequence[Passage], judged: Judged) -> Context:
-    """Hold what was judged; a passage without text has nothing to show."""
+    """Return the context of a judgment; a passage without text is left out."""
     graded = [
         Excerpt.whole(passage, score=grade)
         for passage, grade in zip(found, judged.grades, strict=True)

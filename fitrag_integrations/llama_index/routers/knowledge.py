@@ -38,7 +38,7 @@ from fitrag_integrations.types import Template
 
 @dataclass(frozen=True)
 class _Answering:
-    """Hold who answers which questions, and how."""
+    """Which questions are answered by whom, and how."""
 
     retrieve: BaseQueryEngine
     llm: Any
@@ -54,7 +54,8 @@ class _Answering:
 
 
 class KnowledgeRouterQueryEngine(FromFitted, WritingRouter):
-    """Have the language model answer what it knows; ``retrieve``, an engine, answers the rest.
+    """Query engine whose language model answers what it knows; the engine ``retrieve`` answers the
+    rest.
 
     A known question goes to ``llm``, ``Settings.llm`` where None, with FIT-RAG's no-retrieval
     prompt or ``template``: one of this package, its name, or one of LlamaIndex's with

@@ -27,7 +27,7 @@ from fitrag_integrations.types import Context
 
 @dataclass(frozen=True)
 class _Sides:
-    """Hold the index of each choice."""
+    """Index of each choice."""
 
     known: int
     unknown: int
@@ -73,7 +73,7 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
         return {}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
-        """Have none to update."""
+        """Ignore an update: there are no prompts."""
 
     def _select(self, choices: Sequence[ToolMetadata], query: QueryBundle) -> SelectorResult:
         self._check(choices)

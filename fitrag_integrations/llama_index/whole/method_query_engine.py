@@ -26,7 +26,7 @@ from fitrag_integrations.types import Context, Template
 
 @dataclass(frozen=True)
 class _Answering:
-    """Hold the method, and how its answer is written."""
+    """A method, and how its answer is written."""
 
     method: Method
     reader: Reader | None

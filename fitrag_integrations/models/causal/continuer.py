@@ -1,6 +1,6 @@
-"""Go on with answers that were begun, and tell how likely each new token was.
+"""Continue answers that were begun, with the probability of each new token.
 
-What FLARE and REFEED's ensemble need of a model, over a local generator or a server.
+Used by FLARE and REFEED's ensemble, over a local generator or a server.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from fitrag_integrations.values.prompt import Asked
 
 
 class Continuer:
-    """Tell the tokens of what a generator writes, with their probabilities (FLARE, section 3.2).
+    """Generator that returns the tokens it writes with their probabilities (FLARE, section 3.2).
 
-    `generator` is a `LocalGenerator`, or a `RemoteGenerator` over "completions" whose service
-    tells log-probabilities. Its `max_new_tokens` bound every continuation. A local one measures in
-    a second pass over what was written.
+    `generator` is a `LocalGenerator`, or a `RemoteGenerator` over "completions" whose service tells
+    log-probabilities. Its `max_new_tokens` bound every continuation. A local one measures in a
+    second pass over what was written.
     """
 
     def __init__(self, generator: LocalGenerator | RemoteGenerator) -> None:
@@ -42,12 +42,12 @@ class Continuer:
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:
-        """Take the small closed-book generator that ships with the package."""
+        """Load the small closed-book generator that ships with the package."""
         return cls(LocalGenerator.embedded(**options))
 
     @property
     def name(self) -> str:
-        """Name the model."""
+        """The generator's name."""
         return self.generator.name
 
     def continue_with_logprobs(

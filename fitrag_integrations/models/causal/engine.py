@@ -58,7 +58,7 @@ class CausalEngine(SharedEngine):
         _whole_states(model)
 
     def attach(self, config: Any, tensors: Mapping[str, Tensor]) -> str:
-        """Put a LoRA adapter beside the weights and give the name it is switched on by."""
+        """Attach a LoRA adapter and return the name that switches it on."""
         self._attached += 1
         name = f"adapter_{self._attached}"
 
@@ -270,7 +270,7 @@ def _first(*ids: int | None) -> int:
 
 
 def _whole_states(model: Any) -> None:
-    """Have the output layer see contiguous states.
+    """Make the states contiguous before the output layer.
 
     The last positions of a batch are a slice of it, for which torch's product in bfloat16 on a CPU
     takes hundreds of times as long.

@@ -99,7 +99,9 @@ class ReplugGenerator(LocalGenerator):
 
 
 class _Mixing(LogitsProcessor):
-    """Give all rows of an item the logarithm of their weighted mean distribution."""
+    """Logits processor that gives all rows of an item the log of their weighted mean
+    distribution.
+    """
 
     def __init__(self, weights: Sequence[tuple[float, ...]], device: torch.device) -> None:
         self._sizes = [len(some) for some in weights]

@@ -18,7 +18,7 @@ from fitrag_integrations.models.runtime.sources import model_folder
 
 
 class CausalModel(EngineModel[CausalEngine]):
-    """Hold an engine, and the name of what was attached to it."""
+    """Model over a causal engine, with an optional adapter."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class CausalModel(EngineModel[CausalEngine]):
         return causal_adapters.save(self._engine.model, folder, self._adapter, base=base)
 
     def _base(self) -> str:
-        """Name the base so that it is found from anywhere."""
+        """Return a name of the base that can be resolved from anywhere."""
         base = str(self.manifest["base"])
         if self._origin is None or not base.startswith("."):
             return base

@@ -60,7 +60,7 @@ def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def joined(prompt: str, text: str, *, spaced: bool) -> str:
-    """Put an answer behind a prompt, with a blank between them where neither has one."""
+    """Join a prompt and an answer, with a blank between them if neither has one."""
     if not spaced or prompt[-1:].isspace() or text[:1].isspace():
         return prompt + text
     return f"{prompt} {text}"

@@ -16,7 +16,7 @@ from fitrag_integrations.errors import ModelLoadError
 
 
 def factors(adapted: Any, *, dtype: torch.dtype = torch.float16) -> dict[str, Tensor]:
-    """Take the factors of a peft model's adapter, on the CPU; names end in `.A` and `.B`."""
+    """Copy the factors of a peft model's adapter to the CPU; names end in `.A` and `.B`."""
     found = {}
     for name, module in adapted.base_model.model.named_modules():
         if hasattr(module, "lora_A"):

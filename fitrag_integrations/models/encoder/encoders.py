@@ -128,7 +128,7 @@ def _with_adapter(encoder: nn.Module, folder: Path) -> nn.Module:
 
 
 def tuned_names(encoder: nn.Module) -> set[str]:
-    """Name the parameters that train, which are those that are saved."""
+    """Return the names of the trainable parameters, which are those that are saved."""
     return {name for name, p in encoder.named_parameters() if p.requires_grad}
 
 

@@ -23,7 +23,7 @@ SAFE = 1e30  # what a sum of exponentials is below, and over one of it above
 
 
 class Kept:
-    """Hold memory between batches, by name: who asks for a name overwrites what it held."""
+    """Memory that is kept between batches, by name; requesting a name overwrites its content."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
@@ -89,7 +89,7 @@ class HalfLayer:
 
 
 def _packed(*parts: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Put the weights of some layers over the same states one after the other, and pack them."""
+    """Concatenate the weights of layers over the same states, and pack them."""
     weight = torch.cat([part.weight.detach() for part in parts])
     bias = torch.cat([part.bias.detach() for part in parts])
     return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS), bias

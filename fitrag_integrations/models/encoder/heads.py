@@ -41,7 +41,7 @@ class ReaderHead(nn.Module):
 
 
 class BiLabelHead(nn.Module):
-    """Give the logits of `has_answer` and `llm_prefer` (FIT-RAG 4.2.1).
+    """Head with the logits of `has_answer` and `llm_prefer` (FIT-RAG, section 4.2.1).
 
     Two outputs over the pooled pair. `features` more inputs per pair (such as lexical overlap) and
     one hidden layer of `hidden` units are added where they are above 0. With `units`, the features
@@ -76,7 +76,7 @@ class BiLabelHead(nn.Module):
         self.out = nn.Linear(hidden or inside, 2)
 
     def standardize(self, features: Tensor) -> None:
-        """Take mean and deviation of the features. Shape: (pairs, features)."""
+        """Store the mean and deviation of the features. Shape: (pairs, features)."""
         if features.shape[1]:
             self.shift.copy_(features.mean(0))
             self.scale.copy_(1 / features.std(0).clamp(min=1e-6))

@@ -32,7 +32,7 @@ _BLANK = np.array([chr(code).isspace() for code in range(0x3002)])  # there are 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedPair:
-    """Hold one model input as an array, (5, tokens): ids, types, segments, starts, ends.
+    """One model input as an array of shape (5, tokens): ids, types, segments, starts, ends.
 
     A segment is 0 for a separator, 1 for a token of the question, 2 for one of the passage or its
     title; types are what the model is given. `offsets[i]` is the (start, end) of token i in the
@@ -88,7 +88,7 @@ class EncodedPair:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Hold model inputs padded to the longest. Shapes: (5, batch, tokens) and (batch,)."""
+    """Model inputs padded to the longest. Shapes: (5, batch, tokens) and (batch,)."""
 
     pairs: Sequence[EncodedPair]
     tokens: Tokens
@@ -190,7 +190,9 @@ class PairTokenizer:
         return [chunks[0] for chunks in self.encode(pairs)]
 
     def _encode(self, pairs: Sequence[Pair]) -> list[Tokens]:
-        """Put questions and passages, each tokenized once, between the marks the model expects."""
+        """Combine questions and passages, each tokenized once, with the special tokens of the
+        model.
+        """
         asked = self._questions.of([(question,) for question, _ in pairs], self._read_questions)
         read = self._passages.of([(p.title, p.text) for _, p in pairs], self._read_passages)
         _, _, after = self._marks()
@@ -236,7 +238,7 @@ class PairTokenizer:
         return self._frame
 
     def _question(self, question: str) -> str:
-        """Take what asks; of what is still too long, the head and the tail."""
+        """Return the tokens of a question; of one that is too long, the beginning and the end."""
         question = asked_of(whole(question))
         if len(question) <= QUESTION_TOKENS:
             return question

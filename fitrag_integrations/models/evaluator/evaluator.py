@@ -234,7 +234,7 @@ class RetrievalEvaluator(SavedModel):
 
 
 def _name(source: str) -> str:
-    """Name a checkpoint: a hub's name as it is, of a folder its last part."""
+    """Return the name of a checkpoint: a hub name as it is, of a folder the last part."""
     return Path(source).name if Path(source).exists() else source
 
 

@@ -44,7 +44,9 @@ FURTHEST = 20.0  # where the best span's score is cut off
 
 
 class EvaluatorHead(nn.Module):
-    """Give one logit per pair: a line over the pooled pair, and a few units over the clues."""
+    """Head with one logit per pair: linear in the pooled pair, with a few units over the
+    features.
+    """
 
     shift: Tensor
     scale: Tensor
@@ -59,7 +61,7 @@ class EvaluatorHead(nn.Module):
         self.out = nn.Linear(width, 1)
 
     def standardize(self, clues: Tensor) -> None:
-        """Take mean and deviation of the clues. Shape: (pairs, clues)."""
+        """Store the mean and deviation of the features. Shape: (pairs, features)."""
         self.shift.copy_(clues.mean(0))
         self.scale.copy_(1 / clues.std(0).clamp(min=1e-3))
 
@@ -142,7 +144,7 @@ class HeadGrader(PairModel):
 
 
 def rarity_of(tensors: dict[str, Tensor], engine: Engine, path: Path) -> Rarity | None:
-    """Take the rarity of each token out of a head's tensors; None where it has none."""
+    """Return the rarity of each token from the tensors of a head, or None."""
     rarity = tensors.pop("rarity", None)
     if rarity is None:
         return None
@@ -161,7 +163,7 @@ def read_of(pooled: Tensor, states: Tensor, span: nn.Linear | None) -> list[Read
 
 
 def gathered(read: Sequence[Read], batch: Batch) -> tuple[Tensor, Tensor]:
-    """Put together, on the CPU, the vectors of all chunks and the scores of their best spans.
+    """Collect the vectors of all chunks and the scores of their best spans on the CPU.
 
     `batch` holds the chunks. Shapes: (chunks, width), (chunks,).
     """

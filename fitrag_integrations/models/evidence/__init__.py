@@ -1,1 +1,1 @@
-"""What a head is told besides the encoding: clues, words, late interaction."""
+"""Features of a head besides the encoding: clues about the title, words, late interaction."""

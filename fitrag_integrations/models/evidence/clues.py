@@ -83,7 +83,7 @@ class Clues:
         return np.stack(parts, axis=1) * there[:, None]
 
     def _names(self, batch: Batch) -> Tokens:
-        """Take titles up to their bracket, without the full stop that ends them; -1 fills up."""
+        """Return titles up to their parenthesis, without a final full stop; padded with -1."""
         placed = batch.placed
         first = np.where(placed.any(1), placed.argmax(1), placed.shape[1])
         before = (batch.tokens[2] == 2) & (np.arange(placed.shape[1]) < first[:, None])

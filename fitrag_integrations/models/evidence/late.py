@@ -79,7 +79,7 @@ def _compare(question: Tensor, passage: Tensor, first: int) -> Tensor:
 
 
 def _part(pair: EncodedPair, segment: int) -> Ids:
-    """Take one side of a pair, between the pair's own first and last token."""
+    """Return one side of a pair, between its first and last token."""
     inside = (i for i, s in zip(pair.ids, pair.segments, strict=True) if s == segment)
     return (*pair.ids[: _framed(pair)], *inside, pair.ids[-1])
 

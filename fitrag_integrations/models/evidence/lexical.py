@@ -24,7 +24,7 @@ K1, B, AVERAGE_LENGTH = 0.9, 0.4, 150.0  # BM25's; the length in tokens of a usu
 
 
 class Found(NamedTuple):
-    """Hold which token of a pair's question stands where in its passage, in order."""
+    """Which token of a pair's question occurs where in its passage, in order."""
 
     rows: NDArray[np.intp]
     tokens: NDArray[np.intp]

@@ -23,7 +23,7 @@ Texts = tuple[str, str]  # a question and a draft, empty for none
 
 
 class CausalGate(CausalModel):
-    """Tell how likely each question is known. Subclasses give the `gaps`, before calibration.
+    """Gate over a causal model: the probability that each question is known.
 
     Built from an `engine`, a folder's `manifest`, and the name of its `adapter` on the engine.
     """
@@ -46,7 +46,7 @@ class CausalGate(CausalModel):
 
     @property
     def model_name(self) -> str:
-        """Name the language model whose knowledge is judged, empty where nobody said."""
+        """The name of the language model whose knowledge is judged, empty if unknown."""
         return fitted_for(self.manifest).model
 
     @property
@@ -127,7 +127,9 @@ class CausalGate(CausalModel):
 
 
 def fitted_for(manifest: Row) -> FittedThreshold:
-    """Say whose knowledge is judged: the threshold's model, else the one of the training rows."""
+    """Return the model whose knowledge is judged: the threshold's, else that of the training
+    rows.
+    """
     fitted = manifest.get("threshold")
     if fitted is not None and fitted.get("model"):
         return FittedThreshold.from_dict(fitted)

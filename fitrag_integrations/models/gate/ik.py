@@ -49,7 +49,7 @@ PROMPTS = {
 
 
 class IKClassifier(CausalGate):
-    """Tell how likely a language model knows the answer to each question, a gate.
+    """Gate that estimates how likely a language model knows the answer to each question.
 
     Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train ik`. It
     reads the question, and the first `draft_tokens` tokens of the model's own answer where a draft

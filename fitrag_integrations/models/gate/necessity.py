@@ -32,7 +32,7 @@ VERDICT_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class JudgeTemplate:
-    """Hold a judge's prompt, with {question} and {draft}, and its two verdicts.
+    """A judge's prompt, with {question} and {draft}, and its two verdicts.
 
     A `raw` prompt has its own conversation marks, and no chat template is put around it.
     """

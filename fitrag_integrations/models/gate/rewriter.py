@@ -32,7 +32,7 @@ TOKENS = 512  # of a rewriting, and of the heuristic answer that is read
 
 @dataclass(frozen=True, slots=True)
 class RewriteTemplate:
-    """Hold a rewriter's prompt, with {question} and {draft}, and the grammar it answers in.
+    """A rewriter's prompt, with {question} and {draft}, and the grammar of its output.
 
     A `raw` prompt has its own conversation marks, and no chat template is put around it.
     """

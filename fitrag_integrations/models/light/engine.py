@@ -111,7 +111,7 @@ class LightEngine:
             self._tokens -= len(self._kept.pop(next(iter(self._kept))))
 
     def forget(self) -> None:
-        """Have the next pass read everything, as whoever measures wants it."""
+        """Clear the cache of states, so that the next pass computes everything."""
         self.worker.call(self._forget, [None])
 
     def _forget(self, _: object) -> list[None]:
@@ -144,7 +144,7 @@ def engine_of(encoder: Path, user: object) -> LightEngine:
 def weights_of(
     home: Path, embeddings: Mapping[str, str], encoder: Path, fields: Mapping[str, Any]
 ) -> dict[str, Floats]:
-    """Put an encoder's weights together, by the names they have in the graph."""
+    """Collect the weights of an encoder under their names in the graph."""
     weights = read_arrays(home, embeddings)
     weights[f"{EMBEDDINGS}.weight"] *= weights.pop(f"{EMBEDDINGS}.scale")
     weights |= read_arrays(encoder, fields["tuned"])

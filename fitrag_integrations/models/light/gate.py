@@ -137,7 +137,7 @@ class LightGenerator(Shipped):
 
 
 class LightGate(Shipped):
-    """Tell how likely the model that ships knows each answer, as `IKClassifier` does."""
+    """Gate of the bundled language model over NumPy, with the results of `IKClassifier`."""
 
     kind = "ik"
 

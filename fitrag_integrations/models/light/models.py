@@ -108,7 +108,9 @@ class LightScorer(LightModel):
 
     @property
     def name(self) -> str:
-        """Name the scorer as its torch model is named, for what is fitted on its scores."""
+        """The name of the scorer, equal to that of its PyTorch version, for what is fitted on its
+        scores.
+        """
         base = Path(str(self.manifest["base"])).name
         return f"bilabel {base} {self.manifest['head']['sha256'][:8]}"
 

@@ -31,7 +31,7 @@ def token_batches(lengths: Sequence[int], *, budget: int) -> Iterator[list[int]]
 
 @dataclass
 class Budget:
-    """Hold how many padded tokens a forward pass may have: less, once one did not fit."""
+    """Maximum number of padded tokens of a forward pass; it shrinks when one does not fit."""
 
     tokens: int
 

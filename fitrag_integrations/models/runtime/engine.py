@@ -129,7 +129,7 @@ def _computes_bfloat16() -> bool:
 
 
 class SharedEngine:
-    """Hold one copy of weights, placed as `options` say, and count the models that use it."""
+    """One copy of the weights, placed by `options`, with a count of the models that use it."""
 
     def __init__(self, module: nn.Module, options: Options, *, name: str) -> None:
         self.device, self.dtype, tokens = options.resolved()
@@ -186,7 +186,7 @@ class Pool(ForkSafe, Generic[E]):
         super().__init__()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Take a lock of its own in a child: another thread of the parent may hold the old one."""
+        """Create a new lock in the child: another thread of the parent may hold the old one."""
         if in_child:
             self._loading = threading.Lock()
 

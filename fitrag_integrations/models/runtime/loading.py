@@ -255,7 +255,7 @@ def load_adapter_config(folder: Path) -> Any:
 
 
 def load_adapter(model: Any, folder: Path) -> Any:
-    """Put a saved LoRA adapter around a model. Raises `ModelLoadError` if it does not fit."""
+    """Wrap a model in a saved LoRA adapter. Raises `ModelLoadError` if it does not fit."""
     from peft import PeftModel
 
     config = load_adapter_config(folder)

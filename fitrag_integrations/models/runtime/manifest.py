@@ -83,7 +83,7 @@ def label_count(head: Row) -> int:
 
 @contextmanager
 def reading(folder: object) -> Iterator[None]:
-    """Have whatever the files of a model folder raise told as `ModelLoadError`.
+    """Raise `ModelLoadError` for any error of the files of a model folder.
 
     Not what a threshold raises that was fitted for another model, nor a want of memory.
     """

@@ -74,7 +74,8 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _kept(module: nn.Module, dtype: torch.dtype) -> set[str]:
-    """Name the tensors of marked parts, and those an architecture says are to stay in float32.
+    """Return the names of the tensors that stay in float32: of marked parts, and by the
+    architecture.
 
     It names some for float16 alone, which overflows where bfloat16 does not.
     """

@@ -22,7 +22,7 @@ M = TypeVar("M", bound="SavedModel")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Hold what a model was loaded from: a folder or a name, and the options given with it."""
+    """Where a model was loaded from: a folder or a name, and the options."""
 
     source: str
     options: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Origin:
 def remembered(
     load: Callable[Concatenate[type[M], str | Path, P], M],
 ) -> Callable[Concatenate[type[M], str | Path, P], M]:
-    """Have a `from_pretrained` note what it was given, so that the model can be pickled."""
+    """Decorate a `from_pretrained` so that the model keeps its arguments and can be pickled."""
 
     @wraps(load)
     def loaded(cls: type[M], name_or_dir: str | Path, *args: P.args, **options: P.kwargs) -> M:

@@ -147,7 +147,7 @@ class Worker(ForkSafe):
             self._thread.join()
 
     def end(self) -> None:
-        """Have the thread end after what is queued; `_put` takes nothing more once that is so."""
+        """End the thread after the queued work; `_put` accepts nothing more after that."""
         with self._lock:
             self._jobs.put(None)
 
@@ -257,7 +257,7 @@ class _Turn:
         return []
 
     def _answers(self) -> list[Any] | None:
-        """Do one step; gives the answers once all are there."""
+        """Run one step; return the answers once all are there."""
         if self._steps is None:
             self._jobs = [job for job in self._jobs if not job.left()]
             items = [item for job in self._jobs for item in job.items]

@@ -92,7 +92,8 @@ class BiLabelScorer(PairModel):
 
     @property
     def name(self) -> str:
-        """Name the scorer by its base and its weights, for what is fitted on its scores.
+        """The name of the scorer, made of its base and its weights, for what is fitted on its
+        scores.
 
         Empty where its manifest tells of no weights.
         """
@@ -359,7 +360,7 @@ class ReadyReranker(BiLabelScorer):
         return BiLabelScore(_sigmoid(logit), None, logit, None)
 
     def _details(self) -> list[str]:
-        """Name the scale, and the label that is not there."""
+        """Return the scale, and that `llm_prefer` is missing."""
         return [f"scale={self.scale!r}", "llm_prefer=None", *super()._details()]
 
 

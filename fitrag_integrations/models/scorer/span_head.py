@@ -12,7 +12,7 @@ NUMBERS = spans.COUNT + 2  # with the two labels of the whole passage
 
 
 class SpanHead(nn.Module):
-    """Give the logits of `has_answer` and `llm_prefer` of each span.
+    """Head with the logits of `has_answer` and `llm_prefer` of each span.
 
     The labels of the whole passage, plus a line over the mean of the span's states and over the
     passage's vector, plus a layer of `hidden` units over the numbers. `answers` are the two token
@@ -33,7 +33,7 @@ class SpanHead(nn.Module):
         self.mixed = nn.Linear(hidden, 2, bias=False)
 
     def standardize(self, numbers: Tensor, wholes: Tensor) -> None:
-        """Take mean and deviation of training spans. Shapes: (spans, 12), (spans, 2)."""
+        """Store the mean and deviation of training spans. Shapes: (spans, 12), (spans, 2)."""
         numbers = torch.cat([numbers, wholes], dim=1)
         self.shift.copy_(numbers.mean(0))
         self.scale.copy_(1 / numbers.std(0).clamp(min=1e-3))
@@ -47,7 +47,7 @@ class SpanHead(nn.Module):
 
 
 class LineHead(nn.Module):
-    """Give both labels of a span by a line over its numbers and the labels of the whole passage.
+    """Head that is linear in the features of a span and the labels of its passage.
 
     `answers` are the two token scores of a reader, and how far a token is worth keeping.
     """

@@ -24,7 +24,7 @@ Ranges: TypeAlias = dict[int, list[Range]]  # by the chunk's identity
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Hold what one forward pass gave.
+    """Output of one forward pass.
 
     `places[i][j]` are the spans of item i that are judged in its chunk j, with their tokens;
     `logits` the scorer's own of all chunks, shape (chunks, 2). The rest has a row per span of each

@@ -28,7 +28,7 @@ HELD = 2**24  # numbers compared at once, or those of one chunk
 
 @dataclass(frozen=True, slots=True)
 class SpanEvidence:
-    """Hold what is known of spans, chunk by chunk. Shapes: (spans, width) and (spans, 12)."""
+    """Features of spans, chunk by chunk. Shapes: (spans, width) and (spans, 12)."""
 
     means: Tensor
     numbers: Tensor
@@ -81,7 +81,7 @@ def span_evidence(
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Hold which tokens spans are; all shapes (batch, spans, tokens of the longest).
+    """Tokens of spans; all shapes (batch, spans, tokens of the longest).
 
     `inside` says which of `places` are of the span and of the text, `room` how many more tokens an
     answer that begins there may have.
@@ -101,7 +101,7 @@ class _Spans:
         return cls(places, inside, room)
 
     def of_each(self, values: Tensor, fill: float) -> Tensor:
-        """Take the spans' values of (..., tokens), `fill` where there is no token of the text.
+        """Select the spans' values of (..., tokens), `fill` where there is no token of the text.
 
         Shape: (batch, ..., spans, tokens of the longest).
         """

@@ -178,7 +178,7 @@ def _title(text: str, file: Path) -> str:
 
 
 def _without_closing(heading: str) -> str:
-    """Take the closing signs from `A heading ##`; those of `C#` belong to the word."""
+    """Remove the closing marks of `A heading ##`; those of `C#` are part of the word."""
     words = heading.rstrip("#")
     return words.rstrip() if words[-1:].isspace() else heading
 

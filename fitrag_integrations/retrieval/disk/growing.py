@@ -207,7 +207,7 @@ class GrowingIndex:
 
 
 def _marks(passage: Passage) -> tuple[int, int]:
-    """Tell a passage and its text from others, in eight bytes each."""
+    """Return eight-byte hashes of each passage and its text."""
     own, text = (
         int.from_bytes(hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=8).digest())
         for part in (passage.id, passage.text)

@@ -32,7 +32,7 @@ MODES = ("none", "fixed", "corrected", "literal")
 
 @dataclass(frozen=True, slots=True)
 class Imbalance:
-    """Say how pairs are weighted.
+    """How pairs are weighted.
 
     `mode`: `none`; `fixed`, w stays; `corrected` and `literal`, w is learnt. `weight` is w or where
     it starts; None is 1/2 where w is learnt, and where it is fixed the share of mismatched pairs,
@@ -123,7 +123,7 @@ def draw_pairs(labels: Tensor, size: int, seed: int) -> Tensor:
 
 
 class Weigher(nn.Module):
-    """Hold w, weigh the groups' losses by it, and move it after each step on theta.
+    """Weight w of the two groups' losses, updated after each step on theta.
 
     w is a parameter that never gets a gradient: optimizers pass it over, and checkpoints keep it.
     `labels` are those of the training pairs, for the share of mismatched ones. Shape: (pairs, 2).

@@ -19,7 +19,7 @@ AT_ONCE = 8  # questions whose pairs are encoded together where nothing is learn
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Hold the encoded pairs of some questions, their labels, and how many each question has.
+    """Encoded pairs of some questions, their labels, and the number of pairs per question.
 
     Labels have the shape (pairs, 2); columns are has_answer, llm_prefer; NaN is not known.
     """
@@ -30,7 +30,7 @@ class Batch:
 
 
 class Lists:
-    """Give questions batch by batch; a batch's pairs are encoded when it is asked for."""
+    """Iterator over batches of questions; the pairs of a batch are encoded when it is requested."""
 
     def __init__(self, rows: Sequence[Labelled], tokenizer: PairTokenizer) -> None:
         self.rows, self._tokenizer = rows, tokenizer
@@ -72,7 +72,7 @@ class Lists:
         return self._starts[first], self._starts[last]
 
     def apart(self) -> Lists:
-        """Take the lists apart: each pair is one of its own."""
+        """Split the lists, so that each pair is a list of its own."""
         single = [
             replace(row, passages=(p,), has_answer=(has,), llm_prefer=(prefer,), reader_scores=())
             for row in self.rows
@@ -83,7 +83,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Hold questions to train on, to learn w on (empty where it stays), and held out."""
+    """Questions to train on, to learn w on (empty if it is fixed), and held out."""
 
     train: Lists
     weighed: Lists

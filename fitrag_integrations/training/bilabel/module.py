@@ -81,7 +81,7 @@ class BiLabelModule(nn.Module):
 
 @dataclass(frozen=True)
 class HeldPairs:
-    """Hold pairs that a head is not fitted on, for the weight of those it is fitted on to learn.
+    """Pairs that the head is not fitted on, used to learn the weight of the others.
 
     Shapes: pooled (pairs, width), features (pairs, features), labels (pairs, 2).
     """

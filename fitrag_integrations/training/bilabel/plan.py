@@ -29,7 +29,7 @@ SHARE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class BilabelPlan(Checked):
-    """Say how a scorer is trained; see `fitrag train bilabel --help`."""
+    """Settings for training a scorer; see `fitrag train bilabel --help`."""
 
     base: EncoderBase = MINILM
     tune: Annotated[str, Option("head, lora or full.")] = "lora"

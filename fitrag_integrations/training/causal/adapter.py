@@ -45,7 +45,7 @@ from fitrag_integrations.training.options import (
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Hold a prompt's ids and the ids that are to follow it."""
+    """Ids of a prompt and the ids that should follow it."""
 
     ids: list[int]
     targets: list[int]
@@ -120,7 +120,9 @@ def base_from(out: Path, base: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPlan:
-    """Say how an adapter is trained; the paper's: one epoch at 1e-4 (IK, section 3.2)."""
+    """Settings for training an adapter; by default the paper's: one epoch at 1e-4 (IK, section
+    3.2).
+    """
 
     epochs: EpochsOver = 1.0
     rate: Rate = 1e-4
@@ -139,7 +141,7 @@ class AdapterPlan:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Hold what is taught: `example(i, chance)` makes what row i teaches, `held` is measured on.
+    """Training data: `example(i, chance)` builds what row i teaches, `held` is for validation.
 
     `lengths` are those of the rows, of which like ones share a batch.
     """

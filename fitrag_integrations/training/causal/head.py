@@ -29,7 +29,7 @@ from fitrag_integrations.training.loop.loop import LoopSettings, epochs
 
 @dataclass(frozen=True, slots=True)
 class HeadPlan:
-    """Say how a head is trained; no `layers` are the middle and the last."""
+    """Settings for training a head; by default on the middle and the last layer."""
 
     epochs: float = 40.0
     batch: int = 16

@@ -71,7 +71,7 @@ WHOLE = "base"  # the folder of a base that was trained whole, beside its manife
 
 @dataclass(frozen=True, slots=True)
 class IKPlan:
-    """Say how an IK classifier is trained; see `fitrag train ik --help`.
+    """Settings for training an IK classifier; see `fitrag train ik --help`.
 
     `lengths` are the draft lengths of the mixture, None for none, half and all of `draft_tokens`.
     `epochs` and `rate` None are the paper's 1 and 1e-4 for an adapter, 40 and 1e-3 for a head.
@@ -173,7 +173,7 @@ def _manifest(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Hold a base to train on, the rows, and what is said of the training; `manifest` is filled."""
+    """Base model, rows and settings of a training; `manifest` is filled on the way."""
 
     engine: CausalEngine
     train: Sequence[KnownRow]

@@ -47,7 +47,7 @@ THETA = 0.5
 
 @dataclass(frozen=True, slots=True)
 class NecessityPlan(AdapterPlan):
-    """Say how a judge is trained; see `fitrag train necessity --help`.
+    """Settings for training a judge; see `fitrag train necessity --help`.
 
     `theta` is the share of gold answers a draft must exceed to count as known, for rows that carry
     answers and no label.

@@ -35,7 +35,7 @@ from fitrag_integrations.values.slimplm import Lead, Leads, render
 
 @dataclass(frozen=True, slots=True)
 class RewriterPlan(AdapterPlan):
-    """Say how a rewriter is trained; see `fitrag train rewriter --help`."""
+    """Settings for training a rewriter; see `fitrag train rewriter --help`."""
 
     base: CausalBase
     template: Template = "paper"
@@ -45,7 +45,7 @@ class RewriterPlan(AdapterPlan):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """Hold a question, a heuristic answer, and what a rewriter should make of them."""
+    """A question, a heuristic answer, and the claims and queries that a rewriter should write."""
 
     question: str
     draft: str

@@ -14,7 +14,7 @@ from fitrag_integrations.training.splitting import split_by_hash
 
 @dataclass(frozen=True, slots=True)
 class KnownRow:
-    """Hold a question, the model's own draft of an answer, and whether the model knew it."""
+    """A question, the model's own draft of an answer, and whether the model knew it."""
 
     question: str
     draft: str
@@ -45,7 +45,9 @@ def _known_row(at: int, row: Mapping[str, object]) -> KnownRow:
 def split_rows(
     rows: Sequence[KnownRow], *, validation: float, seed: int
 ) -> tuple[list[KnownRow], list[KnownRow]]:
-    """Hold out a share of the questions, with known and unknown ones on both sides."""
+    """Split off a fraction of the questions for validation, with known and unknown ones on both
+    sides.
+    """
     parts = split_by_hash(rows, validation, seed)
     if any(len({row.known for row in part}) < 2 for part in parts):
         allowed = "known and unknown questions enough to train on some and hold some out"
@@ -54,7 +56,9 @@ def split_rows(
 
 
 def judged_model(rows: Sequence[KnownRow], given: str, base: str) -> str:
-    """Name the model whose knowledge the rows are about: as given, as the rows say, or the base."""
+    """Return the model whose knowledge the rows are about: the one passed, the rows', or the
+    base.
+    """
     named = sorted({row.llm for row in rows if row.llm})
     if not given and len(named) > 1:
         raise InputError.of("rows.llm", given=named, allowed="one model, or name the one meant")

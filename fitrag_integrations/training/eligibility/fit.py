@@ -51,7 +51,7 @@ LABELS = ("kept", "eligible")
 
 @dataclass(frozen=True, slots=True)
 class EligibilityPlan(Checked):
-    """Say how a detector is trained; see `fitrag train eligibility --help`.
+    """Settings for training a detector; see `fitrag train eligibility --help`.
 
     `keep` is the share of the answers in the whole list that stopping must leave, in (0, 1], and
     `max_share` the most tokens that inference will keep anyway, None all.
@@ -85,7 +85,7 @@ class EligibilityPlan(Checked):
         return KINDS if self.combinations == BOTH else (self.combinations,)
 
     def __post_init__(self) -> None:
-        """Tell of a wrong number before anything is trained."""
+        """Check the numbers before the training starts."""
         Checked.__post_init__(self)
         if self.combinations not in (*KINDS, BOTH):
             allowed = ", ".join((*KINDS, BOTH))

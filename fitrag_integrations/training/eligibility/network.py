@@ -10,7 +10,7 @@ from fitrag_integrations.models.eligibility import HIDDEN, MAX_PAIRS
 
 
 class EligibilityNetwork(nn.Sequential):
-    """Give the logit of being enough. Shapes: (rows, inputs) to (rows, 1).
+    """Network with the logit that a combination is enough. Shapes: (rows, inputs) to (rows, 1).
 
     `inputs` are two for each of `max_pairs`, and as many again where the rest is seen.
     """

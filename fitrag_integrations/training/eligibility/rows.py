@@ -29,7 +29,7 @@ Places = tuple[int, ...]  # members, by their place in the sorted list of repres
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Hold one combination: its members' scores, best first, and what came of it.
+    """A combination: the scores of its members, best first, and its label.
 
     `left` are the scores of the representatives it leaves out, `kinds` says how it arose,
     `eligible` whether the answer from it was right, `has_answer` whether a gold answer stands in
@@ -46,7 +46,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class EligibilityRow:
-    """Hold a question's combinations; `prefixes` gives those of inference, shortest first."""
+    """Combinations of a question; `prefixes` returns those of inference, shortest first."""
 
     question: str
     combinations: tuple[Judged, ...]

@@ -68,7 +68,7 @@ TUNES = ("upper", "lora", "full", "head")
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorPlan:
-    """Say how an evaluator is trained.
+    """Settings for training an evaluator.
 
     The paper's (CRAG, appendix B.3): `loss` "regression", `tune` "full", a rate of 1e-4, batches of
     12 pairs, 8 epochs. The defaults are those of the embedded one. `epochs` counts instead of
@@ -148,7 +148,7 @@ def fit_evaluator(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Hold what an evaluator is fitted on, and how; `go` takes the steps."""
+    """Data and settings of a fit; `go` runs the training."""
 
     train: Sequence[Judged]
     held: Sequence[Judged]

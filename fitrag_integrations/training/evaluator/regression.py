@@ -33,7 +33,7 @@ LabelledPair: TypeAlias = tuple[str, Passage, int]
 
 
 def labelled_pairs(rows: Sequence[Judged]) -> list[LabelledPair]:
-    """Take judged questions apart: the paper's batches are of pairs."""
+    """Split judged questions into pairs, which are the paper's batches."""
     return [
         (row.question, passage, holds)
         for row in rows

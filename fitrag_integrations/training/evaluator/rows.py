@@ -14,7 +14,7 @@ from fitrag_integrations.types import Passage
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Hold a question's passages, each with whether it holds the answer, 0 or 1.
+    """Passages of a question, each with a label: 1 if it holds the answer, else 0.
 
     `answers` say where in them it is; empty where nobody knows its wording.
     """

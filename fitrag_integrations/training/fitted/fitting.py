@@ -60,7 +60,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Say what is asked for.
+    """Settings of `fitrag fit`.
 
     At most `drop` of the share of right answers may be lost, `confidence` sure. `k` passages are
     retrieved for each of at most `count` questions, `depth` of them are labelled. `seed` parts the
@@ -183,7 +183,9 @@ class _Fit:
     def _answered(
         self, asked: Sequence[Asked], found: Mapping[str, Sequence[Passage]]
     ) -> tuple[list[Asked], list[str]]:
-        """Have the language model answer, from all passages, what nobody knows the answer to."""
+        """Answer the questions without a known answer with the language model, from all
+        passages.
+        """
         open_ = [one for one in asked if not one.answers]
         from_all = [
             Context(one.question, tuple(map(Excerpt.whole, found[one.question]))) for one in open_
@@ -277,7 +279,7 @@ def _questions(
     wish: Wish,
     oracle: Oracle,
 ) -> list[Asked]:
-    """Take the questions that were kept, else those given, else have some written; keep them."""
+    """Return the stored questions, else those passed, else generated ones; store them."""
     if kept.exists():
         return _once(questions_in(kept, wish.count))
     if isinstance(given, str | Path):

@@ -37,7 +37,7 @@ SCORER = "scorer"
 
 @dataclass(frozen=True, slots=True)
 class FittedScorer:
-    """Hold the weight between the two labels, what was trained, and the areas of both.
+    """Weight between the two labels, what was trained, and the AUC of both.
 
     `folder` is the name of a trained scorer's, None for the embedded one.
     """
@@ -51,7 +51,9 @@ class FittedScorer:
 def label(
     questions: Sequence[Asked], found: Mapping[str, Sequence[Passage]], oracle: Oracle, depth: int
 ) -> list[Labelled]:
-    """Say of the first `depth` passages of each question: is the answer there, is it found?"""
+    """Label the first `depth` passages of each question: is the answer in it, and does the LLM find
+    it?
+    """
     rows = [
         Question(one.question, one.answers, tuple(found[one.question][:depth])) for one in questions
     ]

@@ -28,7 +28,7 @@ def prompt_of(context: Context) -> str:
 
 @dataclass
 class Oracle:
-    """Give answers from contexts and to prompts; None where there was none to be had.
+    """Source of answers from contexts and to prompts; None for an answer that failed.
 
     Raises `PortError` where the account says stop; what was answered is kept. `tell` hears how far
     it is.
@@ -42,7 +42,7 @@ class Oracle:
 
     @property
     def name(self) -> str:
-        """Name who is asked."""
+        """The model's name."""
         return self.asker.name
 
     @property
@@ -62,7 +62,7 @@ class Oracle:
         ask: Callable[[list[str]], Sequence[Any]],
         write: Callable[[Any], str],
     ) -> list[str]:
-        """Have something told of each text by one call for many, and keep it as it is written.
+        """Measure each text with one call for many, and store the results as they arrive.
 
         What cannot be told is blank, and is not asked again.
         """
@@ -102,7 +102,7 @@ class Oracle:
         return None if known is None else known.text
 
     def _fill(self, prompts: Open) -> None:
-        """Have all prompts answered that the journal does not know; equal ones once."""
+        """Answer all prompts that the journal does not know; equal ones once."""
         open_ = [prompt for prompt in prompts if self.journal.get(prompt) is None]
         for start in range(0, len(open_), AT_ONCE):
             lot = open_[start : start + AT_ONCE]
@@ -113,7 +113,7 @@ class Oracle:
             self._after(start + len(lot), len(open_))
 
     def _after(self, done: int, whole: int) -> None:
-        """Put a lot on the disk, and raise where the account says stop."""
+        """Flush a batch to disk, and raise if the account says stop."""
         self.journal.sync()
         if self.account.stopped:
             said = "what was answered is kept, and the same call goes on"
@@ -121,7 +121,7 @@ class Oracle:
         self.say(f"{done}/{whole} asked; {self.account}")
 
     def say(self, message: str) -> None:
-        """Tell whoever listens how far it is."""
+        """Report the progress to the listener."""
         if self.tell is not None:
             self.tell(message)
 

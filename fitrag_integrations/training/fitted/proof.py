@@ -24,7 +24,7 @@ DRAWS = Draws()
 
 @dataclass(frozen=True)
 class Proof:
-    """Hold the answers and tokens of each system, plain first, on every question."""
+    """Answers and tokens of each system on every question, the plain retriever first."""
 
     systems: Mapping[str, Tried]
     answers: Mapping[str, Sequence[str]]
@@ -44,7 +44,7 @@ class Proof:
         test: Places,
         fitted: Fitted,
     ) -> Proof:
-        """Take the three systems out of what was tried."""
+        """Select the three systems from the results."""
         chosen, way = settings[choice.chosen], choice.chosen.partition(";")[0]
         known = table.p_known.get(chosen.gate)
         skips = [False] * len(table.questions) if known is None else known > chosen.threshold
@@ -67,7 +67,7 @@ class Proof:
         return cls(systems, answers, contexts, share, choice, fitted, test)
 
     def sentence(self) -> str:
-        """Say in one sentence what was chosen and what it comes to, or that nothing is better."""
+        """Return one sentence: what was chosen and what it saves, or that nothing is better."""
         plain, own = self.systems[PLAIN], self.systems[FITTED]
         right, cost = (
             [float(getattr(one, name)[self.test].mean()) for one in (plain, own)]

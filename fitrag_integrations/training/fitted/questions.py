@@ -46,7 +46,7 @@ _FACT = re.compile(r"(?<=[a-z,;] )(?:\d[\d.,]*\d|[A-Z][\w'-]+(?: [A-Z][\w'-]+)*)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Hold a question and its answers, none where nobody knows them.
+    """A question and its answers, none if they are unknown.
 
     `passage` is the text a question was made of, blank for one that somebody asked.
     """
@@ -96,7 +96,7 @@ def write_questions(file: Path, asked: Iterable[Asked]) -> None:
 
 
 def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -> list[Asked]:
-    """Have questions written, of passages at even distances; fewer than `count` where they fail."""
+    """Generate questions from passages at even distances; fewer than `count` if some fail."""
     if not oracle.writes:
         return different(questions_from(passages, round(WRITTEN_MORE * count)))[:count]
     sampled = spread(passages, round(WRITTEN_MORE * count))
@@ -137,7 +137,7 @@ def _parsed(reply: str, passage: Passage) -> Asked | None:
 
 
 def says_it_knows(questions: Sequence[str], oracle: Oracle) -> list[float]:
-    """Ask the language model whether it can answer each question by itself: 1.0 for a yes."""
+    """Ask the language model whether it can answer each question without passages: 1.0 for yes."""
 
     def verdict(reply: str | None) -> float:
         try:

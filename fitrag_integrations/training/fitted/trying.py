@@ -40,7 +40,7 @@ Found = Mapping[str, Sequence[Passage]]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Hold a method as a recipe, and the gate before it with its threshold, if there is one."""
+    """A method as a recipe, with the gate before it and its threshold, if there is one."""
 
     recipe: Recipe
     gate: str = ""
@@ -49,7 +49,7 @@ class Setting:
 
 @dataclass(eq=False)
 class Table:
-    """Hold what was tried, a column for each setting, an entry for each question.
+    """Results: one column per setting, one entry per question.
 
     `bare` is what came of asking without passages, `p_known` what each gate said of a question, and
     `asked` the tokens that gate costs. `answers` are the texts, `contexts` what was shown.
@@ -66,7 +66,9 @@ class Table:
 
 
 def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recipe]:
-    """Name the settings to try: the retriever's first passages, and FIT-RAG cut in several ways."""
+    """Return the settings to try: the retriever's first passages, and FIT-RAG with several
+    budgets.
+    """
     given: Recipe = {"method": "fitrag", "top_n": k, "weight": weight}
     given |= {} if scorer is None else {"scorer": scorer}
     ways: dict[str, Recipe] = {
@@ -146,7 +148,7 @@ def _tried(asked: Sequence[Asked], answers: Sequence[str], contexts: Sequence[Co
 
 
 def ask_bank(table: Table, bank: Any, banked: Sequence[int]) -> None:
-    """Have the nearest questions of a bank vote on every question, and write it into the table.
+    """Store for every question how many of its nearest questions in a bank were known.
 
     The questions at `banked` are in the bank themselves, and are judged by the others there.
     """
@@ -158,7 +160,7 @@ def ask_bank(table: Table, bank: Any, banked: Sequence[int]) -> None:
 
 
 def ask_model(table: Table, oracle: Oracle) -> None:
-    """Ask the language model itself what it knows, or the gate that was trained for it."""
+    """Store the probability that the language model knows each answer, by itself or by its gate."""
     questions = [one.question for one in table.questions]
     if oracle.writes:
         table.p_known["ask"] = np.array(says_it_knows(questions, oracle))

@@ -66,7 +66,7 @@ class AnswerJournal:
         self._write({**(answer or {}), "tokens": tokens})
 
     def sync(self) -> None:
-        """Have the system put what was written on the disk."""
+        """Flush what was written to disk."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:

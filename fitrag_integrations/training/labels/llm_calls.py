@@ -41,7 +41,7 @@ class LlamaIndexModel(Protocol):
 
 
 class RemoteAnswers(RemoteGenerator):
-    """Ask an OpenAI-compatible server, and read besides the text its tokens and its refusals."""
+    """Client of an OpenAI-compatible server that also reads token counts and refusals."""
 
     async def aanswers(self, prompts: Sequence[str]) -> list[Answer]:
         """Answer each prompt; one that fails has its error in its place."""

@@ -45,7 +45,7 @@ def wordings(gold: Gold) -> list[str]:
 
 
 def gold_answers(row: Mapping[str, object], *, nested: bool = False) -> Gold:
-    """Take the gold answers of a row; with `nested`, each may be a list of its wordings."""
+    """Return the gold answers of a row; with `nested`, each may be a list of alternatives."""
     allowed = "a list of at least one text" + (", or lists of texts" if nested else "")
     given = row.get("answers")
     if isinstance(given, list) and given and all(_fine(one, nested) for one in given):

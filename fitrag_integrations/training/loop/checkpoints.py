@@ -39,7 +39,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Put a checkpoint's weights and state back, and give its step; 0 where there is none."""
+    """Restore weights and state from a checkpoint, and return its step; 0 without one."""
     if not path.exists():
         return 0
     state = load_file(path)

@@ -40,7 +40,7 @@ class Best:
         return {"held_out": value}
 
     def restore(self) -> None:
-        """Put the best weights back."""
+        """Restore the best weights."""
         saved = load_file(self.path)
         with torch.no_grad():
             for name, parameter in self._trained():

@@ -31,7 +31,8 @@ Seen: TypeAlias = dict[str, Tensor | float]  # what a batch or a step is logged 
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """Say how to train. `rate` peaks after `warmup` (a share of the steps), then falls to 0.
+    """Settings of a training loop. `rate` peaks after `warmup` (a fraction of the steps), then
+    decays to 0.
 
     A step goes down the mean gradient of `accumulate` batches (of each process).
     """
@@ -123,7 +124,7 @@ class Loop(Generic[Batch]):
         return {name: value.detach() for name, value in losses.items()}
 
     def _descend(self, optimizer: torch.optim.Optimizer, at: int) -> None:
-        """Take one step down the gradients, which are the mean over all batches of the step."""
+        """Run one optimizer step on gradients averaged over all batches of the step."""
         tuned = trainable(self.module)
         self.team.average_gradients(tuned)
         nn.utils.clip_grad_norm_(tuned, self.settings.clip)

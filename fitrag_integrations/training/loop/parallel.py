@@ -20,7 +20,7 @@ SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Say which of several processes this is. Alone, every method leaves things as they are.
+    """This process's place among several. For a single process every method is a no-op.
 
     All processes must make the same calls in the same order. `device` is where they exchange.
     """
@@ -72,7 +72,7 @@ class Processes:
         return range(self.rank * count // self.count, (self.rank + 1) * count // self.count)
 
     def gather(self, part: Tensor, count: int, places: range) -> Tensor:
-        """Put the shares of all processes together. Shapes: (places, ...), gives (count, ...)."""
+        """Concatenate the parts of all processes. Shapes: (places, ...) to (count, ...)."""
         if self.count == 1:
             return part
         whole = torch.zeros(count, *part.shape[1:], device=self.device, dtype=part.dtype)

@@ -11,7 +11,7 @@ from fitrag_integrations.training.options import Device
 
 
 class Fitted(Protocol):
-    """Say what every plan of a loop says."""
+    """Fields that every plan has."""
 
     @property
     def rate(self) -> float: ...
@@ -24,7 +24,7 @@ class Fitted(Protocol):
 
 
 class MoreSettings(TypedDict, total=False):
-    """Name what only some plans say."""
+    """Settings that only some plans have."""
 
     evaluate_every: int
     accumulate: int
@@ -34,7 +34,7 @@ class MoreSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Say how a run is carried out.
+    """How a run is carried out.
 
     `device` None is CUDA where it is there, else the CPU; a head alone is fitted on the CPU unless
     another device is named.
@@ -47,7 +47,7 @@ class Running:
     ] = 300.0
 
     def settings(self, plan: Fitted, steps: int, **more: Unpack[MoreSettings]) -> LoopSettings:
-        """Say to a loop how to take the steps of a plan."""
+        """Return the loop settings of a plan."""
         return LoopSettings(
             steps,
             plan.rate,

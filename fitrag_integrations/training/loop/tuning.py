@@ -30,7 +30,7 @@ def with_lora(encoder: Any, *, rank: int = 16, alpha: int | None = None) -> Any:
 
 
 def recompute(model: Any) -> None:
-    """Have a transformers model compute its activations again for the gradients."""
+    """Enable gradient checkpointing of a transformers model."""
     how = {"use_reentrant": False}  # else nothing flows through frozen embeddings
     if hasattr(model, "activation_checkpointing_enable"):  # its name since transformers 5
         model.activation_checkpointing_enable(how)

@@ -29,7 +29,7 @@ from fitrag_integrations.training.splitting import split
 
 @dataclass(frozen=True, slots=True)
 class OnePassPlan:
-    """Say how a one-pass scorer is trained; see `fitrag train onepass --help`."""
+    """Settings for training a one-pass scorer; see `fitrag train onepass --help`."""
 
     scorer: Annotated[Path, Option("Folder of the bi-label scorer it stands on.")]
     reader: Annotated[
@@ -78,7 +78,7 @@ def fit_onepass(rows: Sequence[Asked], out: Path, plan: OnePassPlan) -> dict[str
 
 
 def _take_answers(head: SpanHead, scorer: BiLabelScorer, reader: Path | None) -> None:
-    """Take the two token scores from the scorer where it has them, else from a reader."""
+    """Copy the two token scores from the scorer if it has them, else from a reader."""
     with torch.no_grad():
         if scorer._head.span is not None:
             head.answers.load_state_dict(scorer._head.span.state_dict())
@@ -107,7 +107,9 @@ def _logits(module: OnePassModule, rows: Sequence[Spans]) -> list[Tensor]:
 
 
 def _digest(rows: Sequence[Asked], scorer: BiLabelScorer, plan: OnePassPlan) -> str:
-    """Name a fit by all it depends on, so that only the same one goes on from its checkpoint."""
+    """Return a hash of all that a fit depends on, so that only the same fit resumes a
+    checkpoint.
+    """
     given = [[row.question for row in rows], scorer.manifest["head"]["sha256"], _plain(plan)]
     return hashlib.sha256(json.dumps(given).encode()).hexdigest()[:16]
 

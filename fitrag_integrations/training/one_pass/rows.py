@@ -33,7 +33,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Hold a question's passages, and its answers where they are known."""
+    """Passages of a question, and its answers if they are known."""
 
     question: str
     answers: tuple[str, ...]
@@ -42,13 +42,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Hold the spans of one question's passages, as the head sees them and as they should be.
+    """Spans of a question's passages: their features and their targets.
 
     A row per span, in order. `means`, `numbers`, `pooled` and `wholes` are those of
-    `models.span_reading`; `teacher` the logits of the span read by itself, shape (spans, 2);
-    `gold` 1 where an answer stands in it, 0 where none does, NaN where none is known; `words`
-    counts its words; `passage` is the number of its passage; `cut` says whether it is a window of
-    the length the token reducer cuts.
+    `models.span_reading`; `teacher` the logits of the span read by itself, shape (spans, 2); `gold`
+    1 where an answer stands in it, 0 where none does, NaN where none is known; `words` counts its
+    words; `passage` is the number of its passage; `cut` says whether it is a window of the length
+    the token reducer cuts.
     """
 
     means: Tensor
@@ -156,7 +156,7 @@ def _read(
 
 
 def _others(text: str, cut: Sequence[Range], chance: random.Random) -> list[Range]:
-    """Take one shorter span, so that the head serves windows of other lengths as well."""
+    """Return one shorter span, so that the head also handles windows of other lengths."""
     spans = split_sentences(text)
     size = chance.choice((1, 1, 2))
     at = chance.randrange(max(1, len(spans) - size + 1))
@@ -178,7 +178,7 @@ def chunk_rows(places: Sequence[Sequence[InChunk]]) -> list[int]:
 
 
 def _name(rows: Sequence[Asked], scorer: BiLabelScorer, window: int, seed: int) -> str:
-    """Name what was read by all it depends on."""
+    """Return a hash of all that the rows depend on."""
     given = [*map(asdict, rows), scorer.manifest["head"]["sha256"], window, seed]
     return hashlib.sha256(json.dumps(given).encode()).hexdigest()[:16]
 

@@ -29,7 +29,7 @@ from fitrag_integrations.training.rows import ReadingRow
 
 @dataclass(frozen=True, slots=True)
 class ReaderPlan:
-    """Say how a reader is trained."""
+    """Settings for training a reader."""
 
     base: EncoderBase = MINILM
     steps: Steps = 2000

@@ -125,10 +125,11 @@ def _head(passage: Passage, words: int) -> Passage:
 
 
 def group(row: ReadingRow, count: int, chance: random.Random) -> Group:
-    """Put a row's passage before `count` of its negatives, titles dropped alike from all.
+    """Return a row's passage followed by `count` of its negatives, with titles dropped for all or
+    none.
 
-    Sources without titles would let a title betray a negative, so a group keeps its titles only
-    if its positive has one, and then not always.
+    Sources without titles would let a title betray a negative, so a group keeps its titles only if
+    its positive has one, and then not always.
     """
     negatives = chance.sample(row.negatives, min(count, len(row.negatives)))
     passages = (row.passage, *negatives)

@@ -94,7 +94,7 @@ def _export(module: nn.Module, inputs: tuple[Tensor, ...], path: Path) -> None:
 
 @contextlib.contextmanager
 def _eager(module: nn.Module) -> Iterator[None]:
-    """Have attention written out in plain operations, and put back what was there."""
+    """Switch attention to plain operations for the block."""
     parts: list[Any] = [m for m in module.children() if hasattr(m, "set_attn_implementation")]
     kept = [(part, part.config._attn_implementation) for part in parts]
     for part in parts:
