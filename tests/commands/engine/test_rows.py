@@ -52,6 +52,7 @@ def test_each_bad_row_is_told_and_the_others_go_on(tmp_path, scorer, fitrag, ver
         error = row.pop("error")
         added = {name: row.pop(name) for name in row.keys() - wrong.keys()}
         assert row == wrong  # every field kept
+        assert added.pop("offsets", "codepoints") == "codepoints"  # a unit, not a result
         assert not any(added.values()) and added.keys() <= got[0].keys()  # the verb's own, empty
         assert error["field"] == field
         assert set(error) == {"field", "given", "allowed", "message"}

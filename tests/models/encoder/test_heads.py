@@ -98,4 +98,4 @@ def test_what_clues_add_to_a_reader_is_the_same_without_torch():
     wanted = head.extra_logits(features).detach().numpy()
     found = heads.extra_logits(named, features[:, :2].numpy(), features[:, 2].numpy())
     assert found.tolist() == pytest.approx(wanted.tolist(), abs=1e-6)
-    assert ReaderHead(2).told(features).tolist() == [0.0] * 5
+    assert ReaderHead(2).extra_logits(features).tolist() == [0.0] * 5
