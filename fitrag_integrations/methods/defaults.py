@@ -56,6 +56,11 @@ def default_model(role: str) -> Any:
         return _loaded[role]
 
 
+def is_default(model: object) -> bool:
+    """Check whether a model is one that `default_model` loaded for everything in the process."""
+    return any(model is one for one in _loaded.values())
+
+
 def home_of(role: str) -> tuple[str, str]:
     """Name the module and the class of a role's embedded model: on a GPU the one in torch.
 

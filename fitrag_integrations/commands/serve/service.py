@@ -18,9 +18,9 @@ from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.settings import Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Spans
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.core.extras import installed
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun
+from fitrag_integrations.methods.defaults import is_default
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import BiLabelScore, Passage
 
@@ -82,12 +82,12 @@ class Service:
             given.device or None,
             given.dtype or None,
             given.batch_tokens or None,
-            given.backend or ("torch" if installed("torch") else None),  # it runs for long
+            given.backend or None,
         )
 
     def stop(self) -> None:
-        """Give the models' memory back."""
-        if self._scorer is not None:
+        """Free the memory of the service's own scorer; the default one is shared by the process."""
+        if self._scorer is not None and not is_default(self._scorer):
             self._scorer.unload()
         self._verbs.clear()
 
