@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ HEADS = {
     NO: "Not worth it",
     FEW: "Too few answers to say",
 }
+Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 Found = Mapping[str, Sequence[Passage]]
 
 
@@ -76,15 +78,17 @@ def compare(
     oracle: Oracle | None = None,
     *,
     draws: Draws,
-    advance: Callable[[int], None] | None = None,
+    bar: Bar,
 ) -> Trial:
     """Compress each question's passages at many budgets, and judge what is kept.
 
     Passages and sentences are scored once, whatever the number of budgets. Without an `oracle` an
-    answer is kept where it stands in what a prompt shows, with one where its model gives it.
+    answer is kept where it stands in what a prompt shows, with one where its model gives it. `bar`
+    opens a progress bar by its label and total.
     """
-    once = SentencesScoredOnce(scorer, advance)
-    default, failed = _contexts(FitRag(once), asked, found)
+    once = SentencesScoredOnce(scorer)
+    with bar("scoring passages", sum(len(found[one.question]) for one in asked)) as once.advance:
+        default, failed = _contexts(FitRag(once), asked, found)
     rows = [
         Compressed(one.question, one.answers, tuple(found[one.question]), context.excerpts)
         for one in asked
@@ -94,13 +98,16 @@ def compare(
         return Trial([], [], None, failed)
     once.advance = None
     budgets = budgets_for(rows) if oracle is None else [0, *budgets_for(rows, LLM_BUDGETS)]
-    cut = {
-        budget: _contexts(FitRag(once, max_tokens=budget), asked, found)[0]
-        for budget in budgets
-        if budget
-    }
-    ours = [[cut[b][row.question].excerpts if b else () for b in budgets] for row in rows]
-    plain = [[first_passages(row, budget) for budget in budgets] for row in rows]
+    kept: list[tuple[list[Sequence[Excerpt]], list[Sequence[Excerpt]]]] = []
+    with bar("cutting to budgets", len(budgets)) as advance:
+        for budget in budgets:
+            cut = FitRag(once, max_tokens=budget) if budget else None
+            contexts = {} if cut is None else _contexts(cut, asked, found)[0]
+            own = [contexts[row.question] if contexts else Context(row.question) for row in rows]
+            plainly = [first_passages(row, budget) for row in rows]
+            kept.append(([context.excerpts for context in own], plainly))
+            advance(1)
+    ours, plain = ([[each[way][at] for each in kept] for at in range(len(rows))] for way in (0, 1))
     holds = Compressed.holds if oracle is None else _answers(rows, [ours, plain], oracle)
     there = [at for at, row in enumerate(rows) if holds(row, row.whole)]
     savings = None
@@ -242,10 +249,10 @@ class Proof:
             FEW: f"; it takes {LEAST_ANSWERS} answers at least",
         }.get(self.verdict, "")
         told = (
-            f"{HEADS[self.verdict]}: to keep {saving.level:.0%} of {self.there} answers takes "
-            f"{saving.excerpts:.0f} tokens a question of excerpts, or {saving.first:.0f} of the "
-            f"retriever's first passages; saves {saving.saved:.0%}{within}{why}. By default, "
-            f"FitRag() keeps {self.kept or 0:.0%} (at least {self.low or 0:.0%}) in "
+            f"{HEADS[self.verdict]}: keeping {saving.level:.0%} of {self.there} answers takes "
+            f"{saving.excerpts:.0f} tokens a question with excerpts, and {saving.first:.0f} with "
+            f"the retriever's first passages: a saving of {saving.saved:.0%}{within}{why}. By "
+            f"default, FitRag() keeps {self.kept or 0:.0%} (at least {self.low or 0:.0%}) in "
             f"{self.tokens_out:.0f} of {self.tokens_in:.0f} tokens, where first passages of "
             f"{self.tokens_out:.0f} tokens keep {self.plain or 0:.0%}."
         )

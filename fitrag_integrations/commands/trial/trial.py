@@ -22,7 +22,7 @@ from fitrag_integrations.commands.trial.comparing import Proof, Trial, compare
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.compress import compress_figures
+from fitrag_integrations.evaluation.figures.compress import THERE, compress_figures
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.retrieval import FileNote
@@ -48,6 +48,10 @@ WRITTEN = "the questions were written by the language model from the corpus"
 READ = "questions without an answer got the one that the bundled reader finds in their passages"
 ANSWERED = "questions without an answer got the one that {llm} gives with all passages"
 BY_LLM = "an answer is kept where {llm} gives it from what is shown"
+OVER = (
+    "the figures of the summary are those of FitRag() by default over all questions; the verdict "
+    "and the chart are over the {there} whose answer stands in the retrieved passages"
+)
 DRAWS = Draws()
 BLOCK = 16  # passages or pairs of one call of a model: about a second on one core
 Advance = Callable[[int], None]
@@ -109,10 +113,8 @@ class TryPlan:
             asked = [one for one in asked if found[one.question]]
             unsure = self._unsure(asked)
             asked = self._answered(asked, found, oracle)
-            pairs = sum(len(found[one.question]) for one in asked)
-            with self._bar("scoring passages", pairs) as advance:
-                scorer = models.load_scorer(self.hardware.of(None))  # that of `FitRag()`
-                trial = compare(asked, found, scorer, oracle, draws=DRAWS, advance=advance)
+            scorer = models.load_scorer(self.hardware.of(None))  # that of `FitRag()`
+            trial = compare(asked, found, scorer, oracle, draws=DRAWS, bar=self._bar)
             skipped = None if oracle is None else _known(asked, oracle)
         proof = Proof.of(trial, unsure=unsure, skipped=skipped, price=self.price_in)
         told = [*self._notes(unsure), *(f"left out: {each}" for each in trial.failed)]
@@ -120,9 +122,10 @@ class TryPlan:
         if self.json:
             self._echo_json(proof, trial, len(passages), told, notes)
             return
-        typer.echo(proof.sentence(unsure))
+        typer.echo(sentence := proof.sentence(unsure))
         for note in told:
-            typer.echo(f"({note})")
+            if note not in sentence:
+                typer.echo(f"({note})")
         typer.echo(f"{len(passages)} passages; the curve and every question: {self.out}")
         if not self.quiet:
             echo_notes("try", notes, str(self.out))
@@ -256,7 +259,7 @@ class TryPlan:
             ),
             settings,
             () if trial.savings is None else (trial.savings.plot(trial.savings.at()),),
-            tuple(told),
+            (*told, OVER.format(there=sum(one["values"][THERE] > 0 for one in judged))),
         )
         rows = [
             [Cell(each.file), Cell("" if each.line is None else str(each.line)), Cell(each.reason)]

@@ -43,9 +43,9 @@ KNOWN = {
     ),
     "answers kept by tokens": (
         "Answers kept against tokens",
-        "In each of both ways every question gets the same budget; a point is a budget, at the "
-        "tokens that were really used. Up is better, left is cheaper. Questions whose answer does "
-        "not stand in the retrieved passages are left out.",
+        "Every question gets the same budget, in both ways; a point is a budget, at the mean of "
+        "the tokens that were really used. Up is better, left is cheaper. Questions whose answer "
+        "does not stand in the retrieved passages are left out.",
     ),
     "actions": (
         "Actions, by whether an answer was there",

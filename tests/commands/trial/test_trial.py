@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 from command_fakes import write
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
+from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.trial import trial
 from fitrag_integrations.commands.trial.comparing import Proof, compare
 from fitrag_integrations.errors import InputError, PortError
@@ -114,8 +116,8 @@ def test_the_sentence_the_json_and_the_page_say_the_same(small, tmp_path):
     ours, first = told["curves"].values()
     assert ours[-1][1] == first[-1][1] == 1.0  # everything is shown
     shown = page.read_text()
-    said = f"takes {saving['excerpts']:.0f} tokens a question of excerpts"
-    assert f"Worth it: to keep {LEVEL:.0%} of {len(WHO)} answers {said}" in shown
+    said = f"takes {saving['excerpts']:.0f} tokens a question with excerpts"
+    assert f"Worth it: keeping {LEVEL:.0%} of {len(WHO)} answers {said}" in shown
     for tokens, kept in (*ours, *first):  # the numbers under the chart
         assert f"{tokens:.1f}"[:4] in shown.replace(",", "") and f"{kept:.3f}" in shown
     assert not list(tmp_path.glob("*.partial"))
@@ -163,8 +165,14 @@ def test_every_budget_is_what_fitrag_gives_and_costs_no_further_scoring():
     asked = [Asked(one["question"], tuple(one["answers"])) for one in questions()[:4]]
     found = {one.question: passages[n : n + 3] for n, one in enumerate(asked)}
     calls = []
-    compared = compare(asked, found, EMBEDDED_SCORER, draws=Draws(10), advance=calls.append)
-    assert sum(calls) == 12  # each passage of each question, once
+
+    @contextmanager
+    def bar(label, total):
+        yield lambda count: calls.append((label, count))
+
+    compared = compare(asked, found, EMBEDDED_SCORER, draws=Draws(10), bar=bar)
+    scored = [count for label, count in calls if label == "scoring passages"]
+    assert sum(scored) == 12  # each passage of each question, once
     ports = Ports(retrieve=lambda queries: [found[query] for query in queries])
     traced = run_many(FitRag()(one.question, ports) for one in asked)
     places = [[(e.passage, e.start, e.end) for e in row.excerpts] for row in compared.rows]
@@ -173,7 +181,8 @@ def test_every_budget_is_what_fitrag_gives_and_costs_no_further_scoring():
 
 def test_no_answer_in_what_was_retrieved_is_said():
     passage = Passage("0", texts()[0])
-    lost = compare([Asked("Who?", ("Zoe",))], {"Who?": [passage]}, EMBEDDED_SCORER, draws=Draws(10))
+    asked, found = [Asked("Who?", ("Zoe",))], {"Who?": [passage]}
+    lost = compare(asked, found, EMBEDDED_SCORER, draws=Draws(10), bar=progress_bar)
     proof = Proof.of(lost, skipped=None, price=None)
     assert "nothing can be said" in proof.sentence() and proof.verdict == "too few answers"
     assert proof.to_dict()["saving"] is None
