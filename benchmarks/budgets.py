@@ -25,7 +25,7 @@ from typing import Any
 
 from compression_rows import SETS, Asked, load
 
-from fitrag_integrations.evaluation.figures.intervals import paired_interval
+from fitrag_integrations.evaluation.figures.figure import paired_interval
 from fitrag_integrations.flow import Flow, run
 from fitrag_integrations.methods.budget import Budget, Fitted
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port

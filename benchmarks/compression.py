@@ -25,7 +25,7 @@ import numpy as np
 from compression_rows import SETS, Asked, curve, load
 
 from fitrag_integrations.errors import FitRagError
-from fitrag_integrations.evaluation.figures.intervals import mcnemar, mean_interval
+from fitrag_integrations.evaluation.figures.figure import mcnemar, mean_interval
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.crag.strips import strips
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from fitrag_integrations.evaluation.figures.intervals import mean_interval
-from fitrag_integrations.evaluation.thresholds.path import Choice, Places, Tried, cheapest
+from fitrag_integrations.evaluation.figures.figure import mean_interval
+from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, Tried, cheapest
 from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.retrieval import FaissIndex, QuestionBank
 from fitrag_integrations.retrieval.corpus.documents import read_passages

@@ -22,10 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from fitrag_integrations.evaluation.figures.intervals import bootstrap, paired_interval
-from fitrag_integrations.evaluation.outcomes import Curve, Outcomes
+from fitrag_integrations.evaluation.figures.figure import bootstrap, paired_interval
+from fitrag_integrations.evaluation.outcomes import (
+    Curve,
+    Outcomes,
+    Sweep,
+    area,
+    gate_accuracy,
+    gate_auc,
+)
 from fitrag_integrations.evaluation.plots import plot_histogram, plot_sweep
-from fitrag_integrations.evaluation.sweep import Sweep, area, gate_accuracy, gate_auc
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
 from fitrag_integrations.methods.ik.draft_confidence import (
     EntropyGate,

@@ -29,9 +29,8 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fitrag_integrations.evaluation.figures.intervals import bootstrap, mcnemar, paired_interval
-from fitrag_integrations.evaluation.outcomes import Curve, Outcomes
-from fitrag_integrations.evaluation.sweep import Sweep, area, gate_auc
+from fitrag_integrations.evaluation.figures.figure import bootstrap, mcnemar, paired_interval
+from fitrag_integrations.evaluation.outcomes import Curve, Outcomes, Sweep, area, gate_auc
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.training.rows import read_jsonl

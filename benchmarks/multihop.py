@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fitrag_integrations.evaluation.figures.intervals import mean_interval, paired_interval
+from fitrag_integrations.evaluation.figures.figure import mean_interval, paired_interval
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import ITRG
 from fitrag_integrations.methods.slimplm.fusion import fuse

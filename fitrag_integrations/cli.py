@@ -75,24 +75,24 @@ VERBS = {
     "calibrate evaluator": Home(
         "calibrate.evaluator:CalibrateEvaluator", "Fit the thresholds of the actions."
     ),
-    "evaluate gate": Home("evaluate.gate.verb:EvaluateGate", "Measure a gate."),
-    "evaluate rerank": Home("evaluate.rerank.verb:EvaluateRerank", "Measure a reranker."),
+    "evaluate gate": Home("evaluate.decisions:EvaluateGate", "Measure a gate."),
+    "evaluate rerank": Home("evaluate.rerank:EvaluateRerank", "Measure a reranker."),
     "evaluate methods": Home(
-        "evaluate.methods.verb:EvaluateMethods", "Compare methods on the same questions."
+        "evaluate.methods:EvaluateMethods", "Compare methods on the same questions."
     ),
     "evaluate answers": Home("evaluate.answers:EvaluateAnswers", "Judge answers."),
-    "evaluate facts": Home("evaluate.facts:EvaluateFacts", "Measure how much is supported."),
-    "evaluate route": Home("evaluate.route:EvaluateRoute", "Measure an evaluator."),
+    "evaluate facts": Home("evaluate.answers:EvaluateFacts", "Measure how much is supported."),
+    "evaluate route": Home("evaluate.decisions:EvaluateRoute", "Measure an evaluator."),
     "evaluate compress": Home(
-        "evaluate.compress.verb:EvaluateCompress", "Measure what compression keeps."
+        "evaluate.compress:EvaluateCompress", "Measure what compression keeps."
     ),
     "evaluate compare": Home(
-        "evaluate.compare:EvaluateCompare", "Compare two results over the same questions."
+        "evaluate.results:EvaluateCompare", "Compare two results over the same questions."
     ),
     "evaluate drift": Home(
-        "evaluate.drift:DriftPlan", "See whether a chain's traces look like what was fitted on."
+        "evaluate.results:DriftPlan", "See whether a chain's traces look like what was fitted on."
     ),
-    "evaluate report": Home("evaluate.report:EvaluateReport", "Write a page."),
+    "evaluate report": Home("evaluate.results:EvaluateReport", "Write a page."),
 }
 
 app = typer.Typer(

@@ -19,8 +19,8 @@ from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match, token_f1
+from fitrag_integrations.evaluation.figures.figure import clipped, visible
 from fitrag_integrations.evaluation.judging import chosen
-from fitrag_integrations.evaluation.words import clipped, visible
 from fitrag_integrations.methods.baselines._reflections import _MARKS
 from fitrag_integrations.methods.baselines.self_ask import read_step
 from fitrag_integrations.methods.citing import cite, highlight

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.outcomes import Outcomes, Rows
+from fitrag_integrations.evaluation.outcomes import Outcomes, Rows, Sweep
 from fitrag_integrations.evaluation.result import Plot
-from fitrag_integrations.evaluation.sweep import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ import pytest
 from fitrag_integrations.core.html import escaped, marked, table
 from fitrag_integrations.core.show import Table
 from fitrag_integrations.evaluation.figures.methods import Spent
-from fitrag_integrations.evaluation.sweep import Sweep, SweepPoint
+from fitrag_integrations.evaluation.outcomes import Sweep, SweepPoint
 from fitrag_integrations.flow import Step, Traced
 from fitrag_integrations.methods.answer.answering import Answered
 from fitrag_integrations.methods.citing import cite

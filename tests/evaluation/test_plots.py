@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from gate_rows import calibrated, draw, rows_of
 
+from fitrag_integrations.evaluation.outcomes import Sweep
 from fitrag_integrations.evaluation.plots import plot_histogram, plot_sweep
-from fitrag_integrations.evaluation.sweep import Sweep
 
 pytest.importorskip("matplotlib")
 

@@ -6,8 +6,14 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.plots import draw_plots
-from fitrag_integrations.evaluation.questions import content_id, data_hash, numbered, question_id
-from fitrag_integrations.evaluation.result import Plot, Result
+from fitrag_integrations.evaluation.result import (
+    Plot,
+    Result,
+    content_id,
+    data_hash,
+    numbered,
+    question_id,
+)
 
 PLOTS = (
     Plot("curve", "x", "y", {"a": [[0.0, 0.5], [1.0, 1.0]]}, levels={"all": 0.7}),

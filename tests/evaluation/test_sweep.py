@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from gate_rows import calibrated, draw, useless
 
-from fitrag_integrations.evaluation.outcomes import Outcomes
-from fitrag_integrations.evaluation.sweep import (
+from fitrag_integrations.evaluation.outcomes import (
+    Outcomes,
     Sweep,
     SweepPoint,
     gate_accuracy,

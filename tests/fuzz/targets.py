@@ -15,8 +15,8 @@ from examples import FOLDERS, MODELS, REPLIES, ROWS, SEARCHES, TABLES, THRESHOLD
 
 from fitrag_integrations.commands.engine import resume as resuming
 from fitrag_integrations.commands.engine.rows import passages_of, question_of, read_rows
-from fitrag_integrations.commands.evaluate.compress.rows import compressed_row
-from fitrag_integrations.commands.evaluate.rerank.rows import are_scored, candidates, ranked_rows
+from fitrag_integrations.commands.evaluate.compress import compressed_row
+from fitrag_integrations.commands.evaluate.rerank import are_scored, candidates, ranked_rows
 from fitrag_integrations.core import http, jsonl
 from fitrag_integrations.core.html import escaped, marked
 from fitrag_integrations.core.secret import Secret

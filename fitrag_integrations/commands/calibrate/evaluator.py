@@ -14,7 +14,7 @@ from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.train.rows import rows_as
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.thresholds.actions import GradedStrip, fit_actions, fit_strip
+from fitrag_integrations.evaluation.thresholds.fits import GradedStrip, fit_actions, fit_strip
 from fitrag_integrations.methods.crag.actions import SENTENCES, ActionThresholds
 from fitrag_integrations.methods.crag.refiner import TOP_N
 from fitrag_integrations.methods.crag.strips import strips

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson, Hardware, ModelOptions
-from fitrag_integrations.commands.evaluate.gate.rows import (
+from fitrag_integrations.commands.evaluate.decisions import (
     check_drafter,
     gate_manifest,
     outcomes_of,

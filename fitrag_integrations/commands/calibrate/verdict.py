@@ -14,7 +14,7 @@ from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.train.rows import objects
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.evaluation.thresholds.verdict import fit_verdict
+from fitrag_integrations.evaluation.thresholds.fits import fit_verdict
 from fitrag_integrations.methods.crag.verdict import list_numbers
 from fitrag_integrations.ports import model_name
 from fitrag_integrations.training.evaluator.rows import Judged, judged_row

@@ -1,4 +1,4 @@
-"""The options that the `fitrag evaluate` verbs share, and what becomes of what they measure."""
+"""Options and output that the `fitrag evaluate` verbs share, and their cache of model answers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
+from fitrag_integrations.commands.engine.batch import Advance, chunks
 from fitrag_integrations.commands.engine.options import AsJson
 from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
@@ -24,7 +25,7 @@ from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import Draws, Question
 from fitrag_integrations.evaluation.loaders import Loaded, read_questions
 from fitrag_integrations.evaluation.loaders.reading import HUB
-from fitrag_integrations.evaluation.result import Plot, Result, check_result_name
+from fitrag_integrations.evaluation.result import Plot, Result, check_result_name, content_id
 
 DRAWINGS = (".png", ".svg", ".pdf")
 OURS, EMBEDDED = "fitrag", "embedded"
@@ -172,3 +173,69 @@ def refuse_errors(errors: Sequence[object]) -> None:
         ((reason, count),) = Counter(map(reason_of, errors)).most_common(1)
         typer.echo(f"fitrag evaluate: every answer is an error; {count} x {reason}", err=True)
         raise typer.Exit(1)
+
+
+T = TypeVar("T")
+CHUNK = 16  # questions that share a model batch
+Answer: TypeAlias = Callable[[list[Row]], Sequence[T]]
+
+
+def answered(
+    rows: Sequence[Row],
+    answer: Answer[T],
+    *,
+    setup: Row,
+    path: Path | None,
+    advance: Advance,
+) -> list[T]:
+    """Answer each row, or take what an earlier run wrote of the same row under the same `setup`.
+
+    `answer` gets rows whose answers are missing, and gives plain values, one each. Each chunk is
+    written before the next starts. Without a `path` nothing is kept. Raises `InputError` where
+    the file holds something else.
+    """
+    keys = [content_id([setup, row]) for row in rows]
+    known = {} if path is None else _known(path)
+    advance(sum(key in known for key in keys))
+    missing = {key: row for key, row in zip(keys, rows, strict=True) if key not in known}
+    for chunk in chunks(missing.items(), CHUNK):
+        given = answer([row for _, row in chunk])
+        fresh = dict(zip((key for key, _ in chunk), given, strict=True))
+        if path is not None:
+            _append(path, fresh)
+        known |= fresh
+        advance(sum(key in fresh for key in keys))
+    return [known[key] for key in keys]
+
+
+def _append(path: Path, fresh: Row) -> None:
+    with jsonl.appending(str(path)) as write:
+        write(b"".join(jsonl.dump({"key": key, "value": fresh[key]}) for key in fresh))
+
+
+def _known(path: Path) -> dict[str, Any]:
+    """Read what is there; a line cut short by a kill is written anew."""
+    if not path.exists():
+        return {}
+    data = path.read_bytes()
+    whole, newline, cut = data.rpartition(b"\n")
+    if cut:
+        path.write_bytes(whole + newline)
+    known: dict[str, Any] = {}
+    try:
+        for row in jsonl.read_jsonl(path):
+            known[row["key"]] = row["value"]
+    except (InputError, KeyError) as error:
+        given = f"{path}, line {len(known) + 1}: {error}"
+        allowed = "a cache of fitrag evaluate: delete it or choose another"
+        raise InputError.of("--cache", given=given, allowed=allowed) from error
+    return known
+
+
+def cache_of(cache: Path | None, out: Path | None) -> Path | None:
+    """Choose the file: the one named, else one beside the output, else none."""
+    if cache is not None and cache.suffix != ".jsonl":
+        raise InputError.of("--cache", given=str(cache), allowed="a .jsonl file")
+    if cache is not None or out is None:
+        return cache
+    return out.with_name(f"{out.name.partition('.json')[0]}.cache.jsonl")

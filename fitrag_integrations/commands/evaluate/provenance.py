@@ -15,7 +15,7 @@ from pathlib import Path
 
 import fitrag_integrations
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.evaluation.questions import data_hash
+from fitrag_integrations.evaluation.result import data_hash
 
 EMBEDDED = Path(fitrag_integrations.__file__).parent / "embedded"
 FOLDERS = {"scorer": "bilabel", "evaluator": "evaluator", "reader": "reader", "gate": "ik"}

@@ -5,8 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from fitrag_integrations.evaluation.figures.figure import ALL, Change, Figure
-from fitrag_integrations.evaluation.words import MINUS, NOTHING, interval, number
+from fitrag_integrations.evaluation.figures.figure import (
+    ALL,
+    MINUS,
+    NOTHING,
+    Change,
+    Figure,
+    interval,
+    number,
+)
 
 WIDE = 140  # columns where nobody looks at a terminal
 PLAIN = str.maketrans({MINUS: "-", NOTHING: "-"})

@@ -12,7 +12,7 @@ from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.label.asked import EMBEDDED, Server, is_chat_model, load_llm
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.questions import each_row
+from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.flow import Port
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.training.asking_llm import PROMPT, AskLLM, AskReader

@@ -11,7 +11,7 @@ import typer
 from fitrag_integrations.commands.engine.settings import settled
 from fitrag_integrations.commands.train.rows import labelled, pool_of, rows_as
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.evaluation.thresholds.abstention import fit_abstention
+from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
 from fitrag_integrations.training.labels.negatives import mine_negatives
 from fitrag_integrations.training.loop.running import Running

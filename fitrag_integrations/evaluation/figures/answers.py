@@ -34,8 +34,14 @@ from fitrag_integrations.evaluation.judging import (
     llm_judged,
     predicted,
 )
-from fitrag_integrations.evaluation.questions import SETS, each_row, question_id, set_of, with_ids
-from fitrag_integrations.evaluation.result import Plot
+from fitrag_integrations.evaluation.result import (
+    SETS,
+    Plot,
+    each_row,
+    question_id,
+    set_of,
+    with_ids,
+)
 from fitrag_integrations.ports import YesNo
 
 SPENT = ("tokens_in", "tokens_out", "retriever_calls", SECONDS)

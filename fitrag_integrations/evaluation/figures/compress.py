@@ -15,8 +15,7 @@ import numpy as np
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import Draws, Question, by_set, mean_figure
-from fitrag_integrations.evaluation.questions import question_id, with_ids
-from fitrag_integrations.evaluation.result import Plot
+from fitrag_integrations.evaluation.result import Plot, question_id, with_ids
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
 from fitrag_integrations.types import Excerpt, Passage

@@ -23,7 +23,6 @@ from fitrag_integrations.evaluation.figures.summaries import (
     statistic_change,
 )
 from fitrag_integrations.evaluation.outcomes import calibration_error
-from fitrag_integrations.evaluation.questions import question_id, with_ids
 from fitrag_integrations.evaluation.ranking import (
     HAS_ANSWER,
     LLM_PREFER,
@@ -37,7 +36,7 @@ from fitrag_integrations.evaluation.ranking import (
     reciprocal_rank,
     share_at,
 )
-from fitrag_integrations.evaluation.result import Plot
+from fitrag_integrations.evaluation.result import Plot, question_id, with_ids
 
 
 @dataclass(frozen=True)

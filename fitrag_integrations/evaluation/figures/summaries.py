@@ -10,8 +10,10 @@ import numpy as np
 
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.evaluation.figures.figure import ALL, Change, Figure
-from fitrag_integrations.evaluation.figures.intervals import (
+from fitrag_integrations.evaluation.figures.figure import (
+    ALL,
+    Change,
+    Figure,
     Interval,
     Places,
     Values,

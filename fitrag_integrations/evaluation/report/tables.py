@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.figure import ALL, CONFUSION, Change, Figure
-from fitrag_integrations.evaluation.figures.intervals import Interval
-from fitrag_integrations.evaluation.figures.system import System, systems
-from fitrag_integrations.evaluation.report.charts.svg import Drawing, Scale
+from fitrag_integrations.evaluation.figures.figure import (
+    ALL,
+    CONFUSION,
+    Change,
+    Figure,
+    Interval,
+    interval,
+    number,
+    signed,
+)
+from fitrag_integrations.evaluation.figures.methods import System, systems
+from fitrag_integrations.evaluation.report.svg import Drawing, Scale
 from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.evaluation.words import interval, number, signed
 
 COLUMNS = {
     "f1": "F1",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.intervals import bootstrap
+from fitrag_integrations.evaluation.figures.figure import bootstrap
 from fitrag_integrations.evaluation.outcomes import Curve, Outcomes, Rows
 from fitrag_integrations.evaluation.thresholds.risk import (
     ALWAYS,

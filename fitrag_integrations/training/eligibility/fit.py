@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.thresholds.stop import choose_stop
+from fitrag_integrations.evaluation.thresholds.fits import choose_stop
 from fitrag_integrations.models.eligibility import (
     HIDDEN,
     MAX_PAIRS,

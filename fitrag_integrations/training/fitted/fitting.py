@@ -20,7 +20,7 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.jsonl import write_jsonl
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.thresholds.path import Choice, Places, cheapest
+from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, cheapest
 from fitrag_integrations.methods.compose.fitted import CORPUS, TRACES, WITH, WITHOUT, Fitted
 from fitrag_integrations.methods.explain.traces import trace_row
 from fitrag_integrations.retrieval import QuestionBank

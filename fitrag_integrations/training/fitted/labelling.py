@@ -17,7 +17,7 @@ import numpy as np
 
 from fitrag_integrations.core.extras import installed
 from fitrag_integrations.evaluation.ranking import Area
-from fitrag_integrations.evaluation.thresholds.actions import fit_actions
+from fitrag_integrations.evaluation.thresholds.fits import fit_actions
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.training.collecting import Question, Told, passage_labels

@@ -15,7 +15,7 @@ import numpy as np
 
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.evaluation.outcomes import Floats
-from fitrag_integrations.evaluation.thresholds.path import Places, Tried
+from fitrag_integrations.evaluation.thresholds.risk import Places, Tried
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.compose.fitted import NEIGHBOURS
 from fitrag_integrations.methods.compose.recipe import method_from

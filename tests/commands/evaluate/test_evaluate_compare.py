@@ -6,7 +6,7 @@ import pytest
 from command_fakes import FirstWord, passages, write
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.evaluate.methods import verb as evaluate_methods
+from fitrag_integrations.commands.evaluate import methods as evaluate_methods
 from fitrag_integrations.evaluation.result import Result
 
 SMALL = ("--resamples", 20)

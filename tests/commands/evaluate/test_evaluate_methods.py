@@ -6,8 +6,8 @@ import pytest
 from command_fakes import FirstWord, passages, read, write
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.evaluate.methods import verb as command
-from fitrag_integrations.commands.evaluate.methods.contenders import without_right
+from fitrag_integrations.commands.evaluate import methods as command
+from fitrag_integrations.commands.evaluate.contenders import without_right
 
 ANSWERING = {"answer", "correct", "f1", "retrieved", "notes"}
 

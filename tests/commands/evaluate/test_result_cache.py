@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitrag_integrations.commands.evaluate.cache import answered, cache_of
+from fitrag_integrations.commands.evaluate.options import answered, cache_of
 from fitrag_integrations.errors import InputError
 
 ROWS = [{"question": f"{i}?"} for i in range(40)]

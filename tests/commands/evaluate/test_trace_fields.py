@@ -2,7 +2,7 @@
 
 import json
 
-from fitrag_integrations.commands.evaluate.methods.traces import trace_fields
+from fitrag_integrations.commands.evaluate.contenders import trace_fields
 from fitrag_integrations.evaluation.figures.answers import TELLS
 from fitrag_integrations.evaluation.report.questions import questions
 from fitrag_integrations.evaluation.result import Result

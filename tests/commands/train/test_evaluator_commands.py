@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from fitrag_integrations.cli import app
 from fitrag_integrations.core.lock import lock
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.thresholds.actions import GradedStrip, fit_actions, fit_strip
+from fitrag_integrations.evaluation.thresholds.fits import GradedStrip, fit_actions, fit_strip
 from fitrag_integrations.models import RetrievalEvaluator
 from fitrag_integrations.training.evaluator.rows import judged_json, judged_row
 from fitrag_integrations.training.rows import read_jsonl, reading_json, write_jsonl

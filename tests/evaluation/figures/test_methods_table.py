@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import pytest
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.intervals import paired_interval
-from fitrag_integrations.evaluation.figures.methods import Spent, methods_table, spent
+from fitrag_integrations.evaluation.figures.figure import paired_interval
+from fitrag_integrations.evaluation.figures.methods import Spent, System, methods_table, spent
 from fitrag_integrations.evaluation.figures.summaries import Draws
-from fitrag_integrations.evaluation.figures.system import System
 from fitrag_integrations.flow import Step
 from fitrag_integrations.types import Draft, Passage
 

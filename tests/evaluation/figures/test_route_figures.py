@@ -3,7 +3,7 @@
 import pytest
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.route import (
+from fitrag_integrations.evaluation.figures.decisions import (
     labels,
     route_figures,
     route_plots,

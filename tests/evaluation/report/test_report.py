@@ -12,11 +12,10 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.system import systems
+from fitrag_integrations.evaluation.figures.methods import systems
 from fitrag_integrations.evaluation.report import html_report
-from fitrag_integrations.evaluation.report.excerpts import excerpts
-from fitrag_integrations.evaluation.report.findings import findings, tiles
-from fitrag_integrations.evaluation.report.questions import BUDGET, questions
+from fitrag_integrations.evaluation.report.page import findings, tiles
+from fitrag_integrations.evaluation.report.questions import BUDGET, excerpts, questions
 from fitrag_integrations.evaluation.report.tables import tables
 from fitrag_integrations.evaluation.result import Plot, Result
 

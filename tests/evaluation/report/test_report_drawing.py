@@ -4,10 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fitrag_integrations.evaluation.report.charts.spread import points
-from fitrag_integrations.evaluation.report.charts.svg import Scale, bounds
-from fitrag_integrations.evaluation.report.charts.upright import MOST, Bar, Label, thinned
-from fitrag_integrations.evaluation.words import (
+from fitrag_integrations.evaluation.figures.figure import (
     chance,
     clipped,
     cut,
@@ -16,6 +13,8 @@ from fitrag_integrations.evaluation.words import (
     signed,
     visible,
 )
+from fitrag_integrations.evaluation.report.charts import MOST, Bar, Label, points, thinned
+from fitrag_integrations.evaluation.report.svg import Scale, bounds
 
 MINUS = "\N{MINUS SIGN}"
 SHARES = st.floats(-1e6, 1e6, allow_nan=False)

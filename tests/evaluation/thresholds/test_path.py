@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fitrag_integrations.evaluation.thresholds.path import Tried, cheapest
+from fitrag_integrations.evaluation.thresholds.risk import Tried, cheapest
 
 WISH = {"max_drop": 0.1, "confidence": 0.9}
 

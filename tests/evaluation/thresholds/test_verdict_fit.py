@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.thresholds.verdict import fit_verdict
+from fitrag_integrations.evaluation.thresholds.fits import fit_verdict
 
 SHARES = {"correct": 0.85, "incorrect": 0.8}
 

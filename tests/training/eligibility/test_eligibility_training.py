@@ -6,7 +6,7 @@ import pytest
 
 from fitrag_integrations import BiLabelScore
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.thresholds.stop import choose_stop
+from fitrag_integrations.evaluation.thresholds.fits import choose_stop
 from fitrag_integrations.models import EligibilityDetector
 from fitrag_integrations.training.eligibility.fit import EligibilityPlan, fit_eligibility
 from fitrag_integrations.training.eligibility.rows import (

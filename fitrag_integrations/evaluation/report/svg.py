@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from fitrag_integrations.evaluation.words import tick, visible
+from fitrag_integrations.evaluation.figures.figure import tick, visible
 
 WIDTH, HEIGHT = 480.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 28.0, 34.0, 54.0

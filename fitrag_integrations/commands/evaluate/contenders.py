@@ -1,6 +1,6 @@
-"""Answer the same questions by several methods, and keep what each answer is worth and cost.
+"""Answer the same questions with several methods, for `fitrag evaluate methods`.
 
-For `fitrag evaluate methods`. Answers are kept line by line, so that a stopped run continues.
+Answers are written line by line, so that a stopped run continues.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from fitrag_integrations.commands.engine.rows import (
     passages_of,
     question_of,
 )
-from fitrag_integrations.commands.evaluate.methods.traces import trace_fields
 from fitrag_integrations.commands.evaluate.options import Ours
 from fitrag_integrations.commands.run.answering import DROPPED, Answers
 from fitrag_integrations.core import jsonl
@@ -33,12 +32,13 @@ from fitrag_integrations.evaluation.figures.answers import TELLS
 from fitrag_integrations.evaluation.figures.methods import RETRIEVING, spent
 from fitrag_integrations.evaluation.figures.summaries import SECONDS
 from fitrag_integrations.evaluation.judging import gold
-from fitrag_integrations.evaluation.questions import each_row
+from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.flow import Traced, run_many
 from fitrag_integrations.methods.answer.answering import Answered
 from fitrag_integrations.methods.compose.recipe import is_file, method_from, read_recipe
 from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import TokenCounter
+from fitrag_integrations.types import Excerpt
 
 CHUNK = 32  # questions that go through a method in lock step
 ADDS = (
@@ -184,3 +184,36 @@ def outcome(traced: Traced[Answered], answers: Sequence[str], count: TokenCounte
     costs = {"retrieved": retrieved, **spent(traced.steps, count).to_dict()}
     error = {} if traced.error is None else {"error": described(traced.error)}
     return {**judged, **costs, **error}
+
+
+def trace_fields(traced: Traced[Answered]) -> Row:
+    """Give `explained`, the trace in lines, and what the method decided and kept.
+
+    `decision` and `action` are there where the method has one, `excerpts` where it kept any, each
+    with its passage's id, title and text, and `rounds` where it wrote in rounds, each with its
+    document and answer. A question that ended in an error has its trace alone.
+    """
+    kept: dict[str, object] = {"explained": traced.explain()}
+    if traced.error is not None:
+        return kept
+    context = traced.value.context
+    if context.decision is not None:
+        kept["decision"] = context.decision.to_dict()
+    if context.action is not None:
+        kept["action"] = context.action.value
+    if context.excerpts:
+        kept["excerpts"] = [_excerpt(each) for each in context.excerpts]
+    rounds = [each for each in context.details.get("rounds", ()) if "document" in each]
+    if rounds:
+        kept["rounds"] = [{name: each[name] for name in ("document", "answer")} for each in rounds]
+    return kept
+
+
+def _excerpt(excerpt: Excerpt) -> Row:
+    passage = excerpt.passage
+    return {
+        "passage": {"id": passage.id, "title": passage.title, "text": passage.text},
+        "start": excerpt.start,
+        "end": excerpt.end,
+        "score": excerpt.score,
+    }

@@ -16,7 +16,7 @@ from fitrag_integrations.commands.engine.options import (
     Tokenizer,
 )
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.evaluate.methods.contenders import (
+from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
     answer_all,
     named_recipes,
@@ -40,12 +40,12 @@ from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.methods import (
+    System,
     method_plots,
     method_rows,
     methods_table,
 )
 from fitrag_integrations.evaluation.figures.summaries import Draws
-from fitrag_integrations.evaluation.figures.system import System
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.methods.answer.answering import Answering
 from fitrag_integrations.methods.answer.instruction import EQUAL, instruction_named

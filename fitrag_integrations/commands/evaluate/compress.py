@@ -1,0 +1,202 @@
+"""`fitrag evaluate compress`: the answers that compression keeps, for the tokens it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.batch import Advance
+from fitrag_integrations.commands.engine.options import (
+    EncoderHardware,
+    ModelOptions,
+    Quiet,
+    Tokenizer,
+)
+from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.engine.rows import passages_of, question_of
+from fitrag_integrations.commands.evaluate import options
+from fitrag_integrations.commands.evaluate.options import Outcome, Published, answered, cache_of
+from fitrag_integrations.commands.evaluate.provenance import Source, model_entry
+from fitrag_integrations.commands.evaluate.tables import show_figures
+from fitrag_integrations.commands.run.read import best_answer
+from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.answers import contains_answer, exact_match
+from fitrag_integrations.evaluation.figures.compress import (
+    KEPT,
+    Compressed,
+    compress_figures,
+    compress_plot,
+    compress_rows,
+    kept_curves,
+)
+from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figures.summaries import (
+    Draws,
+    Question,
+    by_set,
+    column,
+    difference,
+    mean_figure,
+)
+from fitrag_integrations.evaluation.judging import gold
+from fitrag_integrations.evaluation.result import Result, each_row, set_of
+from fitrag_integrations.ports import Reader
+from fitrag_integrations.types import Excerpt, Passage
+
+
+@dataclass(frozen=True)
+class EvaluateCompress:
+    """Tell how many answers are kept for what share of the tokens, and draw the curve.
+
+    Reads question, answers, passages[{title, text}] and excerpts[{passage, start, end, score}], as
+    `fitrag compress` adds them. With a reader it also tells how many of its answers are right
+    from the passages and from the excerpts.
+    """
+
+    rows: Annotated[str, Argument("Rows of `fitrag compress`, with answers.")]
+    reader: Annotated[
+        str | None, Option("Reader that answers before and after: embedded, or a folder.")
+    ] = None
+    tokenizer: Tokenizer = "approximate"
+    shape: Published = Published()
+    cache: options.Cache = None
+    outcome: Outcome = Outcome()
+    hardware: EncoderHardware = EncoderHardware()
+    quiet: Quiet = False
+
+    def run(self) -> None:
+        """Measure it."""
+        self.outcome.check()
+        loaded = self.shape.read(self.rows)
+        given = each_row(loaded.rows, compressed_row)
+        count = models.token_counter(self.tokenizer)
+        questions = self._read(compress_rows(given, count), given)
+        draws = self.outcome.draws
+        figures = [*compress_figures(questions, draws), *_readings(questions, draws)]
+        curves = kept_curves(given, count)
+        chosen = {"format": loaded.format, "tokenizer": self.tokenizer}
+        used = {} if self.reader is None else {"reader": self._reader}
+        result = Result(
+            "compress",
+            options.rows_of(figures),
+            questions,
+            self.outcome.settings("compress", Source([self.rows], loaded.rows), used, chosen),
+            (compress_plot(curves),),
+            [*loaded.notes, *_notes(questions)],
+        )
+        self.outcome.tell(
+            result,
+            options.told_of(questions, result, curves=curves),
+            lambda: show_figures(figures, f"{len(questions)} questions"),
+        )
+
+    @property
+    def _reader(self) -> str | None:
+        return None if self.reader == options.EMBEDDED else self.reader
+
+    def _read(self, questions: list[Question], given: Sequence[Compressed]) -> list[Question]:
+        """Have the reader answer from the passages and from the excerpts, where there is one."""
+        if self.reader is None:
+            return questions
+        cache = cache_of(self.cache, self.outcome.out)
+        with progress_bar("read", 2 * len(given), shown=not self.quiet) as advance:
+            return with_readings(questions, given, self.hardware.of(self._reader), cache, advance)
+
+
+def _readings(questions: Sequence[Question], draws: Draws) -> Iterator[Figure]:
+    """Compare the answers read before and after, where a reader was asked."""
+    for name, part in by_set(questions).items():
+        before = mean_figure(part, BEFORE, draws, set=name)
+        after = mean_figure(part, AFTER, draws, set=name)
+        if before is not None and after is not None:
+            yield before
+            yield replace(
+                after, change=difference(column(part, BEFORE), column(part, AFTER), draws)
+            )
+
+
+def _notes(questions: Sequence[Question]) -> list[str]:
+    without = sum(KEPT not in question["values"] for question in questions)
+    told = f"the passages of {without} questions hold no answer: nothing could be kept of them"
+    return [told] if without else []
+
+
+BEFORE, AFTER = "right from the passages", "right from the excerpts"
+
+
+def with_readings(
+    questions: Sequence[Question],
+    rows: Sequence[Compressed],
+    how: ModelOptions,
+    cache: Path | None,
+    advance: Advance,
+) -> list[Question]:
+    """Add to each question's values whether the reader is right before and after compression."""
+    reader = models.load_reader(how)
+    setup = {"verb": "read", "model": model_entry("reader", how.model), "dtype": how.dtype}
+    texts = [_asked(row, row.whole) for row in rows] + [_asked(row, row.excerpts) for row in rows]
+    said = answered(
+        texts, lambda some: _read(reader, some), setup=setup, path=cache, advance=advance
+    )
+    made: list[Question] = []
+    for question, row, before, after in zip(
+        questions, rows, said[: len(rows)], said[len(rows) :], strict=True
+    ):
+        values = {BEFORE: _is_right(before, row), AFTER: _is_right(after, row)}
+        told = {"prediction": after, "prediction_before": before}
+        made.append({**question, **told, "values": {**question["values"], **values}})
+    return made
+
+
+def _read(reader: Reader, rows: Sequence[Row]) -> list[str]:
+    """Read all texts of all rows in one batch; gives each row's best answer."""
+    pairs = [
+        (row["question"], Passage(str(i), text, title))
+        for row in rows
+        for i, (title, text) in enumerate(row["texts"])
+    ]
+    answers = iter(reader.read(pairs) if pairs else [])
+    found = [[next(answers) for _ in row["texts"]] for row in rows]
+    return [str(best_answer(each, None)["answer"]) if each else "" for each in found]
+
+
+def _asked(row: Compressed, excerpts: Sequence[Excerpt]) -> Row:
+    texts = [[excerpt.passage.title, excerpt.text] for excerpt in excerpts]
+    return {"question": row.question, "texts": texts}
+
+
+def _is_right(answer: str, row: Compressed) -> float:
+    return float(contains_answer(answer, row.answers) or exact_match(answer, row.answers))
+
+
+def compressed_row(row: Row) -> Compressed:
+    """Read a row as `fitrag compress` writes it."""
+    question, passages, answers = question_of(row), passages_of(row), gold(row)
+    given = row.get("excerpts")
+    if not isinstance(given, list):
+        allowed = "a list, as fitrag compress adds it"
+        raise InputError.of("excerpts", given=given, allowed=allowed)
+    if row.get("offsets") == "utf16":
+        allowed = "codepoints, as fitrag compress writes without --offsets"
+        raise InputError.of("offsets", given="utf16", allowed=allowed)
+    excerpts = tuple(_excerpt(i, each, passages) for i, each in enumerate(given))
+    return Compressed(question, tuple(answers), tuple(passages), excerpts, set_of(row))
+
+
+def _excerpt(place: int, given: object, passages: Sequence[Passage]) -> Excerpt:
+    name = f"excerpts[{place}]"
+    if not isinstance(given, Mapping):
+        allowed = "an object with passage, start and end"
+        raise InputError.of(name, given=given, allowed=allowed)
+    at = check_whole(f"{name}.passage", given.get("passage"), low=0, high=len(passages) - 1)
+    length = len(passages[at].text)
+    start = check_whole(f"{name}.start", given.get("start"), low=0, high=length)
+    end = check_whole(f"{name}.end", given.get("end"), low=start, high=length)
+    score = 0.0 if given.get("score") is None else check_number(f"{name}.score", given["score"])
+    return Excerpt(passages[at], start, end, score, lead=given.get("lead") or ())

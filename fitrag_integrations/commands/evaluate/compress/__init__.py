@@ -1,1 +1,0 @@
-"""``fitrag evaluate compress``: what compression keeps."""

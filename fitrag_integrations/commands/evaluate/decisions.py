@@ -1,0 +1,261 @@
+"""`fitrag evaluate gate` and `fitrag evaluate route`: the decisions of a gate and an evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Protocol, runtime_checkable
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.batch import CHUNK, chunks
+from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
+from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.evaluate import options
+from fitrag_integrations.commands.evaluate.options import (
+    Outcome,
+    Published,
+    answered,
+    cache_of,
+    own_rows,
+)
+from fitrag_integrations.commands.evaluate.provenance import Source, model_entry
+from fitrag_integrations.commands.evaluate.tables import show, show_figures
+from fitrag_integrations.commands.run.gate import gate_verb
+from fitrag_integrations.commands.run.route import chosen_thresholds, route_verb
+from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.figures.decisions import (
+    gate_figures,
+    gate_plots,
+    gate_rows,
+    route_figures,
+    route_plots,
+    route_rows,
+)
+from fitrag_integrations.evaluation.figures.figure import CONFUSION, Figure
+from fitrag_integrations.evaluation.outcomes import Outcomes
+from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.flow import run_many
+from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.ik.decider import limit_of
+from fitrag_integrations.ports import Gate
+from fitrag_integrations.values.thresholds import FittedThreshold
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOutcome(Outcome):
+    """Say it of a gate, whose sweep is drawn."""
+
+    plot: Annotated[Path | None, Option("Draw the sweep into this file: .png, .svg or .pdf.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True)
+class EvaluateGate:
+    """Tell a gate's accuracy, AUC and calibration, and the accuracy of answering by it.
+
+    Reads known, or right_without and right_with (0 or 1), with the gate's p_known or else with
+    question and draft, which the gate then scores. Intervals are at 95 %, of shares
+    Wilson's, else the bootstrap's.
+    """
+
+    rows: Annotated[tuple[Path, ...], Argument("Labelled rows: .jsonl or .jsonl.gz.")]
+    threshold: Annotated[
+        float | None,
+        Option("Known is what lies above.", min=0, max=1, default="the gate's, or 0.5"),
+    ] = None
+    outcome: SweepOutcome = SweepOutcome()
+    model: ModelOptions = ModelOptions()
+
+    def run(self) -> None:
+        """Measure it."""
+        self.outcome.check()
+        given, folder = own_rows(self.rows), self.model.model
+        outcomes, gate = outcomes_of(given, self.model)
+        limit = _own(gate, folder) if self.threshold is None else self.threshold
+        figures = gate_figures(outcomes, limit, self.outcome.draws)
+        used: Row = {} if gate is None else {"gate": folder}
+        source = Source(list(map(str, self.rows)), given)
+        result = Result(
+            "gate",
+            options.rows_of(figures),
+            gate_rows(given, outcomes, limit),
+            self.outcome.settings("gate", source, used, {"threshold": limit}),
+            gate_plots(outcomes, limit),
+        )
+        ends = ("value", "low", "high")
+        told = {str(row["figure"]): {end: row[end] for end in ends} for row in result.figures}
+        self.outcome.tell(
+            result,
+            {"rows": len(outcomes), "threshold": limit, "figures": told},
+            lambda: show_figures(figures, f"{len(outcomes)} questions, threshold {limit:g}"),
+            draw=options.drawing(result.plots[:1]),
+        )
+
+
+def _own(gate: Gate | None, folder: str | None) -> float:
+    """Find the threshold the gate was fitted with; 0.5 where the rows came without a gate."""
+    if gate is not None:
+        return limit_of(gate, None)
+    if folder is None or not Path(folder).is_dir():
+        return 0.5
+    fitted = gate_manifest(Path(folder)).get("threshold")
+    return 0.5 if fitted is None else FittedThreshold.from_dict(fitted).value
+
+
+@runtime_checkable
+class Named(Protocol):
+    """Have a name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@runtime_checkable
+class Writing(Protocol):
+    """Be a gate that has drafts written."""
+
+    @property
+    def drafter(self) -> object: ...
+    @property
+    def draft_tokens(self) -> int: ...
+
+
+def is_scored(row: Row) -> bool:
+    """Say whether a row brings a gate's score."""
+    return row.get("p_known") is not None or row.get("score") is not None
+
+
+def outcomes_of(rows: Sequence[Row], gate: ModelOptions) -> tuple[Outcomes, Gate | None]:
+    """Take the rows' own scores if all have one; else the gate scores all of them.
+
+    Scores of two gates are never mixed. Gives the gate as well, None where it was not loaded.
+    """
+    if all(map(is_scored, rows)):
+        return Outcomes.of(rows), None
+    loaded = models.load_gate(gate)
+    verb = gate_verb(loaded, threshold=0.5)  # any will do: only the scores are wanted
+    told = [
+        answer.value.decision.p_known
+        for chunk in chunks(rows, CHUNK)
+        for answer in run_many([verb.flow(row) for row in chunk])
+    ]
+    return Outcomes.of([{**row, "p_known": p} for row, p in zip(rows, told, strict=True)]), loaded
+
+
+def check_drafter(rows: Sequence[Row], gate: Gate | None, judged: str) -> None:
+    """Raise `InputError` where the gate would write drafts in the place of the model judged."""
+    if not isinstance(gate, Writing) or not isinstance(gate.drafter, Named):
+        return
+    name, writes = gate.drafter.name, any(row.get("draft") is None for row in rows)
+    if gate.draft_tokens and writes and judged not in ("", name):
+        allowed = f"drafts of {judged!r}, or --fitted-for {name}"
+        raise InputError.of("draft", given=f"rows that leave it to {name!r}", allowed=allowed)
+
+
+def gate_manifest(folder: Path) -> Row:
+    """Read a gate's `model.json`; raises `InputError` where the folder holds something else."""
+    from fitrag_integrations.models.runtime.folder import read_manifest
+
+    kind = models.model_kind(folder)
+    if kind not in models.GATES:
+        holds = "no model.json" if kind is None else f"a model of kind {kind!r}"
+        allowed = f"the folder of a gate ({', '.join(models.GATES)}); this one holds {holds}"
+        raise InputError.of("--model", given=str(folder), allowed=allowed)
+    return read_manifest(folder, "model.json", kind=kind)
+
+
+@dataclass(frozen=True)
+class EvaluateRoute:
+    """Compare each question's action with whether a passage holds an answer.
+
+    Reads question and passages[{title, text}], with has_answer in each or answers to find it by,
+    and action and grades of `fitrag route`. Passages are graded here where rows have no action or
+    a model is named; --upper and --lower decide anew from the grades.
+    """
+
+    rows: Annotated[str, Argument("Rows: a file, or hf:NAME:SPLIT.")]
+    upper: Annotated[
+        float | None, Option("Correct from here on.", min=-1, max=1, default="as in the rows")
+    ] = None
+    lower: Annotated[
+        float | None, Option("Incorrect below.", min=-1, max=1, default="as in the rows")
+    ] = None
+    shape: Published = Published()
+    cache: options.Cache = None
+    outcome: Outcome = Outcome()
+    model: ModelOptions = ModelOptions()
+    quiet: Quiet = False
+
+    def run(self) -> None:
+        """Measure it."""
+        self.outcome.check()
+        loaded = self.shape.read(self.rows)
+        given: Sequence[Row] = loaded.rows
+        graded = self.model.model is not None or any(row.get("action") is None for row in given)
+        if graded:
+            given = self._graded(given)
+        elif self.upper is not None or self.lower is not None:
+            given = [_decided(row, self.upper, self.lower) for row in given]
+        questions = route_rows(given)
+        figures = route_figures(questions, self.outcome.draws)
+        used = {"evaluator": self.model.model} if graded else {}
+        chosen = {"format": loaded.format, "upper": self.upper, "lower": self.lower}
+        result = Result(
+            "route",
+            options.rows_of(figures),
+            questions,
+            self.outcome.settings("route", Source([self.rows], loaded.rows), used, chosen),
+            route_plots(questions),
+            loaded.notes,
+        )
+
+        def show_all() -> None:
+            plain = [figure for figure in figures if figure.name != CONFUSION]
+            show_figures(plain, f"{len(questions)} questions")
+            _show_confusion([figure for figure in figures if figure.name == CONFUSION])
+
+        self.outcome.tell(result, options.told_of(questions, result), show_all)
+
+    def _graded(self, rows: Sequence[Row]) -> list[Row]:
+        """Grade the passages of every row, and decide."""
+        evaluator = models.load_evaluator(self.model)
+        thresholds = chosen_thresholds(evaluator, self.upper, self.lower)
+        verb = route_verb(evaluator, thresholds)
+
+        def answer(some: list[Row]) -> list[list[float]]:
+            return [
+                list(traced.value.grades) for traced in run_many([verb.flow(row) for row in some])
+            ]
+
+        named = model_entry("evaluator", self.model.model)
+        setup = {"verb": "route", "model": named, "dtype": self.model.dtype}
+        asked = [{name: row.get(name) for name in ("question", "passages")} for row in rows]
+        path = cache_of(self.cache, self.outcome.out)
+        with progress_bar("route", len(rows), shown=not self.quiet) as advance:
+            found = answered(asked, answer, setup=setup, path=path, advance=advance)
+        return [
+            {**row, "grades": grades, "action": thresholds.action(grades).value}
+            for row, grades in zip(rows, found, strict=True)
+        ]
+
+
+def _decided(row: Row, upper: float | None, lower: float | None) -> Row:
+    if upper is None or lower is None:
+        given = "--upper" if lower is None else "--lower"
+        raise InputError.of("--upper, --lower", given=given, allowed="both, or a --model")
+    grades = row.get("grades")
+    if not isinstance(grades, list):
+        raise InputError.of("grades", given=grades, allowed="a list, or a --model to grade with")
+    return {**row, "action": ActionThresholds(upper, lower).action(grades).value}
+
+
+def _show_confusion(figures: Sequence[Figure]) -> None:
+    truths = list(dict.fromkeys(figure.of["truth"] for figure in figures))
+    counts = {(figure.of["action"], figure.of["truth"]): str(figure.value) for figure in figures}
+    actions = dict.fromkeys(figure.of["action"] for figure in figures)
+    table = [[action, *(counts[action, truth] for truth in truths)] for action in actions]
+    show("questions by action", {"action": False, **dict.fromkeys(truths, True)}, table)

@@ -1,1 +1,0 @@
-"""``fitrag evaluate gate``: a gate against what is known."""

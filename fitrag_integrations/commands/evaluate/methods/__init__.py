@@ -1,1 +1,0 @@
-"""``fitrag evaluate methods``: whole methods side by side."""

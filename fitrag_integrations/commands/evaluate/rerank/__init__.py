@@ -1,1 +1,0 @@
-"""``fitrag evaluate rerank``: the orders of a reranker."""

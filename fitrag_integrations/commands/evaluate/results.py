@@ -1,0 +1,188 @@
+"""`fitrag evaluate compare`, `drift` and `report`: verbs that read results, not models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fitrag_integrations.commands.engine.options import AsJson
+from fitrag_integrations.commands.evaluate import options
+from fitrag_integrations.commands.evaluate.options import Outcome, Priced
+from fitrag_integrations.commands.evaluate.provenance import Source
+from fitrag_integrations.commands.evaluate.tables import show, show_figures, show_notes
+from fitrag_integrations.core.jsonl import read_jsonl
+from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.drift import LEVEL, drift
+from fitrag_integrations.evaluation.figures.compare import (
+    Pairs,
+    compared,
+    paired,
+    setting_differences,
+)
+from fitrag_integrations.evaluation.figures.figure import Figure, chance, number
+from fitrag_integrations.evaluation.report import html_report
+from fitrag_integrations.evaluation.result import Plot, Result
+from fitrag_integrations.methods.compose.fitted import TRACES, Fitted
+
+LONG = 60  # characters of a setting that a note shows
+
+
+@dataclass(frozen=True)
+class EvaluateCompare:
+    """Give each figure of two results, and how sure their difference is.
+
+    Questions are paired by their content. The interval of a difference holds 95 % of bootstrap
+    samples of the same questions, and p is McNemar's, for what is right or wrong. Settings that
+    are not the same are told.
+    """
+
+    first: Annotated[Path, Argument("A result: what --out of a command wrote.")]
+    second: Annotated[Path, Argument("A later one, of the same command.")]
+    common: options.Common = False
+    outcome: Outcome = Outcome()
+
+    def run(self) -> None:
+        """Compare them."""
+        self.outcome.check()
+        one, other = Result.read(self.first), Result.read(self.second)
+        pairs = paired(one, other, common=self.common)
+        figures = compared(pairs, self.outcome.draws)
+        differences, questions = setting_differences(one, other), _questions(pairs)
+        source = Source([str(self.first), str(self.second)], questions)
+        chosen = {"common": self.common, "kind": one.kind}
+        settings = self.outcome.settings("compare", source, options=chosen)
+        result = Result(
+            "compare",
+            options.rows_of(figures),
+            questions,
+            {**settings, "differences": differences},
+            _plots(figures),
+            pairs.notes,
+        )
+
+        def show() -> None:
+            show_figures(figures, f"{one.kind}: {self.first.name} and {self.second.name}")
+            show_notes(map(_setting, differences))
+
+        told = {"kind": one.kind, "figures": list(result.figures), "settings": differences}
+        self.outcome.tell(result, {**told, "notes": list(pairs.notes)}, show)
+
+
+def _questions(pairs: Pairs) -> list[Row]:
+    """Give each question once, with both values of everything and both predictions."""
+    return [
+        {
+            "id": a["id"],
+            "question": a.get("question"),
+            "system": system,
+            "values": {
+                f"{name}, {which}": value
+                for which, row in (("first", a), ("second", b))
+                for name, value in row["values"].items()
+            },
+            "predictions": {"first": a.get("prediction"), "second": b.get("prediction")},
+        }
+        for system, (first, second) in pairs.systems.items()
+        for a, b in zip(first, second, strict=True)
+    ]
+
+
+def _plots(figures: Sequence[Figure]) -> tuple[Plot, ...]:
+    """Draw as bars what lies between 0 and 1."""
+    series: dict[str, list[list[object]]] = {}
+    for figure in figures:
+        ends = [end for end in figure.ends or () if end is not None and 0 <= end <= 1]
+        for which, end in zip(("first", "second"), ends, strict=True) if len(ends) == 2 else ():
+            series.setdefault(f"{figure.who} {which}".strip(), []).append([figure.name, end])
+    return (Plot("comparison", "figure", "value", series, kind="bar"),) if series else ()
+
+
+def _setting(row: Row) -> str:
+    """Word a setting that is not the same."""
+    one, other = (str(row[end])[:LONG] for end in ("first", "second"))
+    return f"{row['setting']} differs: {one} and {other}"
+
+
+@dataclass(frozen=True)
+class DriftPlan:
+    """Compare traces of a chain with those of the questions it was fitted on.
+
+    TRACES is what a TraceHandler of either framework wrote. Gate share, scores and tokens are
+    tested, each by a two-sample test, with Holm's correction: where nothing has changed, something
+    is called changed with a probability of at most --level. What is found changed says that the
+    fitted thresholds may no longer hold what they promised: fit again, with `fitrag fit --update`.
+    """
+
+    fitted: Annotated[Path, Argument("Folder of `fitrag fit`.")]
+    traces: Annotated[Path, Argument("Rows of a TraceHandler: .jsonl or .jsonl.gz.")]
+    level: Annotated[
+        float, Option("Probability of a false alarm, over all tests together.", min=0, max=1)
+    ] = LEVEL
+    strict: Annotated[bool, Option("Exit 1 where something has changed.")] = False
+    json: AsJson = False
+
+    def run(self) -> None:
+        """Test and tell."""
+        folder = Path(Fitted.read(self.fitted).folder)
+        if not self.traces.is_file():
+            allowed = "a file that a TraceHandler wrote"
+            raise InputError.of("traces", given=str(self.traces), allowed=allowed)
+        before, now = (list(read_jsonl(path)) for path in (folder / TRACES, self.traces))
+        found = drift(before, now, level=self.level)
+        changed = [each.figure for each in found if each.changed]
+        if self.json:
+            typer.echo(json.dumps({"changed": changed, "figures": [f.to_dict() for f in found]}))
+        else:
+            heads = {"figure": False, "fitted on": True, "now": True, "test": False, "p": True}
+            lines = [
+                [f.figure, number(f.fitted), number(f.now), f.test, chance(f.p)]
+                + ["changed" if f.changed else ""]
+                for f in found
+            ]
+            show(f"{len(before)} rows fitted on, {len(now)} now", {**heads, "": False}, lines)
+            again = f"changed: {', '.join(changed)}: fit again with `fitrag fit --update`"
+            typer.echo(again if changed else f"nothing has changed, at level {self.level:g}")
+        if changed and self.strict:
+            raise typer.Exit(1)
+
+
+PAGES = (".html", ".htm")
+
+
+@dataclass(frozen=True)
+class EvaluateReport:
+    """Put results into one HTML file: tables, the papers' figures, every question, the settings.
+
+    The page loads nothing and runs nothing but its own few lines. All texts are escaped. With
+    prices it tells what a thousand questions cost, where tokens were counted.
+    """
+
+    results: Annotated[
+        tuple[Path, ...], Argument("Results: --out of the other commands, --result of methods.")
+    ]
+    out: Annotated[Path, Option("Where the page goes: .html.")]
+    title: Annotated[str, Option("What stands at its head.")] = "Evaluation"
+    price: Priced = Priced()
+    json: AsJson = False
+
+    def run(self) -> None:
+        """Write it."""
+        out = self.out
+        if out.suffix not in PAGES:
+            raise InputError.of("--out", given=str(out), allowed=f"a file in {', '.join(PAGES)}")
+        results = [Result.read(path) for path in self.results]
+        page = html_report(results, title=self.title, prices=self.price.prices())
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(page, encoding="utf-8")
+        size = out.stat().st_size
+        if self.json:
+            typer.echo(json.dumps({"results": len(results), "out": str(out), "bytes": size}))
+            return
+        typer.echo(f"{out}: {size / 1e6:.1f} MB, opens in any browser", err=True)
