@@ -163,9 +163,45 @@ def fresh_student(
     return made, tokenizer
 
 
+def shipped_student(*, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
+    """Build the student that ships from its parts; their labels are calibrated already.
+
+    The reader's line over its answer's score is left out of `answered`: `fit.py` fits it anew.
+    """
+    parts = {
+        name: {
+            key.removeprefix("head."): tensor.float()
+            for key, tensor in read_tensors(
+                PACKAGE / name, read_manifest(PACKAGE / name, "model.json", kind=name)["head"]
+            ).items()
+        }
+        for name in ("bilabel", "evaluator", "reader", "onepass")
+    }
+    both, grader, reader = parts["bilabel"], parts["evaluator"], parts["reader"]
+    made, tokenizer = fresh_student(PACKAGE / "trunk", both["rarity"], attention=attention)
+    with torch.no_grad():
+        made.tokens.weight.copy_(parts["onepass"]["answers.weight"])
+        made.tokens.bias.copy_(parts["onepass"]["answers.bias"])
+        rows = [both["out.weight"], grader["out.weight"], reader["select.weight"]]
+        made.labels.weight.copy_(torch.cat(rows))
+        rows = [both["out.bias"], grader["out.bias"] + grader["mixed.bias"], reader["select.bias"]]
+        made.labels.bias.copy_(torch.cat(rows))
+        made.units.weight.copy_(both["units.weight"])
+        made.units.weight[:, -1] /= SPAN_SCALE
+        made.units.bias.copy_(both["units.bias"])
+        rows = [both["mixed.weight"], grader["mixed.weight"], reader["mixed.weight"]]
+        made.mixed.weight.copy_(torch.cat(rows))
+    return made, tokenizer
+
+
 def teachers_student(*, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
-    """Build the student of the teachers: the scorer's encoder, and the heads of all three."""
+    """Build the student of the teachers: the scorer's encoder, and the heads of all three.
+
+    Where a student is what lies in their place, it is that one.
+    """
     scorer = read_manifest(HOME / "bilabel", "model.json", kind="bilabel", needs=("head",))
+    if scorer["encoder"] == "../trunk":
+        return shipped_student(attention=attention)
     head = read_tensors(HOME / "bilabel", scorer["head"])
     grader = read_tensors(
         HOME / "evaluator",

@@ -3,15 +3,16 @@
     python scripts/student/train.py ROWS OUT [--minutes 60] [--first FILE]
 
 Its start is the scorer's encoder under the heads of scorer, evaluator and reader; the upper four
-layers and the heads train. A step has `--ranks` lists and `--reads` readings. Losses: cross-entropy
-of the labels that are known, the place of a list's best (ListMLE's first term), whether any of a
-list holds the answer, where the answer is or that it is nowhere, and which sentences hold it. In
-lists `has_answer` is mixed with a teacher's, `llm_prefer` is the teacher's alone, and the order is
-brought to the teacher's (Hinton et al., 2015): the scorer that ships, and with `--first` one part
-in four of what `label.py` wrote of the first one. Where an answer stands is learned from readings
-alone: in a list it is every place of the string. Started again with the same folder, a run goes on
-from its checkpoint; minutes are the processor's.
-`fit.py` says how much of the change is kept.
+layers and the heads train. A step has `--ranks` lists and `--reads` readings, and with `--docs`
+`--lists` lists of documentation. Losses: cross-entropy of the labels that are known, the place of
+a list's best (ListMLE's first term), whether any of a list holds the answer, where the answer is
+or that it is nowhere, and which sentences hold it. In lists of `rows.py` `has_answer` is mixed
+with a teacher's, `llm_prefer` is the teacher's alone, and the order is brought to the teacher's
+(Hinton et al., 2015): the scorer that ships, and with `--first` one part in four of what
+`label.py` wrote of the first one. Lists of documentation have no teacher. Where an answer stands
+is learned from readings alone: in a list it is every place of the string. Started again with the
+same folder, a run goes on from its checkpoint; minutes are the processor's. `fit.py` says how
+much of the change is kept.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def main() -> None:
     parser.add_argument("--head-rate", type=float, default=1e-3)
     parser.add_argument("--ranks", type=int, default=3)
     parser.add_argument("--reads", type=int, default=12)
+    parser.add_argument("--docs", type=Path, default=None, help="what documentation_rows.py wrote")
+    parser.add_argument("--lists", type=int, default=2, help="lists of documentation a step")
     parser.add_argument("--full", action="store_true", help="float32 instead of bfloat16")
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--start", type=Path, default=None, help="a run's end to begin with")
@@ -72,6 +75,7 @@ def main() -> None:
     items = [json.loads(line) for line in (args.rows / "train.jsonl").open()]
     ranks = [item for item in items if item["kind"] == "rank"]
     reads = [item for item in items if item["kind"] != "rank"]
+    documents = [json.loads(line) for line in (args.docs or Path("/dev/null")).open()]
     model, tokenizer = teachers_student(attention="eager")  # faster than fused ones in bfloat16
     if args.start is not None:
         model, tokenizer = kept(args.start, args.part, attention="eager")
@@ -106,6 +110,9 @@ def main() -> None:
         chance, place = random.Random(f"{args.seed} {at}"), at + args.skip
         batch = [ranks[i] for i in drawn(len(ranks), args.ranks, place, args.seed)]
         batch += [reads[i] for i in drawn(len(reads), args.reads, place, args.seed + 1)]
+        if documents:
+            some = drawn(len(documents), args.lists, place, args.seed + 2)
+            batch += [documents[i] for i in some]
         chance.shuffle(batch)
         flat, encoded, logits, tokens = asked(model, tokenizer, batch, args.device)
         parts = losses(
@@ -264,13 +271,18 @@ def place(spans: Any, pair: EncodedPair) -> Any:
 
 
 def targets(flat: list[Any]) -> Tensor:
-    """Give the four labels of each pair, NaN where unknown: `llm_prefer` is the teacher's alone."""
+    """Give the four labels of each pair, NaN where unknown.
+
+    `llm_prefer` is the teacher's alone, but in lists of documentation, which none teaches: there it
+    is whether the passage answers the question.
+    """
     rows = []
     nan = float("nan")
-    for _, p in flat:
+    for item, p in flat:
         has = nan if p["has"] is None else float(p["has"])
         right = nan if p["right"] is None else float(p["right"])
-        rows.append([has, nan, right if right == right else has, right])
+        prefer = right if item["kind"] == "doc" else nan
+        rows.append([has, prefer, right if right == right else has, right])
     return torch.tensor(rows)
 
 
