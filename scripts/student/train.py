@@ -41,7 +41,6 @@ from fitrag_integrations.types import Passage  # noqa: E402
 
 LOWEST = 2  # the layers below stay
 MICRO = 16
-WARM = 200  # steps
 FIRST = 0.25
 TAUGHT = torch.tensor([0.7, 1.0])
 ORDER = torch.tensor([0.5, 1.0])
@@ -65,6 +64,7 @@ def main() -> None:
     parser.add_argument("--start", type=Path, default=None, help="a run's end to begin with")
     parser.add_argument("--part", type=float, default=1.0, help="so much of that run's change")
     parser.add_argument("--first", type=Path, default=None, help="what label.py wrote")
+    parser.add_argument("--warm", type=int, default=200, help="steps until the rate is whole")
     parser.add_argument("--skip", type=int, default=0, help="steps whose rows are left out")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=13)
@@ -104,7 +104,7 @@ def main() -> None:
     mean: dict[str, float] = {}
     while (done := progress(at, spent, args)) < 1:
         began = time.process_time()
-        part = min((at + 1) / WARM, max(0.02, (1 - done) / 0.95))
+        part = min((at + 1) / args.warm, max(0.02, (1 - done) / 0.95))
         for group in optimizer.param_groups:
             group["lr"] = group["rate"] * part
         chance, place = random.Random(f"{args.seed} {at}"), at + args.skip
