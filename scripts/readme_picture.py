@@ -2,7 +2,7 @@
 
     python scripts/readme_picture.py docs/images/before-after.svg
 
-The corpus and the question are the demo's, the retriever and FIT-RAG run with their
+The documents and the question are those of `fitrag demo`, the retriever and FIT-RAG run with their
 defaults and a budget of 40 tokens.
 """
 
@@ -16,8 +16,9 @@ from fitrag_integrations.methods import FitRag
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.retrieval import FaissIndex, IndexRetriever, read_corpus
 
-HOME = Path(__file__).parent.parent / "fitrag_integrations" / "embedded" / "demo"
-QUESTION = "In which German upland does the Danube have its origin?"
+EMBEDDED = Path(__file__).parent.parent / "fitrag_integrations" / "embedded"
+DOCUMENTS = EMBEDDED / "handbook" / "documents"
+QUESTION = "How long do the snapshots of a removed client stay?"
 WIDE, SIZE, LINE = 108, 13, 19  # characters, and pixels
 STEP = SIZE * 0.602  # a character of a monospaced face
 STYLE = """
@@ -52,7 +53,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=40)
     given = parser.parse_args()
     index = FaissIndex()
-    index.add(list(read_corpus(HOME / "passages.jsonl")))
+    index.add(list(read_corpus(DOCUMENTS)))
     retriever = IndexRetriever(index, given.passages)
     ports = Ports(retrieve=retriever)
     context = run(
@@ -63,8 +64,9 @@ def main() -> None:
     told = f"{before} -> {after} tokens"
     rows, y = [], 62
     for passage in found:
-        places = [(e.start, e.end) for e in context.excerpts if e.passage.id == passage.id]
-        for line in lines_of(passage.text, places):
+        kept_here = (e for e in context.excerpts if e.passage.id == passage.id)
+        places = [span for excerpt in kept_here for span in excerpt.spans]
+        for line in lines_of(passage.text.replace("\n", " "), places):
             x = 20.0
             for words, kept in line:
                 if kept:

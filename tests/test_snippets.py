@@ -5,6 +5,7 @@ their own; those in a tab are indented. A line of HTML comment before a block sa
 
     <!-- not run: needs the model hub -->    compiled, and its names and arguments checked
     <!-- run -->                             a block of `fitrag` commands that is run as well
+    <!-- output -->                          what the block of Python before it prints
 
 Every `fitrag` command shown has to exist, with every option it is given.
 """
@@ -94,10 +95,13 @@ RUNNING = [page for page in PAGES if any(block.runs for block in blocks_of(page)
 
 
 @pytest.mark.parametrize("page", RUNNING, ids=label)
-def test_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+def test_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "document"}
     for block in blocks_of(page):
+        if block.mark == "output":
+            assert capsys.readouterr().out == block.source, block
+        capsys.readouterr()
         if block.runs and block.language == "python":
             exec(block.compiled(), names)
         elif block.runs:
