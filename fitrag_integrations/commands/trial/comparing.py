@@ -104,7 +104,7 @@ def compare(
             cut = FitRag(once, max_tokens=budget) if budget else None
             contexts = {} if cut is None else _contexts(cut, asked, found)[0]
             own = [contexts[row.question] if contexts else Context(row.question) for row in rows]
-            plainly = [first_passages(row, budget) for row in rows]
+            plainly: list[Sequence[Excerpt]] = [first_passages(row, budget) for row in rows]
             kept.append(([context.excerpts for context in own], plainly))
             advance(1)
     ours, plain = ([[each[way][at] for each in kept] for at in range(len(rows))] for way in (0, 1))
