@@ -201,21 +201,26 @@ class _Costs:
 
     def add(self, one: Excerpt) -> None:
         """Count an excerpt among those shown."""
-        insort(self._spans.setdefault(one.passage, []), (one.start, one.end))
+        own = self._spans.setdefault(one.passage, [])
+        for span in one.spans:
+            if span not in own:
+                insort(own, span)
         if is_web(one.passage):
             self._rule = self._count(WEB_RULE)
 
     def more(self, one: Excerpt) -> int:
         """Return the tokens of an excerpt's line, or of its part of its passage's line."""
-        alone = self._count(render_excerpts([one]))
         own = self._spans.get(one.passage)
+        if own is not None:  # a lead is shown once
+            one = replace(one, lead=tuple(span for span in one.lead if span not in own))
+        alone = self._count(render_excerpts([one]))
         if own is None:
             return alone - self._rule * is_web(one.passage)
         text, at = one.passage.text, bisect(own, (one.start, one.end))
         before = bool(at) and bool(text[own[at - 1][1] : one.start].strip())
         after = at < len(own) and bool(text[one.end : own[at][0]].strip())
         gaps = before + after - (0 < at < len(own))
-        bare = self._count(render_excerpts([replace(one, start=one.end)]))
+        bare = self._count(render_excerpts([replace(one, start=one.end, lead=())]))
         return alone - bare + gaps * self._gap
 
 

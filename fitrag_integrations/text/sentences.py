@@ -1,6 +1,6 @@
 """Split a text into sentences by offsets, over syntok.
 
-``_blocks`` parts the lines, ``_boundaries`` tells where a sentence of prose begins, and this file
+``blocks`` parts the lines, ``boundaries`` finds where a sentence of prose begins, and this file
 cuts what would be too long. Every span is non-empty, inside the text, after the one before, and
 free of blanks at its ends; together they cover every character that is not blank.
 
@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Annotated, TypeAlias
 
 from fitrag_integrations.core.checks import check_callable, check_text
-from fitrag_integrations.text.blocks import blocks_of
+from fitrag_integrations.text.blocks import BLANK, CODE, blocks_of
 from fitrag_integrations.text.boundaries import starts_of
 
 Splitter: TypeAlias = Callable[[str], list[tuple[int, int]]]  # [start, end) in the text
@@ -28,10 +28,13 @@ MAX_WORDS = 80
 """A longer sentence (a table, a text without stops) is cut into pieces of so many words."""
 MAX_CHARACTERS = 800
 """No piece is longer; a word beyond it (a long URL, a text without blanks) is cut inside."""
+MAX_CODE = 2000
+"""A block of code of at most so many characters stays whole; a longer one is cut at blank lines."""
 TEXTS, LONGEST = 2048, 4096
 """Of so many texts met last, none of more characters, the spans are kept: passages come again."""
 
 _WORD = re.compile(r"\S+")
+_BLANK_LINES = re.compile(r"\n(?=[^\S\n]*\n)")
 # Where a piece is best cut: between lines, after a stop, or else after a pause.
 _GAPS = (re.compile(r"\s*\n"), re.compile(r"(?<=[.!?;:…])\s"), re.compile(r"(?<=[,،、，])\s"))
 
@@ -40,11 +43,13 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     """Give [start, end) of each sentence of ``text``, in characters and in order.
 
     A blank line, a list item, a heading and a table row end a sentence. So does any other line
-    break, unless the line is long enough to be wrapped prose or the next one begins in lower
-    case. A fenced block of code is a sentence of its own.
+    break, unless the line is long enough to be wrapped prose, the next one begins in lower case or
+    is indented below its list item. A block of code (fenced, indented, at a prompt) is a sentence
+    of its own.
 
     What is longer than ``MAX_WORDS`` or ``MAX_CHARACTERS`` is cut, between lines where there are
-    any, else after a stop or a comma, and never inside a sign made of several characters.
+    any, else after a stop or a comma, and never inside a sign made of several characters. Code is
+    cut only beyond ``MAX_CODE`` characters, at its blank lines.
     """
     check_text("text", text)
     return list(_kept(text)) if len(text) <= LONGEST else _split(text)
@@ -57,12 +62,37 @@ def _kept(text: str) -> tuple[tuple[int, int], ...]:
 
 def _split(text: str) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
-    for start, end, is_code in blocks_of(text):
+    for start, end, kind, _ in blocks_of(text):
+        if kind == BLANK:
+            continue
+        if kind == CODE:
+            spans.extend(_code(text, start, end))
+            continue
         block = text[start:end]
-        starts = [0] if is_code else starts_of(block)
-        for first, last in pairwise([*starts, len(block)]):
+        for first, last in pairwise([*starts_of(block), len(block)]):
             spans.extend(_pieces(text, start + first, start + last))
     return spans
+
+
+def _code(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut code at blank lines into parts of at most MAX_CODE characters; a longer part as prose."""
+    gaps = [gap.start() for gap in _BLANK_LINES.finditer(text, start, end)]
+    at = last = start
+    for cut in [*gaps, end]:
+        if cut - at > MAX_CODE and last > at:
+            yield from _part(text, at, last)
+            at = last
+        last = cut
+    yield from _part(text, at, end)
+
+
+def _part(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    body = text[start:end].strip()
+    if len(body) > MAX_CODE:
+        yield from _pieces(text, start, end)
+    elif body:
+        first = text.index(body, start)
+        yield first, first + len(body)
 
 
 def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.html import merge_spans
+from fitrag_integrations.text.layout import leads_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.values.excerpt import Excerpt, place
 from fitrag_integrations.values.passage import Passage, named
@@ -25,7 +26,8 @@ def windows(
     """Slide a window of ``size`` sentences over a passage, ``stride`` sentences at a time.
 
     In the order of the text, scores 0. The last window always reaches the last sentence; a
-    passage of fewer sentences gives one window, a blank one none.
+    passage of fewer sentences gives one window, a blank one none. A window of a list, a table or
+    code has as its lead what ``leads_of`` finds before it, but for the passage's own title.
     """
     size = check_whole("size", size, low=1)
     stride = check_whole("stride", stride, low=1, high=size)
@@ -33,10 +35,15 @@ def windows(
     if not spans:
         return []
     firsts = list(range(0, max(len(spans) - size, 0), stride)) + [max(len(spans) - size, 0)]
-    return [
-        Excerpt(passage, spans[first][0], spans[min(first + size, len(spans)) - 1][1])
-        for first in firsts
-    ]
+    leads, title = leads_of(passage.text, spans), _words(passage.title)
+    made = []
+    for first in firsts:
+        after = min(first + size, len(spans))
+        start, end = spans[first][0], spans[after - 1][1]
+        before = {span for lead in leads[first:after] for span in lead if span[1] <= start}
+        lead = tuple(s for s in sorted(before) if _words(passage.text[slice(*s)]) != title)
+        made.append(Excerpt(passage, start, end, lead=lead))
+    return made
 
 
 def best_per_passage(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
@@ -264,6 +271,10 @@ def _rest(one: Excerpt, base: int, over: Sequence[tuple[int, int, int]]) -> Exce
 def at_least(min_score: float | None, excerpts: Sequence[Excerpt]) -> list[Excerpt]:
     """Leave out excerpts that score below ``min_score``, where there is one."""
     return [one for one in excerpts if min_score is None or one.score >= min_score]
+
+
+def _words(heading: str) -> str:
+    return heading.strip("#=-~*_ \t\n").casefold()
 
 
 def _span(excerpt: Excerpt) -> tuple[int, int]:

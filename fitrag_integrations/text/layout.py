@@ -1,0 +1,171 @@
+"""Find what a piece of a text is shown with: the lead of list items, table rows and code.
+
+A lead is a heading, a lead-in line, the header row of a table, the item that a nested item belongs
+to. Also here: blocks that are nothing but links or badges, which are worth little as a source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+from fitrag_integrations.text.blocks import (
+    BLANK,
+    CODE,
+    HEADER,
+    HEADING,
+    ITEM,
+    PROSE,
+    ROW,
+    Block,
+    blocks_of,
+)
+
+Span: TypeAlias = tuple[int, int]  # [start, end) in the text
+Lead: TypeAlias = tuple[Span, ...]
+LONG_LEAD = 240
+"""Characters of the longest lead; a header row may have twice as many."""
+FEW_LETTERS = 0.2
+"""A block with at most this fraction of its visible letters outside links is a block of links."""
+
+_LABEL = 60  # characters of a line without a stop that may be a lead-in
+# What is linked or drawn: the first group is what a reader sees of it.
+_LINKS = re.compile(
+    r"\[!\[[^\]\n]{0,200}\]\([^()\s]{0,500}\)\s*\]\([^()\s]{0,500}\)"  # a badge
+    r"|!\[[^\]\n]{0,200}\](?:\([^()\n]{0,500}\)|\[[^\]\n]{0,100}\])"  # an image
+    r"|\[([^\[\]\n]{1,200})\](?:\([^()\n]{0,500}\)|\[[^\]\n]{0,100}\])"  # a link
+    r"|`([^`<\n]{1,200})<[^<>\s]{1,500}>`__?"  # a link of reStructuredText
+    r"|<a\s[^<>]{0,500}>([^<>]{0,200})</a>|<img\s[^<>]{0,500}>|<https?://[^<>\s]{1,500}>"
+    r"|\.\. (?:\|[^|\n]{1,100}\| )?(?:image|figure)::[^\n]{0,500}"
+    r"|^\s*:(?:target|alt|height|width|align|scale):[^\n]{0,500}|^\[[^\]\n]{1,100}\]:[^\n]{0,500}"
+    r"|\|[^|\s]{1,60}\|(?=\s|\Z)|https?://[^\s<>\"'`]{1,500}",
+    re.MULTILINE,
+)
+_DOTS = re.compile(r"(?:\.\s?){4,}\s*\d{1,4}\s*\Z")  # an entry in a table of contents
+_LETTER = re.compile(r"[^\W\d_]")
+_LINE_OF_LINKS = re.compile(r"https?:|\[|!\[|\.\. |<a\s|<img\s|^\s*:(?:target|alt)|\|\w|`", re.M)
+
+
+def leads_of(text: str, spans: Iterable[Span]) -> list[Lead]:
+    """Return the lead of each span, in order; empty where a span is shown by itself.
+
+    Args:
+        text: The text that the spans count in.
+        spans: Spans in the order of the text, such as its sentences.
+
+    Returns:
+        For each span, spans of the text before it: of a list item its lead-in line or heading and
+        the items it is nested in, of a table row the header row and what leads the table, of a
+        block of code its lead-in line or heading, and of a further sentence of an item the first.
+        Prose has none.
+    """
+    return list(_kept(text, tuple(spans)))
+
+
+@lru_cache(maxsize=2048)
+def _kept(text: str, spans: tuple[Span, ...]) -> tuple[Lead, ...]:
+    return tuple(_Leads(text).of(spans))
+
+
+class _Leads:
+    """Walk over the blocks of a text; knows what is open above the block it is at."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.heading: Span | None = None
+        self.above: Block | None = None  # the last that is not blank
+        self.last: Span = (0, 0)  # and the last span in it
+        self.items: list[tuple[int, Lead, Span]] = []  # open ones: indent, lead, first sentence
+        self.table: Lead | None = None
+
+    def of(self, spans: Sequence[Span]) -> Iterator[Lead]:
+        at = 0
+        for block in blocks_of(self.text):
+            first = at
+            while at < len(spans) and spans[at][0] < block.end:
+                at += 1
+            if block.kind == BLANK or first == at:
+                yield from ((),) * (at - first)
+                continue
+            lead = self._lead(block, spans[first])
+            yield from self._each(block, spans[first:at], lead)
+            self.above, self.last = block, spans[at - 1]
+
+    def _each(self, block: Block, spans: Sequence[Span], lead: Lead) -> Iterator[Lead]:
+        yield lead
+        further = self._with(lead, spans[0]) if block.kind == ITEM else lead
+        yield from (further,) * (len(spans) - 1)
+
+    def _lead(self, block: Block, first: Span) -> Lead:
+        """Return the lead of a block, and note what the block opens and closes."""
+        sibling: Lead | None = None
+        while self.items and block.indent <= self.items[-1][0]:
+            indent, lead, _ = self.items.pop()
+            if block.kind == ITEM and indent == block.indent:
+                sibling = lead
+        if block.kind not in (HEADER, ROW):
+            self.table = None
+        if block.kind == HEADING:
+            self.heading, self.items = first, []
+            return ()
+        if block.kind == PROSE:
+            return self._chain() if self.items else ()
+        if block.kind == CODE:
+            return self._opened()
+        if block.kind == ITEM:
+            lead = self._opened() if sibling is None else sibling
+            self.items.append((block.indent, lead, first))
+            return lead
+        if self.table is None or block.kind == HEADER:
+            lead = self._opened()
+            self.table = self._with(lead, first, 2 * LONG_LEAD) if block.kind == HEADER else lead
+            return lead
+        return self.table
+
+    def _opened(self) -> Lead:
+        """Return what leads a list, a table or code that begins here."""
+        lead = self._chain()
+        if (intro := self._intro()) and intro not in lead:
+            return self._with(lead, intro)
+        if not lead and self.heading:
+            return self._with((), self.heading)
+        return lead
+
+    def _chain(self) -> Lead:
+        """Return the innermost open item after its own lead."""
+        if not self.items:
+            return ()
+        _, lead, first = self.items[-1]
+        return self._with(lead, first)
+
+    def _intro(self) -> Span | None:
+        """Return the last sentence above, where it announces what follows."""
+        if self.above is None or self.above.kind in (CODE, HEADER, ROW):
+            return None
+        words = self.text[slice(*self.last)].rstrip("*_ ")
+        if words.endswith((":", "：")) or self.above.kind == HEADING:
+            return self.last
+        label = self.above.kind == PROSE and len(words) < _LABEL and "\n" not in words
+        alone = label and not self.text[self.above.start : self.last[0]].strip()
+        return self.last if alone and words[-1:].isalnum() else None
+
+    def _with(self, lead: Lead, span: Span, most: int = LONG_LEAD) -> Lead:
+        return (*lead, span) if span[1] - span[0] <= most else lead
+
+
+def is_links(text: str) -> bool:
+    """Return whether a text is nothing but links, badges or entries of a table of contents."""
+    if _DOTS.search(text[-40:]):
+        return True
+    if not _LINE_OF_LINKS.search(text):
+        return False
+    outside = _LINKS.sub(" ", text)
+    inside = "".join(
+        filter(None, (group for found in _LINKS.finditer(text) for group in found.groups()))
+    )
+    if len(outside) == len(text) and not inside:
+        return False
+    rest, linked = len(_LETTER.findall(outside)), len(_LETTER.findall(inside))
+    return rest <= FEW_LETTERS * (rest + linked)
