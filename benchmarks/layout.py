@@ -19,11 +19,16 @@ from fitrag_integrations import Passage
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
 from fitrag_integrations.methods.prompts import render_excerpts
-from fitrag_integrations.models.light.models import LightOnePass
+from fitrag_integrations.models.light.models import LightScorer
 
 ROWS = Path(__file__).with_name("layout.jsonl")
 OTHERS = 3  # documents beside that of the question
-BUDGETS: list[dict[str, Any]] = [{"max_tokens": 60}, {"max_tokens": 120}, {"max_share": 0.3}]
+BUDGETS: list[dict[str, Any]] = [
+    {"max_tokens": 30},
+    {"max_tokens": 60},
+    {"max_tokens": 120},
+    {"max_share": 0.3},
+]
 
 
 def main() -> None:
@@ -33,7 +38,7 @@ def main() -> None:
     options = parser.parse_args()
     documents = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
     passages = [Passage(str(n), row["text"]) for n, row in enumerate(documents)]
-    score = score_port(LightOnePass())
+    score = score_port(LightScorer())
     print("| budget | questions | kept | readable | mean tokens |\n| --- | --- | --- | --- | --- |")
     for budget in BUDGETS:
         kept = readable = tokens = count = 0
@@ -54,9 +59,8 @@ def main() -> None:
                 if options.missed and budget is BUDGETS[-1] and not has:
                     print(f"\n{asked['question']} ({asked['answer']})\n{shown}\n")
         name = " ".join(f"{key}={value}" for key, value in budget.items())
-        print(
-            f"| {name} | {count} | {kept / count:.3f} | {readable / count:.3f} | {tokens / count:.1f} |"
-        )
+        shares = f"{kept / count:.3f} | {readable / count:.3f} | {tokens / count:.1f}"
+        print(f"| {name} | {count} | {shares} |")
 
 
 def _words(text: str) -> str:

@@ -33,6 +33,7 @@ from fitrag_integrations.text.asked import asked_note, asked_of
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text
+from fitrag_integrations.text.layout import is_links, leads_of, named_by
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.site import site_of
 from fitrag_integrations.text.tokens import approximate_tokens, counted
@@ -68,6 +69,9 @@ READERS = {
     "clean_paragraphs": lambda text: list(clean_paragraphs([text])),
     "counted": lambda text: counted(text, len),
     "blocks_of": lambda text: list(blocks_of(text)),
+    "leads_of": lambda text: leads_of(text, split_sentences(text)),
+    "named_by": lambda text: named_by(text, text.splitlines()),
+    "is_links": is_links.__wrapped__,
     "clean_text": clean_text,
     "approximate_tokens": approximate_tokens,
     "site_of": site_of,
@@ -136,6 +140,17 @@ UNITS += [
     "\n```",
     "<",
     "</",
+]
+UNITS += [
+    "\n- a",
+    "\n    a",
+    "\na\tb",
+    "\n==  ==",
+    "\n+--+",
+    "\n--a  b",
+    "\na\n    b",
+    "[a](",
+    "![",
 ]
 UNITS += [
     "<|",

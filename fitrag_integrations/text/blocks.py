@@ -41,7 +41,8 @@ _DIRECTIVE = re.compile(
 )
 _PROMPT = re.compile(r"\s*(?:>>>\s|\$ [a-z./])")
 _CODE_LINE = re.compile(
-    r"[={}<>;$\\@\[\]]|\w\(|\)\Z|--?\w|\w/\w|\w_\w|\s*(?:#|import |from |def |class |pip |git |sudo )"
+    r"[={}<>;$\\@\[\]]|\w\(|\)\Z|--?\w|\w/\w|\w_\w"
+    r"|\s*(?:#|import |from |def |class |pip |git |sudo )"
 )
 _STOPS = tuple(".!?;,:…。！？：")
 _WIDE = re.compile(r"[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff00-\uff60]")
@@ -105,7 +106,7 @@ class _Reader:
             yield self._paragraph(at), PROSE
 
     def _code(self, at: int) -> int:
-        """Read a directive with its code, a session at a prompt, or lines indented after a blank."""
+        """Read a directive with its code, a session at a prompt, or indented code."""
         line, indent = self.lines[at], self.indents[at]
         if _DIRECTIVE.match(line):
             return self._indented(at + 1, indent + 1) or at + 1
@@ -169,22 +170,21 @@ class _Reader:
         begin = borders[0] if len(borders) > 1 or last - 1 > borders[0] else at
         ends = [borders[0] + 1] if begin != at else []
         for row in range(begin + 1, last):
-            if self.indents[row] <= self.indents[at] and not _SIMPLE.match(self.lines[row]):
-                if row > begin + 1:
-                    ends.append(row)
+            border = _SIMPLE.match(self.lines[row])
+            if row > begin + 1 and self.indents[row] <= self.indents[at] and not border:
+                ends.append(row)
         ends.append(last)
         ends = sorted(set(ends))
         return self._kinds(at, ends, headed=begin != at)
 
     def _rows(self, at: int) -> list[tuple[int, int]]:
-        """Read lines of cells parted by pipes or tabs; a line of signs belongs to the one before."""
+        """Read lines of cells parted by pipes or tabs, each with a line of signs below it."""
         rows, last, marked = list[int](), at, False
         while last < len(self.lines) and self._is_row(last):
             last += 1
-            if last < len(self.lines) and self.indents[last] >= 0:
-                if _LINE_OF_SIGNS.match(self.lines[last]):
-                    marked |= not rows and _SEPARATOR.match(self.lines[last]) is not None
-                    last += 1
+            if _LINE_OF_SIGNS.match(self._line(last)) and self.indents[last] >= 0:
+                marked |= not rows and _SEPARATOR.match(self.lines[last]) is not None
+                last += 1
             rows.append(last)
         return self._kinds(at, rows, headed=marked)
 
@@ -258,9 +258,9 @@ class _Reader:
         indent, after = self.indents[at], at + 1
         while after < len(self.lines) and self.indents[after] >= 0 and not self._opens(after):
             colon = after == at + 1 and self.lines[after].lstrip().startswith(": ")
-            if not colon and self.indents[after] <= indent:
-                if _breaks(self.lines[after - 1], self.lines[after]):
-                    break
+            below = colon or self.indents[after] > indent
+            if not below and _breaks(self.lines[after - 1], self.lines[after]):
+                break
             after += 1
         return after
 

@@ -7,6 +7,7 @@ to. Also here: blocks that are nothing but links or badges, which are worth litt
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeAlias
@@ -30,6 +31,15 @@ LONG_LEAD = 240
 FEW_LETTERS = 0.2
 """A block with at most this fraction of its visible letters outside links is a block of links."""
 
+STEM = 5
+"""Letters by which words of a question and of a text are compared."""
+_COMMON_WORDS = """
+a an and are be by can do does for from has have how i if in into is it its long many may mean
+means much must of off on or that the there this to use used uses using was were what when where
+which who why will with you your
+"""
+_COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
+_WORD = re.compile(r"[^\W_]+")
 _LABEL = 60  # characters of a line without a stop that may be a lead-in
 # What is linked or drawn: the first group is what a reader sees of it.
 _LINKS = re.compile(
@@ -37,7 +47,7 @@ _LINKS = re.compile(
     r"|!\[[^\]\n]{0,200}\](?:\([^()\n]{0,500}\)|\[[^\]\n]{0,100}\])"  # an image
     r"|\[([^\[\]\n]{1,200})\](?:\([^()\n]{0,500}\)|\[[^\]\n]{0,100}\])"  # a link
     r"|`([^`<\n]{1,200})<[^<>\s]{1,500}>`__?"  # a link of reStructuredText
-    r"|<a\s[^<>]{0,500}>([^<>]{0,200})</a>|<img\s[^<>]{0,500}>|<https?://[^<>\s]{1,500}>"
+    r"|<a\s[^<>]{0,500}>([^<>]{0,200})</a>|</?[a-z][^<>]{0,500}>|<https?://[^<>\s]{1,500}>"
     r"|\.\. (?:\|[^|\n]{1,100}\| )?(?:image|figure)::[^\n]{0,500}"
     r"|^\s*:(?:target|alt|height|width|align|scale):[^\n]{0,500}|^\[[^\]\n]{1,100}\]:[^\n]{0,500}"
     r"|\|[^|\s]{1,60}\|(?=\s|\Z)|https?://[^\s<>\"'`]{1,500}",
@@ -48,7 +58,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 _LINE_OF_LINKS = re.compile(r"https?:|\[|!\[|\.\. |<a\s|<img\s|^\s*:(?:target|alt)|\|\w|`", re.M)
 
 
-def leads_of(text: str, spans: Iterable[Span]) -> list[Lead]:
+def leads_of(text: str, spans: Iterable[Span]) -> list[Lead | None]:
     """Return the lead of each span, in order; empty where a span is shown by itself.
 
     Args:
@@ -59,14 +69,19 @@ def leads_of(text: str, spans: Iterable[Span]) -> list[Lead]:
         For each span, spans of the text before it: of a list item its lead-in line or heading and
         the items it is nested in, of a table row the header row and what leads the table, of a
         block of code its lead-in line or heading, and of a further sentence of an item the first.
-        Prose has none.
+        Prose has none. None stands for a heading or lead-in line that is the lead of others: it is
+        shown with these.
     """
     return list(_kept(text, tuple(spans)))
 
 
 @lru_cache(maxsize=2048)
-def _kept(text: str, spans: tuple[Span, ...]) -> tuple[Lead, ...]:
-    return tuple(_Leads(text).of(spans))
+def _kept(text: str, spans: tuple[Span, ...]) -> tuple[Lead | None, ...]:
+    walk = _Leads(text)
+    leads = list(walk.of(spans))
+    return tuple(
+        None if span in walk.openers else lead for span, lead in zip(spans, leads, strict=True)
+    )
 
 
 class _Leads:
@@ -79,6 +94,7 @@ class _Leads:
         self.last: Span = (0, 0)  # and the last span in it
         self.items: list[tuple[int, Lead, Span]] = []  # open ones: indent, lead, first sentence
         self.table: Lead | None = None
+        self.openers: set[Span] = set()  # headings and lead-in lines that lead something
 
     def of(self, spans: Sequence[Span]) -> Iterator[Lead]:
         at = 0
@@ -127,11 +143,12 @@ class _Leads:
     def _opened(self) -> Lead:
         """Return what leads a list, a table or code that begins here."""
         lead = self._chain()
-        if (intro := self._intro()) and intro not in lead:
-            return self._with(lead, intro)
-        if not lead and self.heading:
-            return self._with((), self.heading)
-        return lead
+        opener = self._intro() or (None if lead else self.heading)
+        if opener is None or opener in lead:
+            return lead
+        if (led := self._with(lead, opener)) != lead:
+            self.openers.add(opener)
+        return led
 
     def _chain(self) -> Lead:
         """Return the innermost open item after its own lead."""
@@ -155,6 +172,23 @@ class _Leads:
         return (*lead, span) if span[1] - span[0] <= most else lead
 
 
+def named_by(question: str, texts: Sequence[str]) -> list[int]:
+    """Return the places of texts with a word of the question that at most half of them have.
+
+    Words count by their first letters. Short ones count where the text writes them with a digit or
+    a capital, and English words without a meaning of their own never do.
+    """
+    asked = {word[:STEM].casefold() for word in _WORD.findall(question)} - _COMMON
+    found = []
+    for text in texts:
+        keys = (word for word in _WORD.findall(text) if len(word) >= STEM - 1 or not word.islower())
+        found.append({word[:STEM].casefold() for word in keys} & asked)
+    counts = Counter(word for words in found for word in words)
+    most = max(1, len(texts) // 2)
+    return [at for at, words in enumerate(found) if any(counts[word] <= most for word in words)]
+
+
+@lru_cache(maxsize=256)
 def is_links(text: str) -> bool:
     """Return whether a text is nothing but links, badges or entries of a table of contents."""
     if _DOTS.search(text[-40:]):

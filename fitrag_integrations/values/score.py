@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -73,6 +74,19 @@ class BiLabelScore(Record):
             first, second = self.has_answer_logit, self.llm_prefer_logit
         return 2.0 * (first if second is None else weight * second + (1.0 - weight) * first)
 
+    def mixed(self, other: BiLabelScore, more: float = 0.0) -> BiLabelScore:
+        """Return the score at the mean of two logits plus ``more``, for each label both have."""
+        given = (
+            (self.has_answer, self.has_answer_logit, other.has_answer, other.has_answer_logit),
+            (self.llm_prefer, self.llm_prefer_logit, other.llm_prefer, other.llm_prefer_logit),
+        )
+        logits = [
+            None if one is None or two is None else (_logit(one, a) + _logit(two, b)) / 2 + more
+            for one, a, two, b in given
+        ]
+        means = [None if x is None else (1.0 + math.tanh(x / 2)) / 2 for x in logits]
+        return BiLabelScore(means[0] or 0.0, means[1], *logits)
+
     def grade(self, label: Label = "has_answer") -> float:
         """Give one label as an evaluator's grade, from -1 to 1: ``2 * probability - 1``.
 
@@ -89,6 +103,14 @@ class BiLabelScore(Record):
             return f"has_answer {self.has_answer:.2f}"
         labels = f"has_answer {self.has_answer:.2f}, llm_prefer {self.llm_prefer:.2f}"
         return f"{labels}, sum {self.combine():.2f}"
+
+
+def _logit(probability: float, logit: float | None) -> float:
+    """Return a label's logit, computed from the probability where the scorer gave none."""
+    if logit is not None:
+        return logit
+    kept = min(max(probability, 1e-9), 1.0 - 1e-9)
+    return math.log(kept / (1.0 - kept))
 
 
 def _are_sound(has: object, prefer: object, first: object, second: object) -> bool:

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.html import merge_spans
-from fitrag_integrations.text.layout import leads_of
+from fitrag_integrations.text.layout import is_links, leads_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.values.excerpt import Excerpt, place
 from fitrag_integrations.values.passage import Passage, named
@@ -27,7 +27,8 @@ def windows(
 
     In the order of the text, scores 0. The last window always reaches the last sentence; a
     passage of fewer sentences gives one window, a blank one none. A window of a list, a table or
-    code has as its lead what ``leads_of`` finds before it, but for the passage's own title.
+    code has as its lead what ``leads_of`` finds before it, but for the passage's own title; what
+    only leads others is no window by itself.
     """
     size = check_whole("size", size, low=1)
     stride = check_whole("stride", stride, low=1, high=size)
@@ -39,8 +40,10 @@ def windows(
     made = []
     for first in firsts:
         after = min(first + size, len(spans))
+        if not any(lead is not None for lead in leads[first:after]):
+            continue
         start, end = spans[first][0], spans[after - 1][1]
-        before = {span for lead in leads[first:after] for span in lead if span[1] <= start}
+        before = {span for lead in leads[first:after] for span in lead or () if span[1] <= start}
         lead = tuple(s for s in sorted(before) if _words(passage.text[slice(*s)]) != title)
         made.append(Excerpt(passage, start, end, lead=lead))
     return made
@@ -60,8 +63,16 @@ def best_per_passage(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
 
 
 def by_score(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
-    """Sort by score, best first; equals keep their order."""
-    return sorted(excerpts, key=lambda excerpt: -excerpt.score)
+    """Sort by score, best first, and ``only_links`` last; equals keep their order."""
+    return sorted(excerpts, key=lambda excerpt: (only_links(excerpt), -excerpt.score))
+
+
+def only_links(excerpt: Excerpt) -> bool:
+    """Return whether an excerpt is badges, navigation or links, of a passage that has more."""
+    text = excerpt.passage.text
+    if excerpt.end - excerpt.start == len(text) or not is_links(excerpt.body):
+        return False
+    return not is_links(text)
 
 
 def in_document_order(excerpts: Iterable[Excerpt]) -> list[Excerpt]:

@@ -6,11 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.text.sentences import MAX_CHARACTERS, MAX_WORDS, split_sentences
+from fitrag_integrations.text.blocks import CODE, blocks_of
+from fitrag_integrations.text.sentences import (
+    MAX_CHARACTERS,
+    MAX_CODE,
+    MAX_WORDS,
+    split_sentences,
+)
 
 
 def sentences(text):
     return [text[start:end] for start, end in split_sentences(text)]
+
+
+def is_code(text, start, end):
+    return any(b.start <= start and end <= b.end and b.kind == CODE for b in blocks_of(text))
 
 
 def check_spans(text):
@@ -22,7 +32,8 @@ def check_spans(text):
         assert not text[at:start].strip()
         piece = text[start:end]
         assert piece == piece.strip()
-        assert len(piece) <= MAX_CHARACTERS and len(piece.split()) <= MAX_WORDS
+        short = len(piece) <= MAX_CHARACTERS and len(piece.split()) <= MAX_WORDS
+        assert short or (len(piece) <= MAX_CODE and is_code(text, start, end))
         at = end
     assert not text[at:].strip()
 

@@ -48,6 +48,7 @@ from fitrag_integrations.values.windows import (
     at_least,
     by_score,
     merge,
+    only_links,
     usable,
     windows,
     with_text,
@@ -339,6 +340,8 @@ class TokenReducer(Reducing):
         selection.drop(fitted.left, "budget", f"over {budget.limit}")
         kept = fitted.kept if each == 1 else by_score(merge(fitted.kept))
         notes = (*notes, *fitted.notes)
+        if links := sum(map(only_links, fitted.kept)):
+            notes += (f"{links} of {len(fitted.kept)} excerpts kept are only links or badges",)
         return Reduction(tuple(kept), tuple(ordered), notes, tokens_in, budget.cost(kept))
 
     @property

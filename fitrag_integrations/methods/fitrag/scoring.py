@@ -19,12 +19,17 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
 from fitrag_integrations.ports import Pair, Scorer, model_name, port_of, scorer_of
+from fitrag_integrations.text.layout import named_by
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.score import labels_of
 
 ScorePort: TypeAlias = Port[Pair, BiLabelScore]
 Sentences: TypeAlias = tuple[str, Passage, list[tuple[int, int]]]  # question, passage, spans
 SentencePort: TypeAlias = Port[Sentences, tuple[BiLabelScore, Sequence[BiLabelScore]]]
+NAMED = 1.5
+"""Logits that a list item or a row gains when the question names it (benchmarks/layout.py)."""
+FAR = 2000
+"""Characters from a lead to the end of a window that are judged together at most."""
 Cut: TypeAlias = Callable[[Passage], list[Excerpt]]
 WindowsOf: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
 
@@ -102,7 +107,13 @@ class Windows(Scoring):
 
 
 class OnePass(Scoring):
-    """Read every passage once, and judge its windows from that reading."""
+    """Read every passage once, and judge its windows from that reading.
+
+    A window with a lead (a list item, a table row, code) is judged twice, by itself and together
+    with all from the innermost part of its lead on, and gets the mean of the two logits: a row of
+    cells says little without the header. Of the windows that share a lead, those named by the
+    question (``named_by``) get ``NAMED`` more: a key in a cell is no sentence to be understood.
+    """
 
     def passages(
         self, passages: Sequence[Passage], cut: Cut
@@ -128,13 +139,39 @@ class OnePass(Scoring):
     def _read(
         self, cut: Sequence[tuple[Passage, Sequence[Excerpt]]]
     ) -> Flow[tuple[list[Excerpt], list[list[Excerpt]]]]:
-        items = [(self.question, passage, [(w.start, w.end) for w in own]) for passage, own in cut]
-        answers = yield from self.port.ask(items)
-        wholes = [Excerpt.whole(passage) for passage, _ in cut]
-        judged = [
-            self.labelled(own, spans) for (_, own), (_, spans) in zip(cut, answers, strict=True)
+        led = [[w for w in own if w.lead and w.end - w.lead[-1][0] <= FAR] for _, own in cut]
+        items = [
+            (self.question, passage, [*map(_place, own), *((w.lead[-1][0], w.end) for w in more)])
+            for (passage, own), more in zip(cut, led, strict=True)
         ]
+        answers = yield from self.port.ask(items)
+        judged = []
+        for (_, own), more, (_, spans) in zip(cut, led, answers, strict=True):
+            labels = labels_of(spans)
+            both = dict(zip(map(_place, more), labels[len(own) :], strict=True))
+            named = self._named(more)
+            means = [
+                one.mixed(both[at], NAMED if at in named else 0.0) if at in both else one
+                for at, one in zip(map(_place, own), labels, strict=False)
+            ]
+            judged.append(self.labelled(own, means))
+        wholes = [Excerpt.whole(passage) for passage, _ in cut]
         return self.labelled(wholes, [whole for whole, _ in answers]), judged
+
+    def _named(self, windows: Sequence[Excerpt]) -> set[tuple[int, int]]:
+        """Return the places of windows that the question names among those with the same lead."""
+        groups: dict[tuple[tuple[int, int], ...], list[Excerpt]] = {}
+        for window in windows:
+            groups.setdefault(window.lead, []).append(window)
+        return {
+            _place(group[at])
+            for group in groups.values()
+            for at in named_by(self.question, [one.body for one in group])
+        }
+
+
+def _place(window: Excerpt) -> tuple[int, int]:
+    return window.start, window.end
 
 
 def score_port(scorer: Scorer | None = None) -> ScorePort:

@@ -1,0 +1,209 @@
+"""Blocks of lists, tables and code, what each is shown with, and blocks of links."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fitrag_integrations.text.blocks import CODE, HEADER, ITEM, blocks_of
+from fitrag_integrations.text.layout import is_links, leads_of, named_by
+from fitrag_integrations.text.sentences import MAX_CODE, split_sentences
+
+
+def led(text):
+    """Map each sentence to its lead, both as text; headings and lead-in lines have None."""
+    spans = split_sentences(text)
+    shown = [lead and [text[slice(*span)] for span in lead] for lead in leads_of(text, spans)]
+    return {text[slice(*span)]: lead for span, lead in zip(spans, shown, strict=True)}
+
+
+PIPES = "| port | use |\n|---|---|"
+LEADS = {
+    "prose": ("One is. Two is.\nThree is.", "Two is.", ()),
+    "list under its lead-in": ("# A\n\nYou need:\n\n- one\n- two", "- two", ["You need:"]),
+    "list under its heading": ("# A\n\nText here.\n\n- one\n- two", "- two", ["# A"]),
+    "list under a short line": ("Fees\n- one\n- two", "- two", ["Fees"]),
+    "nested list": ("- a\n  - b\n    - c\n- d", "- c", ["- a", "- b"]),
+    "sibling after a nested list": ("Do:\n- a\n  - b\n- d", "- d", ["Do:"]),
+    "paragraph of an item": ("1. a\n\n   Then b.\n\n2. c", "Then b.", ["1. a"]),
+    "further sentence": ("Do:\n- A one. A two.", "A two.", ["Do:", "- A one."]),
+    "after the list": ("Do:\n- a\n\nThe end is here.", "The end is here.", ()),
+    "pipes": (f"Text.\n\n{PIPES}\n| 1 | a |\n| 2 | b |", "| 2 | b |", [PIPES]),
+    "open pipes": ("port | use\n--- | ---\n1 | a\n2 | b", "2 | b", ["port | use\n--- | ---"]),
+    "pipes without a line": ("|port|use|\n|1|a|\n|2|b|", "|2|b|", ["|port|use|"]),
+    "tabs": ("port\tuse\n1\ta\n2\tb", "2\tb", ["port\tuse"]),
+    "columns": ("PORT    USE\n1       a\n22      b", "22      b", ["PORT    USE"]),
+    "grid": (
+        "+--+--+\n|A |B |\n+==+==+\n|1 |2 |\n+--+--+\n|3 |4 |\n+--+--+",
+        "|3 |4 |\n+--+--+",
+        ["+--+--+\n|A |B |\n+==+==+"],
+    ),
+    "simple table": (
+        "==  ==\nA   B\n==  ==\n1   2\n3   4\n==  ==",
+        "3   4\n==  ==",
+        ["==  ==\nA   B\n==  =="],
+    ),
+    "fenced code": ("Run:\n\n```\na\n\nb\n```", "```\na\n\nb\n```", ["Run:"]),
+    "literal block": ("Run it::\n\n    a. B\n\n    c\n\nEnd.", "a. B\n\n    c", ["Run it::"]),
+    "indented code": ("Set this:\n\n    a = 1\n    b = 2\n", "a = 1\n    b = 2", ["Set this:"]),
+    "directive": ("Use\n===\n\n.. code:: py\n\n   x\n", ".. code:: py\n\n   x", ["Use\n==="]),
+    "prompt": ("Try\n---\n\n>>> f(1)\n2\n", ">>> f(1)\n2", ["Try\n---"]),
+    "code in an item": ("1. Run:\n\n   ```\n   a\n   ```", "```\n   a\n   ```", ["1. Run:"]),
+    "options": (
+        "OPTIONS\n       -n, --dry\n              Print it. Stop.",
+        "Stop.",
+        ["OPTIONS", "-n, --dry\n              Print it."],
+    ),
+    "usage": ("options:\n  -h, --help  show\n  --x N       so often", "--x N       so often",
+              ["options:"]),
+    "fields": ("f(x)\n====\n\n:param x: width\n:returns: y", ":returns: y", ["f(x)\n===="]),
+    "arguments": ("Args:\n    a (int): One.\n    b: Two.", "b: Two.", ["Args:"]),
+    "definitions": ("Terms\n=====\n\nslot\n    Room for a task.\n\nlease\n    A right.",
+                    "lease\n    A right.", ["Terms\n====="]),
+    "markdown definitions": ("# W\n\nkey\n:   A picture.\n", "key\n:   A picture.", ["# W"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEADS)
+def test_what_a_piece_is_shown_with(name):
+    text, piece, lead = LEADS[name]
+    assert led(text)[piece] == (lead or ())
+    for opener in ("# A", "You need:", "Fees", "Run:", "OPTIONS"):
+        if opener in lead:
+            assert led(text)[opener] is None  # shown with others, and not by itself
+
+
+def test_numbered_items_keep_their_further_lines():
+    text = "1. Freeze the branch\n   Nobody merges now\n2. Tag it"
+    assert [text[slice(*span)] for span in split_sentences(text)] == [
+        "1. Freeze the branch\n   Nobody merges now",
+        "2. Tag it",
+    ]
+
+
+def test_indented_prose_is_no_code():
+    for text in (
+        "Chapter\n\n    It was dark. We sat and talked.\n    He left.",
+        "    It was dark.\n",
+    ):
+        assert CODE not in {block.kind for block in blocks_of(text)}
+    novel = (
+        "Chapter one\n    It was a dark and stormy night, and the rain fell in\ntorrents. He left."
+    )
+    assert ITEM not in {block.kind for block in blocks_of(novel)}
+
+
+def test_a_first_row_with_numbers_is_no_header():
+    assert HEADER not in {block.kind for block in blocks_of("web\t80\nmail\t25\nssh\t22\n")}
+
+
+def test_code_is_cut_at_blank_lines_only_where_it_is_very_long():
+    part = "def f():\n" + "    x = 1. \n" * 60
+    text = "```\n" + f"{part}\n" * 9 + "```"
+    pieces = [text[slice(*span)] for span in split_sentences(text)]
+    assert len(pieces) > 1 and all(len(piece) <= MAX_CODE for piece in pieces)
+    assert all(piece.startswith(("```", "def f")) for piece in pieces)
+    short = f"```\n{part}\n{part}\n```"
+    assert split_sentences(short) == [(0, len(short))]
+
+
+NAMED = [
+    ("Which port does the metrics endpoint use?", ["web | 8080", "metrics | 9464"], [1]),
+    ("What does E17 mean?", ["E02 jam", "E17 hot", "E5 what it means"], [1]),
+    ("What is the port of the web?", ["the port is 1", "the port is 2"], []),
+    ("Neighboring countries?", ["Home", "Neighbors"], [1]),
+    ("Metrics?", ["metrics"], [0]),
+    ("Metrics?", [], []),
+]
+
+
+@pytest.mark.parametrize(("question", "texts", "places"), NAMED)
+def test_rows_that_a_question_names(question, texts, places):
+    assert named_by(question, texts) == places
+
+
+LINKS = [
+    "[![Build](https://a.b/c.svg)](https://a.b) [![Cover](https://d.e/f.svg)](https://d.e)",
+    "- [Install](#install)",
+    "[Home](/) · [Docs](/docs) | [API](/api)",
+    ".. image:: https://a.b/c.svg\n   :target: https://a.b\n   :alt: Build",
+    "`Documentation <https://a.b>`_",
+    "https://example.org/a/b",
+    "Introduction . . . . . . . . 3",
+    '<a href="https://a.b"><img src="https://a.b/c.svg"></a>',
+]
+TEXTS = [
+    "",
+    "Download it from https://example.org/a/b/c/d/e/f/g/h.",
+    "See [the guide](https://example.org/guide) for more about this.",
+    "- [`--port`](#port): the port to listen on",
+    "a[0] = b[1]",
+    "...",
+    "| 9464 |",
+    "----",
+]
+
+
+@pytest.mark.parametrize("text", LINKS)
+def test_blocks_of_links(text):
+    assert is_links(text)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_blocks_of_more_than_links(text):
+    assert not is_links(text)
+
+
+LINES = """\
+# H
+====
+----
+- a
+  - b
+1. c
+   d
+a | b
+--- | ---
+| x | y |
+|---|---|
+a\tb
++--+--+
+|A |B |
+==  ==
+A   B
+```
+    x = 1
+>>> f()
+Run:
+Run::
+:p x: y
+--foo  bar
+One is. Two is.
+
+.. code:: py
+term
+    It is.
+: that
+OPTIONS
+[a](b)
+NAME    PORT
+web     80
+""".splitlines()
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(LINES), max_size=14).map("\n".join))
+def test_blocks_are_the_whole_text_and_leads_stand_before(text):
+    at = 0
+    for block in blocks_of(text):
+        assert block.start == at < block.end
+        at = block.end
+    assert at == len(text)
+    spans = split_sentences(text)
+    leads = leads_of(text, spans)
+    assert len(leads) == len(spans)
+    for (start, _), lead in zip(spans, leads, strict=True):
+        before = 0
+        for first, last in lead or ():
+            assert before <= first < last <= start and (first, last) in spans
+            before = last
+    assert not spans or any(lead is not None for lead in leads)
