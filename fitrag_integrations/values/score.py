@@ -75,7 +75,12 @@ class BiLabelScore(Record):
         return 2.0 * (first if second is None else weight * second + (1.0 - weight) * first)
 
     def mixed(self, other: BiLabelScore, more: float = 0.0) -> BiLabelScore:
-        """Return the score at the mean of two logits plus ``more``, for each label both have."""
+        """Return the score at the mean of two logits, for each label that both have.
+
+        Args:
+            other: The other score; a logit it lacks is computed from its probability.
+            more: Added to each mean.
+        """
         given = (
             (self.has_answer, self.has_answer_logit, other.has_answer, other.has_answer_logit),
             (self.llm_prefer, self.llm_prefer_logit, other.llm_prefer, other.llm_prefer_logit),
