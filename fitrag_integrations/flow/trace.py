@@ -66,9 +66,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Traced(Generic[R]):
-    """Result of one flow: its ``outcome``, a value or the exception it ended with, and its
-    steps.
-    """
+    """Outcome of one flow, a value or the exception it ended with, and its steps."""
 
     outcome: R | Exception
     steps: tuple[Step, ...] = ()

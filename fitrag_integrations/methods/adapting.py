@@ -61,7 +61,7 @@ class Named:
 
 
 def name_of(value: object) -> str:
-    """Give a text itself, the name of a function, or of an object's class."""
+    """Return a text itself, the name of a function, or of an object's class."""
     if isinstance(value, str):
         return value
     return str(getattr(value, "__qualname__", type(value).__name__))
@@ -90,14 +90,14 @@ def template_of(template: object) -> Template | None:
 
 
 def summary(context: Context) -> dict[str, object]:
-    """Say in plain values what a method decided; what is empty is left out."""
+    """Return in plain values what a method decided; empty fields are left out."""
     values = {name: plain(getattr(context, name)) for name in SUMMED}
     values |= {name: plain(context.details[name]) for name in LIFTED if name in context.details}
     return {"method": context.method, **{name: value for name, value in values.items() if value}}
 
 
 def relevance_of(excerpt: Excerpt, method: str) -> float | None:
-    """Give how relevant an excerpt was found, in [0, 1]; None where nobody judged that.
+    """Return how relevant an excerpt was found, in [0, 1]; None where nobody judged that.
 
     Half of the two labels' weighted sum, or a grade brought from [-1, 1] to [0, 1]. What else a
     method ranks by, such as reciprocal ranks, tells nothing of one excerpt by itself.
@@ -108,7 +108,7 @@ def relevance_of(excerpt: Excerpt, method: str) -> float | None:
 
 
 def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
-    """Say what an excerpt is, in flat plain values; what there is not is left out.
+    """Return what an excerpt is, in flat plain values; what there is not is left out.
 
     `raw_score` is what `method` ranked by. `source_start` and `source_end` count in the text of the
     source that `source_id` names; of a piece of a piece, that is the one the first was cut from.

@@ -49,7 +49,7 @@ _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
 
 def with_citations(template: PromptTemplate = RETRIEVAL) -> PromptTemplate:
-    """Give a template that also asks for citations, named `<name>_cited`."""
+    """Return a template that also asks for citations, named `<name>_cited`."""
     return replace(template, name=f"{template.name}_cited", text=CITE_RULE + template.text)
 
 
@@ -96,7 +96,7 @@ def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = F
 
 
 def marks(answer: str, shown: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Give each number cited with the place of its mark.
+    """Return each number cited with the place of its mark.
 
     Of a range, its ends and the numbers between them that were `shown`.
     """
@@ -140,7 +140,7 @@ def highlight(
     html: bool = False,
     markers: tuple[str, str] = MARKERS,
 ) -> str:
-    """Give the whole text of a source with what is cited, or was kept, marked.
+    """Return the whole text of a source with what is cited, or was kept, marked.
 
     One citation or excerpt gives its source's text between `markers` and nothing else; anything
     more gives each source under a line with its number. With `html` the text is escaped and the

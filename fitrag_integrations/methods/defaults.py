@@ -62,7 +62,7 @@ def is_default(model: object) -> bool:
 
 
 def home_of(role: str) -> tuple[str, str]:
-    """Name the module and the class of a role's embedded model: on a GPU the one in torch.
+    """Return the module and the class of a role's bundled model: on a GPU the one in PyTorch.
 
     Raises `MissingExtraError` for one that needs torch where that is not installed.
     """
@@ -75,7 +75,7 @@ def home_of(role: str) -> tuple[str, str]:
 
 
 async def adefault_model(role: str) -> Any:
-    """Do what ``default_model`` does; the event loop stays free while the model is loaded."""
+    """Async version of `default_model` while the model is loaded."""
     if role in _loaded:
         return _loaded[role]
     return await asyncio.to_thread(default_model, role)
@@ -123,7 +123,7 @@ class EmbeddedDetector:
 
     @cached_property
     def fitted_for(self) -> Mapping[str, Any] | None:
-        """Say which scorer and which windows it was trained on; None where it does not ship."""
+        """Return which scorer and which windows it was trained on; None where it does not ship."""
         folder = resources.files("fitrag_integrations") / "embedded" / "eligibility"
         manifest = folder / "model.json"
         if not manifest.is_file():
@@ -166,7 +166,7 @@ class EmbeddedGenerator:
 
 
 class EmbeddedModel(EmbeddedGenerator):
-    """Do what the baselines ask of a model that tells its probabilities."""
+    """Bundled language model with token probabilities, for the baselines."""
 
     draft, adraft = _asks("generator", "draft")
     rescore, arescore = _asks("generator", "rescore")
@@ -185,7 +185,7 @@ EMBEDDED_MODEL = EmbeddedModel()
 
 
 def embedded_detector(scorer: str, **cutting: int | None) -> EmbeddedDetector | None:
-    """Give the embedded detector that was trained on a scorer's scores of windows cut so.
+    """Return the embedded detector that was trained on a scorer's scores of windows cut so.
 
     ``cutting`` is window, stride and per_passage. None where the one that ships was not.
     """

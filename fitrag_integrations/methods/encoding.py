@@ -11,7 +11,7 @@ from fitrag_integrations.errors import InputError
 
 
 class EncoderVectors:
-    """Give lists of numbers for texts, by an `Encoder`, a checkpoint's name, or the embedded one.
+    """Vectors of texts as lists, by an `Encoder`, a checkpoint's name, or the bundled encoder.
 
     An encoder is any object with `encode(texts)`; where it has `aencode`, that is awaited.
     """
@@ -29,7 +29,7 @@ class EncoderVectors:
 
     @property
     def name(self) -> str:
-        """Name the encoder by its checkpoint, or by its class."""
+        """The name of the encoder's checkpoint, or of its class."""
         own = getattr(self.encoder, "name", None)
         return own if isinstance(own, str) else type(self.encoder).__name__
 

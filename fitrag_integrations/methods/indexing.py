@@ -18,7 +18,7 @@ def faiss_index() -> Any:
 
 
 def searches(index: object) -> bool:
-    """Tell whether an object is an index: it, not its class, has `search(queries, k)`."""
+    """Check whether an object is an index: it, not its class, has `search(queries, k)`."""
     return not isinstance(index, type) and callable(getattr(index, "search", None))
 
 
@@ -27,7 +27,7 @@ def described(
     metadatas: Iterable[Mapping[str, Any]] | None,
     ids: Iterable[str] | None,
 ) -> list[tuple[str, dict[str, Any], str]]:
-    """Put each text with its metadata and its id, blank where there is none."""
+    """Pair each text with its metadata and its id, blank if there is none."""
     kept = check_many("texts", texts, str)
     metadata = [{} for _ in kept] if metadatas is None else [dict(each) for each in metadatas]
     named = [""] * len(kept) if ids is None else list(ids)
@@ -38,6 +38,6 @@ def described(
 
 
 def searched(query: str, port: Port[str, list[Passage]]) -> Flow[Context]:
-    """Give the flow to what an index has on a query."""
+    """Return the flow to what an index has on a query."""
     (passages,) = yield from port.ask([check_text("query", query, blank=False)])
     return Context(query, tuple(map(Excerpt.whole, passages)), method="faiss")

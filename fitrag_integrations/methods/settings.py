@@ -82,7 +82,7 @@ _MANY = (Iterable, Sequence, tuple, list)
 
 @dataclass(frozen=True)
 class Setting:
-    """Hold one option: its name, its type, its default, and what it does.
+    """One option: its name, type, default, and description.
 
     `kind` is None where only the method itself can say what is allowed: models, callables.
     """
@@ -95,7 +95,7 @@ class Setting:
 
     @property
     def parameter(self) -> Parameter:
-        """Give the option as a keyword of a signature."""
+        """The option as a keyword of a signature."""
         return Parameter(
             self.name, Parameter.KEYWORD_ONLY, default=self.default, annotation=self.hint
         )
@@ -121,7 +121,7 @@ def settings_of(made: Callable[..., object]) -> tuple[Setting, ...]:
 
 
 def _plain(hint: object) -> Any:
-    """Give a type that holds nothing but scalars, or lists of them; None for any other."""
+    """Return a type that holds nothing but scalars, or lists of them; None for any other."""
     if hint in _SCALARS or (isinstance(hint, type) and issubclass(hint, Enum)):
         return hint
     origin, inner = get_origin(hint), get_args(hint)

@@ -41,7 +41,7 @@ _FINAL = re.compile(r"\banswer\s+is\b[:\s]*(?=\S)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Hold what a language model wrote, cleaned and cut; blank where a note says why."""
+    """What a language model wrote, cleaned and shortened; blank if a note says why."""
 
     text: str = ""
     notes: Notes = ()
@@ -50,7 +50,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Generating(Checked):
-    """Ask the caller's language model, and put the answer into `Context.draft`.
+    """Mixin that calls the caller's language model and stores the answer in `Context.draft`.
 
     A reply of more than `answer_tokens`, as `count_tokens` counts (None estimates), is cut. With
     `on_error` "degrade" a call that fails counts as a blank reply; "raise" raises it. An answer
@@ -65,20 +65,20 @@ class Generating(Checked):
 
     @abstractmethod
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question, its answer in `draft`.
+        """Return the flow that ends in the context for one question, its answer in `draft`.
 
         The flow raises `InputError` for a blank question.
         """
 
     def write(self, prompt: str, ports: Ports, what: str, tokens: int = 0) -> Flow[Reply]:
-        """Have one text written by `ports.generate`; `what` names it in the notes."""
+        """Generate one text with `ports.generate`; `what` names it in the notes."""
         (reply,) = yield from self.write_all([prompt], ports, what, tokens)
         return reply
 
     def write_all(
         self, prompts: Sequence[str], ports: Ports, what: str, tokens: int = 0
     ) -> Flow[list[Reply]]:
-        """Have several texts written by `ports.generate` in one ask; all blank where it fails.
+        """Generate several texts with `ports.generate` in one call; all blank if it fails.
 
         `what` and `tokens` are those of `read`.
         """
@@ -96,7 +96,7 @@ class Generating(Checked):
     def asked(
         self, port: Port[Q, A], items: Sequence[Q], failed: str, read: Callable[[A], B]
     ) -> Flow[tuple[list[B], Notes]]:
-        """Ask `port` for `items` and `read` the answers; where that fails, only note `failed`."""
+        """Send `items` to `port` and `read` the answers; if that fails, only note `failed`."""
         asking = port.ask(items)  # a missing port raises here, at any on_error
 
         def answered() -> Flow[list[B]]:
@@ -148,7 +148,7 @@ class Generating(Checked):
 
     @property
     def counter(self) -> TokenCounter:
-        """Give the counter in use."""
+        """The counter in use."""
         return counter_for(self.count_tokens)
 
 
@@ -166,7 +166,7 @@ def expanded_query(question: str, document: str) -> str:
 
 
 def update(found: Sequence[Passage], before: Sequence[Passage]) -> tuple[Passage, ...]:
-    """Give ``R_update``, what is found and was not before, in order (equation 1).
+    """Return ``R_update``, what is found and was not before, in order (equation 1).
 
     Passages are equal when title and text are: scores in their metadata change with the query.
     """

@@ -29,14 +29,14 @@ class Template(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context(Record):
-    """Hold what a method found for a question: the value of every flow.
+    """Result of every method for one question.
 
     ``excerpts`` are in the order the prompt shows them. ``queries`` are those asked besides the
-    question, ``decision`` and ``action`` what the method decided, where it decides,
-    ``draft`` is an answer written on the way, ``notes`` say in plain sentences what was
-    degraded or left out, ``details`` holds the method's numbers (thresholds, token counts) as
-    plain Python and is not part of the hash. ``selection`` has a row for every retrieved document
-    and every dropped part of one, with the reason; it is no part of equality.
+    question, ``decision`` and ``action`` what the method decided, where it decides, ``draft`` is an
+    answer written on the way, ``notes`` say in plain sentences what was degraded or left out,
+    ``details`` holds the method's numbers (thresholds, token counts) as plain Python and is not
+    part of the hash. ``selection`` has a row for every retrieved document and every dropped part of
+    one, with the reason; it is no part of equality.
     """
 
     _nested: ClassVar = {
@@ -83,7 +83,7 @@ class Context(Record):
         return (default_template(self) if template is None else template).render(self)
 
     def __str__(self) -> str:
-        """Tell question, verdict and how much was kept in one line."""
+        """Return question, verdict and how much was kept in one line."""
         passages = len(by_number(self.excerpts))
         told = [f"kept {len(self.excerpts)} excerpts of {passages} passages"]
         if self.action is not None:
@@ -95,7 +95,7 @@ class Context(Record):
         return f"{shortened(self.question)} -> {', '.join(told)}"
 
     def explain(self) -> str:
-        """Tell in a few lines what was decided, what was kept and what was left out."""
+        """Return a few lines: what was decided, what was kept and what was left out."""
         return "\n".join([f"question: {self.question}", *decided(self), *noted(self)])
 
     def _repr_html_(self) -> Html:
@@ -105,7 +105,7 @@ class Context(Record):
 
 
 def decided(context: Context) -> Iterator[str]:
-    """Tell what a method decided and what it kept."""
+    """Return what a method decided and what it kept."""
     if context.decision is not None:
         yield f"decision: {context.decision}"
     if context.action is not None:
@@ -122,7 +122,7 @@ def noted(context: Context) -> Iterator[str]:
 
 
 def _graded(context: Context) -> str:
-    """Say what an action was decided by, where the details tell."""
+    """Return what an action was decided by, where the details tell."""
     grades, thresholds = context.details.get("grades"), context.details.get("thresholds")
     if not grades or not isinstance(thresholds, Mapping):
         return ""

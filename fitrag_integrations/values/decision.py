@@ -21,7 +21,7 @@ from fitrag_integrations.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class RetrievalDecision(Record, Checked):
-    """Say whether to retrieve, and on what grounds.
+    """Decision whether to retrieve, and the reason.
 
     ``p_known`` in [0, 1] is how likely the model knows the answer by itself, None where a gate
     gives a verdict without a number; ``threshold`` is what it was compared with; ``why`` is one
@@ -34,7 +34,7 @@ class RetrievalDecision(Record, Checked):
     why: Text = ""
 
     def __str__(self) -> str:
-        """Tell the verdict, its numbers and its reason in one line."""
+        """Return the verdict, its numbers and its reason in one line."""
         said = "retrieve" if self.retrieve else "do not retrieve"
         known = "" if self.p_known is None else f", p_known {self.p_known:.2f}"
         threshold = "" if self.threshold is None else f", threshold {self.threshold:.2f}"
@@ -43,7 +43,7 @@ class RetrievalDecision(Record, Checked):
 
 @dataclass(frozen=True, slots=True)
 class Draft(Record):
-    """Hold ``text``, a model's first words on a question, and how sure it was of each token.
+    """A model's first words on a question, ``text``, and how sure it was of each token.
 
     Per token of the draft, in order: ``logprobs`` are natural logarithms of the probability of the
     token written, at most 0; ``margins`` the probability of the likeliest token less that of the
@@ -68,7 +68,7 @@ class Draft(Record):
 
 
 class Action(StrEnum):
-    """Name what CRAG does with what was retrieved (CRAG, section 4.3)."""
+    """CRAG's action for a retrieved list (CRAG, section 4.3)."""
 
     CORRECT = "correct"
     AMBIGUOUS = "ambiguous"
@@ -77,10 +77,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Continuation(Record):
-    """Hold a text, its tokens in order, which joined give the text, and their log-probabilities.
+    """A text, its tokens in order, which joined are the text, and their log-probabilities.
 
-    `logprobs` are natural logarithms, at most 0, one per token. Both are empty where the model
-    does not tell.
+    `logprobs` are natural logarithms, at most 0, one per token. Both are empty where the model does
+    not tell.
     """
 
     text: str
@@ -103,7 +103,7 @@ class Continuation(Record):
         object.__setattr__(self, "logprobs", numbers)
 
     def probabilities(self, start: int, end: int) -> list[tuple[str, float]]:
-        """Give the tokens that overlap `text[start:end]`, cut to it, with their probabilities."""
+        """Return the tokens that overlap `text[start:end]`, cut to it, with their probabilities."""
         found, at = [], 0
         for token, logprob in zip(self.tokens, self.logprobs, strict=True):
             low, high = max(start, at), min(end, at + len(token))

@@ -73,7 +73,7 @@ class Excerpt(Record):
         )
 
     def judged(self, score: float, labels: BiLabelScore | None = None) -> Excerpt:
-        """Give the same place with a score that was checked, and its labels."""
+        """Return the same place with a score that was checked, and its labels."""
         return remade(self, score=score, labels=labels)
 
     @property
@@ -118,17 +118,17 @@ class Excerpt(Record):
         return remade(source, id=name, text=self.text, source="", metadata={})
 
     def to_dict(self) -> dict[str, Any]:
-        """Give every field and, for the reader's sake, ``text``; ``from_dict`` slices it anew."""
+        """Return every field and, for the reader's sake, ``text``; ``from_dict`` slices it anew."""
         # not super(): a slotted dataclass is a second class, which the bare form does not find
         row = {**Record.to_dict(self), "text": self.text}
         return row if self.lead else {name: row[name] for name in row if name != "lead"}
 
     def __str__(self) -> str:
-        """Tell source, offsets, score and first words in one line."""
+        """Return source, offsets, score and first words in one line."""
         return f"{place(self)}: {shortened(self.text)}"
 
     def explain(self) -> str:
-        """Tell the place, the labels and the text, a line each."""
+        """Return the place, the labels and the text, one per line."""
         labels = [] if self.labels is None else [f"labels: {self.labels}"]
         return "\n".join([f"excerpt: {place(self)}", *labels, f"text: {self.text}"])
 
@@ -170,7 +170,7 @@ def _checked_lead(lead: object, before: int) -> tuple[tuple[int, int], ...]:
 
 
 def place(excerpt: Excerpt) -> str:
-    """Name an excerpt by its source, its offsets and its score."""
+    """Return the source, the offsets and the score of an excerpt."""
     return f"{named(excerpt.passage)} [{excerpt.start}:{excerpt.end}] {excerpt.score:.2f}"
 
 

@@ -16,7 +16,7 @@ from fitrag_integrations.core.show import lines_html, shortened
 
 @dataclass(frozen=True, slots=True)
 class Passage(Record):
-    """Hold one retrieved text as its source gave it; the text is never altered.
+    """One retrieved text as its source returned it; the text is never changed.
 
     ``id`` tells passages apart, ``title`` and ``source`` are blank where there is none.
 
@@ -50,7 +50,7 @@ class Passage(Record):
         return ((name,), at) if (name, at) != (self.id, 0) else None
 
     def __str__(self) -> str:
-        """Tell title and first words in one line."""
+        """Return title and first words in one line."""
         return f"{named(self)}: {shortened(self.text)}"
 
     def _repr_html_(self) -> Html:
@@ -60,12 +60,12 @@ class Passage(Record):
 
 
 def is_web(passage: Passage) -> bool:
-    """Tell a passage that came from the open web by its ``metadata["web"]``."""
+    """Check whether a passage is from the open web, by its ``metadata["web"]``."""
     return passage.metadata.get("web") is True
 
 
 def named(passage: Passage) -> str:
-    """Name a passage by its title, its source or its id; one from the web says so."""
+    """Return the title, the source or the id of a passage; one from the web is marked."""
     name = passage.title or passage.source or passage.id
     return f"web: {name}" if is_web(passage) else name
 

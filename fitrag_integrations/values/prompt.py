@@ -83,7 +83,7 @@ class Written(str):
 
 
 def cut_note(text: object, what: str) -> tuple[str, ...]:
-    """Say that a text was not written to its end, in no or one sentence."""
+    """Return a note that a text was truncated, or nothing."""
     if not isinstance(text, Written) or text.cut is None:
         return ()
     at = f" at {text.cut} tokens" if text.cut else ""
@@ -92,7 +92,7 @@ def cut_note(text: object, what: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """Hold a prompt ``text`` with the fields {question}, {passages}, {draft}, and its ``name``.
+    """A prompt ``text`` with the fields {question}, {passages}, {draft}, and its ``name``.
 
     What fills a field is never read as a template itself: braces in a passage stay braces. The
     reply to a prompt of ``one_line`` ends with its first, as those do that follow examples.
@@ -170,7 +170,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _site(passage: Passage) -> str:
-    """Name the site whose words a web passage holds, at the end of all redirects."""
+    """Return the site of a web passage, after all redirects."""
     addresses = (passage.metadata.get("final_url"), passage.metadata.get("url"), passage.source)
     found = next((address for address in addresses if address), "")
     return site_of(str(found)) or "unknown site"
@@ -181,7 +181,7 @@ def _one_line(text: str) -> str:
 
 
 def _could_be_numbered(line: str) -> bool:
-    """Tell a text that, line breaks kept, would show a line like one of the numbered ones."""
+    """Check whether a text with its line breaks would show a line that looks numbered."""
     return any(_NUMBERED.match(each) for each in line.splitlines()[1:])
 
 

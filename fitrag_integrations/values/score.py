@@ -93,7 +93,7 @@ class BiLabelScore(Record):
         return BiLabelScore(means[0] or 0.0, means[1], *logits)
 
     def grade(self, label: Label = "has_answer") -> float:
-        """Give one label as an evaluator's grade, from -1 to 1: ``2 * probability - 1``.
+        """Return one label as an evaluator's grade, from -1 to 1: ``2 * probability - 1``.
 
         Raises ``InputError`` where the scorer gave no such label.
         """
@@ -103,7 +103,7 @@ class BiLabelScore(Record):
         return 2.0 * probability - 1.0
 
     def __str__(self) -> str:
-        """Tell both labels, and their sum, in one line."""
+        """Return both labels, and their sum, in one line."""
         if self.llm_prefer is None:
             return f"has_answer {self.has_answer:.2f}"
         labels = f"has_answer {self.has_answer:.2f}, llm_prefer {self.llm_prefer:.2f}"

@@ -22,7 +22,7 @@ def made_id(text: str) -> str:
 
 
 def first_text(values: Mapping[str, object], keys: Iterable[str]) -> str:
-    """Give the first value under these keys that is a text and not empty."""
+    """Return the first value under these keys that is a text and not empty."""
     for key in keys:
         value = values.get(key)
         if value and isinstance(value, str):

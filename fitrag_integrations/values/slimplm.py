@@ -21,7 +21,7 @@ GRAMMARS = ("paper", "released")
 
 @dataclass(frozen=True, slots=True)
 class Lead(Record, Checked):
-    """Hold a claim, or a question within the question, and the query that follows it up.
+    """A claim, or a question within the question, and the query that follows it up.
 
     `search` is what the rewriter itself says about searching, None where it says nothing.
     """
@@ -32,16 +32,16 @@ class Lead(Record, Checked):
 
     @property
     def wanted(self) -> bool:
-        """Say whether there is a query, and the rewriter did not say to leave it."""
+        """Whether there is a query, and the rewriter did not say to leave it."""
         return bool(self.query.strip()) and self.search is not False
 
 
 @dataclass(frozen=True, slots=True)
 class Leads(Record):
-    """Hold all a rewriter wrote on a question and its heuristic answer, in the order written.
+    """All that a rewriter wrote about a question and its heuristic answer, in order.
 
-    `grammar` is the form it was read in: paper, released, json, lines, or empty where nothing
-    could be read. `repairs` say in plain sentences what was mended or left out.
+    `grammar` is the form it was read in: paper, released, json, lines, or empty where nothing could
+    be read. `repairs` say in plain sentences what was mended or left out.
     """
 
     _nested: ClassVar = {"questions": Lead, "claims": Lead}
@@ -103,7 +103,8 @@ _BARE = re.compile(r"[\s(<\[\"']*(true|false)\b(?!\s*/)", re.IGNORECASE)
 
 
 def read_verdict(text: str) -> bool | None:
-    """Give the first verdict in a text; None where there is none, and then retrieval is needed.
+    """Return the first verdict in a text; None where there is none, and then retrieval is
+    needed.
 
     A reply that begins with a bare True or False counts as one, since the prompt may end in
     `Known (`; the form itself, `Known (True / False)`, is no verdict. Never raises.

@@ -50,7 +50,7 @@ Grade: TypeAlias = Annotated[float, check_grade]
 
 @dataclass(frozen=True, slots=True)
 class FittedThreshold(Record, Checked):
-    """Hold a threshold with what it was fitted for.
+    """A threshold with the model it was fitted for.
 
     ``model`` names the language model whose knowledge was judged, or the scorer whose scores were
     cut; ``target`` says in words what was asked of the fit, such as "best accuracy"; ``rows`` is
@@ -79,7 +79,7 @@ class FittedThreshold(Record, Checked):
 
 @dataclass(frozen=True, slots=True)
 class ActionThresholds(Record, Checked):
-    """Hold the two thresholds of the actions and that of the strips, on one evaluator's grades.
+    """The two thresholds of the actions and that of the strips, on the grades of one evaluator.
 
     All three are in [-1, 1], ``lower`` at most ``upper``. ``strip`` is what a knowledge strip has
     to reach to be kept, fitted for strips of at most ``sentences`` sentences. ``model`` names the

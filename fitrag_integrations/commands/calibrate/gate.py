@@ -84,7 +84,7 @@ class CalibrateGate:
 
 
 def _model(manifest: Mapping[str, object]) -> str:
-    """Name the language model whose knowledge the gate judges."""
+    """Return the name of the language model whose knowledge the gate judges."""
     before = manifest.get("threshold")
     named = before.get("model") if isinstance(before, dict) else None
     return str(named or manifest.get("model") or "")

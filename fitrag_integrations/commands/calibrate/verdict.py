@@ -48,7 +48,7 @@ class CalibrateVerdict:
     hardware: EncoderHardware = EncoderHardware()
 
     def run(self) -> None:
-        """Ask the models, fit, and tell what comes of it."""
+        """Run the models, fit, and report the result."""
         given = [judged_row(row) for row in objects(self.rows)]
         named = {"scorer": self.scorer, "evaluator": self.evaluator, "reader": self.reader}
         loaded = {role: self._load(role, name) for role, name in named.items() if name != NONE}
@@ -76,7 +76,7 @@ class CalibrateVerdict:
 
 
 def _answers(model: Any, verb: str, rows: Sequence[Judged]) -> list[list[Any]]:
-    """Ask a model of all pairs; gives its answers by list."""
+    """Run a model on all pairs; return its answers by list."""
     pairs = [pair for row in rows for pair in row.pairs]
     answers = _asked(getattr(model, verb), pairs)
     return [[next(answers) for _ in row.passages] for row in rows]

@@ -131,7 +131,7 @@ def gate_figures(worked: Sequence[Worked], again: Sequence[Worked], threshold: f
 
 
 def is_right(each: Worked, *, extractive: bool) -> bool:
-    """Say whether an answer is right: whether a gold answer stands in it.
+    """Check whether an answer is right: whether a gold answer stands in it.
 
     A reader is right on an unanswerable question if it abstains; a language model may know it.
     """
@@ -141,7 +141,7 @@ def is_right(each: Worked, *, extractive: bool) -> bool:
 
 
 def recalls(each: Worked) -> dict[str, float]:
-    """Give R@1 and R@5 of a question, before and after the reranker."""
+    """Return R@1 and R@5 of a question, before and after the reranker."""
     ranked = [excerpt.passage for excerpt in each.ranked]
     held = [[p.id in each.question.passage_ids for p in some] for some in (each.found, ranked)]
     values = [recall_at(labels, k) for k in (1, 5) for labels in held]
@@ -149,7 +149,7 @@ def recalls(each: Worked) -> dict[str, float]:
 
 
 def compression(each: Worked) -> Mapping[str, float]:
-    """Give what `fitrag evaluate compress` measures of a question that was retrieved for."""
+    """Return what `fitrag evaluate compress` measures of a question that was retrieved for."""
     row = Compressed(each.question.text, each.question.answers, each.compressed, each.kept)
     values: Mapping[str, float] = compress_rows([row])[0]["values"]
     return values

@@ -210,7 +210,7 @@ class Parts:
         return self.reader if self.llm is None else None
 
     def writes(self, prompts: Sequence[str]) -> Sequence[str | Exception]:
-        """Have a language model continue prompts: the one given, or that of the gate."""
+        """Continue prompts with a language model: the one given, or that of the gate."""
         if self.llm is not None:
             return batched(self.llm)(prompts)
         written: Sequence[str] = self.gate.drafter.generate(prompts)

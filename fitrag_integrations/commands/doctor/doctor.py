@@ -16,7 +16,7 @@ from fitrag_integrations.defaults import DEFAULTS
 
 @dataclass(frozen=True)
 class DoctorPlan:
-    """Tell versions, devices, offline caches, embedded models and extras.
+    """Show versions, devices, offline caches, bundled models and extras.
 
     Always exits 0. Of the environment it shows the folders of caches, never a key. With --defaults
     it lists the defaults of reranking and compression instead.

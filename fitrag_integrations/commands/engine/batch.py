@@ -32,7 +32,7 @@ Advance: TypeAlias = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Verb(Generic[T]):
-    """Say what to do with a row: the flow that answers it, and the fields its end gives.
+    """What to run on a row: the flow, and the fields of its result.
 
     `adds` names those fields. The flow raises `InputError` for a row that lacks something, and
     `Terminated` to have the run end before its row. An error row gets the fields of `empty` where
@@ -62,7 +62,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Say how a run went: its summary, why rows failed, and whether it was asked to stop."""
+    """Result of a run: its summary, why rows failed, and whether it was asked to stop."""
 
     summary: Summary
     reasons: Counter[str]
@@ -71,7 +71,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Hold the lines of a lot of rows, and why those failed that did.
+    """Output lines of a batch of rows, and the reasons of those that failed.
 
     `ended` tells that a flow had the run end before one of its rows.
     """

@@ -112,7 +112,7 @@ Tokenizer: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Say which rows to read and where they go."""
+    """Rows to read, and where they go."""
 
     source: Input
     target: Output
@@ -120,7 +120,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """Say which index is searched for a row that has no passages of its own."""
+    """Index to search for a row without passages of its own."""
 
     index: Annotated[
         Path | None, Option("Index to search where a row has no passages of its own.")
@@ -133,7 +133,7 @@ class Searching:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """Say on what a model runs and how; None leaves the choice to the model."""
+    """Device, data type and batch size of a model; None leaves the choice to the model."""
 
     device: Device = None
     dtype: Dtype = None
@@ -142,18 +142,18 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class EncoderHardware(Hardware):
-    """Say it of an encoder, which more than torch can run."""
+    """Device, data type, batch size and backend of an encoder."""
 
     backend: Backend = None
 
     def of(self, model: str | None) -> ModelOptions:
-        """Say it of a model."""
+        """Return the options with a model."""
         return ModelOptions(model=model, **asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """Say which model to load and how; None leaves the choice to the model."""
+    """Model to load, and how; None leaves the choice to the model."""
 
     model: Model = None
     device: Device = None
@@ -164,7 +164,7 @@ class ModelOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Say which rows a verb goes over, how, and what it tells about it."""
+    """Rows to process, how, and what is reported."""
 
     shard: ShardOf = None
     engine: Annotated[

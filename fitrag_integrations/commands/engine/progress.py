@@ -37,7 +37,7 @@ LINE_SECONDS = 5.0  # between two lines where no bar can be drawn
 
 
 class Plan(Protocol):
-    """Say what a plan that writes rows has."""
+    """Fields of a plan that writes rows."""
 
     @property
     def how(self) -> RunOptions:
@@ -45,7 +45,7 @@ class Plan(Protocol):
 
 
 class RowsPlan(Plan, Protocol):
-    """Say what a plan over rows has."""
+    """Fields of a plan over rows."""
 
     @property
     def files(self) -> Files:
@@ -101,7 +101,7 @@ def _again(source: Source, target: str, how: RunOptions, engine: Engine) -> tupl
 
 @contextmanager
 def going(name: str, plan: Plan, target: str) -> Iterator[Stopping]:
-    """Have the output to ourselves, with the plan's options beside it, and hear when to stop."""
+    """Lock the output, store the plan's options beside it, and listen for signals."""
     stopping = Stopping()
     with stopping.heard(), ExitStack() as held:
         if target != jsonl.STREAM:

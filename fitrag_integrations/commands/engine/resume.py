@@ -24,7 +24,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Give the rows a run is over; it may be sent to another process and read anew there.
+    """Rows of a run; can be sent to another process and read again there.
 
     Where `kept` names an output, the rows it has answered bring those answers with them. `owned`
     are the fields in which an answer may differ from its row.
@@ -70,11 +70,11 @@ def holds_rows(target: str) -> bool:
 def resume(
     path: Path, rows: Iterator[Line], adds: Collection[str]
 ) -> tuple[Resumed, Iterator[Line]]:
-    """Take the rows that are already written off the input, and cut the output after the last.
+    """Skip the input rows that are already written, and truncate the output after the last.
 
-    Every field a written row shares with its input row must be equal, those in `adds` aside; a
-    cut last line must begin like its row. Raises `InputError` for any other file, and leaves it
-    as it was.
+    Every field a written row shares with its input row must be equal, those in `adds` aside; a cut
+    last line must begin like its row. Raises `InputError` for any other file, and leaves it as it
+    was.
     """
     done, output = Resumed(), _Output(path)
     for line in output.lines():

@@ -22,7 +22,7 @@ _WORDING = re.compile(r"(?P<field>[^\n]+?): given (?P<given>.*), allowed (?P<all
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Hold one line: the object it gave, or what stands in for it and the `problem`.
+    """One line: its object, or what replaces it and the `problem`.
 
     `kept` is the line of the output that answers it already, if there is one.
     """
@@ -34,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Say which part of the rows is meant: `part` of `count`, the first being 0.
+    """Part of the rows: `part` of `count`, starting at 0.
 
     A row's part is a hash of its `id`, the same on every machine, or its line's number where it has
     no text or whole number for an id. So rows of one id are in one part.
@@ -111,12 +111,12 @@ def is_finite(value: object) -> bool:
 
 
 def question_of(row: Row) -> str:
-    """Take the question; raises `InputError` unless it is a string that is not blank."""
+    """Return the question; raises `InputError` unless it is a string that is not blank."""
     return check_text("question", row.get("question"), blank=False)
 
 
 def passages_of(row: Row) -> list[Passage]:
-    """Take the passages, each with its place in the list as `id`, so that none hides another.
+    """Return the passages, each with its place in the list as `id`, so that none hides another.
 
     Raises `InputError` naming the first that is wrong: `passages[3].text`.
     """

@@ -45,7 +45,7 @@ QUIET |= {"RAY_BACKEND_LOG_LEVEL": "fatal"}  # else standard error is told of ea
 
 
 class Plan(Protocol):
-    """Say what a worker is given: what loads the verb there."""
+    """What a worker receives: how to load the verb there."""
 
     def verb(self) -> Verb[Any]:
         """Load what is needed."""
@@ -119,7 +119,7 @@ class OnRay:
             require_extra(module, extra="ray", feature="--engine ray")
 
     def owned(self) -> Collection[str]:
-        """Ask a worker for the fields that the verb adds or drops, which to know it loads it."""
+        """Ask a worker for the fields that the verb adds or drops, which requires loading it."""
         ray = _started()
         size, use = self._use(ray)
         asked = ray.remote(**use)(_owned).remote(self._sent())
@@ -129,7 +129,7 @@ class OnRay:
         return tuple(found)
 
     def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Answers:
-        """Have lots answered side by side, and give them in their order."""
+        """Process batches in parallel, and yield them in order."""
         ray = _started()
         data = importlib.import_module("ray.data")
         size, use = self._use(ray)
@@ -166,7 +166,7 @@ class OnRay:
 
 @dataclass(frozen=True)
 class Sent:
-    """Hold what a worker gets: the plan, and the folder that relative paths of it start from."""
+    """The plan, and the folder that its relative paths start from."""
 
     plan: Plan
     folder: str

@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T]):
-    """Hold what a verb made of a row, and the passages that were found for it, if they were."""
+    """Result of a verb for a row, and the passages that were retrieved for it."""
 
     value: T
     passages: list[Row] | None = None
 
 
 def searched(verb: Verb[T], search: Searching) -> Verb[Any]:
-    """Have a verb search where a row has no passages of its own, and keep what it found with it."""
+    """Wrap a verb so that it retrieves for rows without passages, and keeps what it found."""
     if search.index is None:
         return verb
     retriever = models.load_retriever(search.index, ModelOptions(search.encoder), k=search.k)

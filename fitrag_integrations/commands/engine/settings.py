@@ -70,7 +70,7 @@ def _fingerprint(path: Path) -> str:
 
 @contextmanager
 def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[bool]:
-    """Have `output` to ourselves, made by `verb` with a plan; with `anew` it begins empty.
+    """Lock `output`, made by `verb` with a plan; with `anew` it starts empty.
 
     Gives whether it was known how rows that are in it were made. Raises `InputError` where another
     run is writing it, and naming the first option that differs from those of its rows.

@@ -27,7 +27,7 @@ Command: TypeAlias = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Say where a verb's plan is, `module:Plan` below `commands`, and what it does in one line."""
+    """Where a verb's plan is, `module:Plan` below `commands`, and its one-line help."""
 
     plan: str
     help: str
@@ -45,7 +45,7 @@ class Home:
 
 
 class Verbs(TyperGroup):
-    """Take the name of a Python file for a verb: the plan in it, which runs like any other."""
+    """Typer group that also accepts a Python file as a verb: the plan in it runs like any other."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Find a verb of ours, or make one of a file."""

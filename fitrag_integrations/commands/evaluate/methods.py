@@ -167,7 +167,7 @@ class EvaluateMethods:
         outcome.check("--result")
 
     def _world(self) -> Row:
-        """Give what every method's answers depend on."""
+        """Return what every method's answers depend on."""
         names = {"llm": self.llm, "reader": self.reader, "template": self.template}
         index = None if self.index is None else str(self.index)
         searched = {"k": self.k, "index": index, "encoder": self.encoder}

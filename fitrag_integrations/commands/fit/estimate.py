@@ -21,7 +21,7 @@ SEEN = 500  # passages whose length is looked at
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Hold the most calls, tokens read and written, seconds, and the price, None without prices."""
+    """Maximum calls, tokens read and written, seconds, and the price (None without prices)."""
 
     calls: int
     read: int

@@ -32,7 +32,7 @@ LLM: TypeAlias = Annotated[
 
 
 class Lengths(TypedDict, total=False):
-    """Name how long a model may write, in tokens."""
+    """Maximum lengths of generated texts, in tokens."""
 
     max_new_tokens: int
     draft_tokens: int
@@ -40,7 +40,7 @@ class Lengths(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Say which server is asked, if any."""
+    """Server to call, if any."""
 
     url: Annotated[
         str | None, Option("OpenAI-compatible server of the --llm; its key from OPENAI_API_KEY.")
@@ -77,7 +77,7 @@ class Server:
 
 @dataclass(frozen=True)
 class RowsPlan:
-    """Say which rows a language model is asked about, and where they go."""
+    """Rows to label with a language model, and where they go."""
 
     source: Annotated[str, Argument("Rows of question and answers: .jsonl, .jsonl.gz, or -.")]
     out: RowsOut

@@ -51,7 +51,7 @@ class LabelBilabel(AskingPlan):
         return replace(super().questions(), unanswered=self.unanswered)
 
     def verb(self, asked: Asked) -> Verb[Fields]:
-        """Ask about each passage of a row, of so many rows at once that no request is idle."""
+        """Label each passage of a row, with enough rows at once to keep all requests busy."""
         questions = self.questions()
 
         def flow(row: Mapping[str, object]) -> Flow[Fields]:

@@ -23,7 +23,7 @@ MOST_DRAFT = 4000  # characters
 
 @dataclass(frozen=True)
 class LabelClaims(RowsPlan):
-    """Take heuristic answers apart into claims and queries (SlimPLM, section 3.3).
+    """Split heuristic answers into claims and queries (SlimPLM, section 3.3).
 
     Reads question and draft, the heuristic answer; where a row has none the model writes it. Adds
     draft, questions and claims, each with text, query and search, the grammar they were read in,
@@ -36,7 +36,7 @@ class LabelClaims(RowsPlan):
     max_new_tokens: Annotated[int, Option("Longest rewriting.", min=1)] = 512
 
     def run(self) -> None:
-        """Take them apart."""
+        """Label the rows."""
         Rewriter(prompt=self.prompt)  # tells of a wrong name before any loading
         run_plan("label claims", self)
 
@@ -51,7 +51,7 @@ class LabelClaims(RowsPlan):
 
 
 def claims_verb(model: object, prompt: str = "instruct", *, name: str) -> Verb[Fields]:
-    """Have a model take each answer apart; it writes the answers that are missing."""
+    """Split each answer with a model; it writes missing answers."""
     rewriter = Rewriter(model, prompt=prompt)
 
     def flow(row: Mapping[str, object]) -> Flow[Fields]:

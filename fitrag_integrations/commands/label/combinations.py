@@ -20,7 +20,7 @@ from fitrag_integrations.values.prompt import render_excerpts
 
 @dataclass(frozen=True)
 class Combining:
-    """Say how combinations are made: of the best `most` windows of a question's passages.
+    """How combinations are built: of the best `most` windows of a question's passages.
 
     `kinds` are those of `eligibility_rows`; the other numbers are for the random ones.
     """
@@ -76,7 +76,7 @@ class Combining:
 
 @dataclass(frozen=True)
 class Combined:
-    """Hold a combination, what it leaves out, its kinds, and the tokens of all passages."""
+    """A combination, what it leaves out, its kinds, and the tokens of all passages."""
 
     excerpts: tuple[Excerpt, ...]
     left: tuple[Excerpt, ...]

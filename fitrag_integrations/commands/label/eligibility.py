@@ -62,7 +62,9 @@ class LabelEligibility(AskingPlan):
             raise InputError.of("--combinations", given=self.combinations, allowed=allowed)
 
     def verb(self, asked: Asked) -> Verb[Fields]:
-        """Ask without any passage first, then about each combination of what needs retrieval."""
+        """Answer without passages first, then from each combination if the question needs
+        retrieval.
+        """
         window, stride, each = self.window, self.stride, self.per_passage or None
         scorer = models.load_scorer(self.hardware.of(self.scorer))
         reducer = TokenReducer(window=window, stride=stride, per_passage=each, detector=False)

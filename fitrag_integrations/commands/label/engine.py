@@ -193,7 +193,7 @@ class Questions:
 
 
 class Asked:
-    """Ask about pairs, and keep each answer from the moment it is heard.
+    """Labels of pairs, stored as soon as each answer arrives.
 
     What is in the journal is not asked. Where the account says no, the run ends with the first row
     that is left unfinished.
@@ -204,7 +204,7 @@ class Asked:
         self._port: Port[tuple[str, Passage], Outcome | None] = Port.of("answer", self._answers)
 
     def about(self, question: Question) -> Flow[list[Outcome | None]]:
-        """Ask about each passage of a question; nobody is asked where there are no answers."""
+        """Label each passage of a question; without gold answers nothing is asked."""
         if not question.answers:
             return [None] * len(question.passages)
         pairs = [(question.text, passage) for passage in question.passages]

@@ -27,7 +27,7 @@ def _check_file(field: str, path: Path | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Say where passages are found for rows that bring none."""
+    """Where passages come from for rows without any."""
 
     pool: Annotated[
         Path | None, Option("Passages (title, text) in which BM25 finds candidates.")
@@ -53,7 +53,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Say who reads the passages, and how they are asked."""
+    """Model that reads the passages, and how it is called."""
 
     llm: Annotated[
         str,
@@ -76,7 +76,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Say when to give up."""
+    """When to stop."""
 
     price_read: Annotated[float, Option("Per million prompt tokens.", min=0)] = 0.0
     price_written: Annotated[float, Option("Per million answer tokens.", min=0)] = 0.0

@@ -138,7 +138,7 @@ class AnswerPlan:
 
     @property
     def files(self) -> Files:
-        """Give what is read and written."""
+        """Return what is read and written."""
         return Files(self.source, self.target or jsonl.STREAM)
 
     def verb(self) -> Verb[Answered]:
@@ -166,14 +166,14 @@ class AnswerPlan:
 
     @property
     def _index(self) -> Path | None:
-        """Give the index to search: the one named, else the one in the fitted folder."""
+        """The index to search: the one named, else the one in the fitted folder."""
         own = None if self.fitted is None else self.fitted / INDEX
         there = own is not None and own.is_dir()
         return own if self.search.index is None and there else self.search.index
 
     @property
     def _llm(self) -> str | None:
-        """Give who answers; None is the reader, which a folder fitted to it calls embedded."""
+        """Return who answers; None is the reader, which a folder fitted to it calls embedded."""
         return None if self.fitted is not None and self.llm == EMBEDDED else self.llm
 
     def answers(self) -> Answers:

@@ -71,14 +71,14 @@ def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None
 
 @dataclass(frozen=True)
 class QuestionAlone:
-    """Ask a gate without a draft."""
+    """Call of a gate without a draft."""
 
     gate: Gate
     draft_tokens: int = 0
 
     @property
     def threshold(self) -> float:
-        """Give the gate's."""
+        """The gate's."""
         return limit_of(self.gate, None)
 
     def p_known(

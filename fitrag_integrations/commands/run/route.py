@@ -62,7 +62,9 @@ class RoutePlan:
 def chosen_thresholds(
     evaluator: Evaluator, upper: float | None = None, lower: float | None = None
 ) -> ActionThresholds:
-    """Take the evaluator's own thresholds, less what is given; both given need none of its own."""
+    """Return the evaluator's own thresholds, overridden by the options; if both are given, none is
+    needed.
+    """
     if upper is not None and lower is not None:
         return ActionThresholds(upper, lower)
     own = thresholds_of(evaluator)

@@ -33,14 +33,14 @@ def tell(traced: Traced[Answered]) -> None:
 
 
 def kept_lines(excerpts: Sequence[Excerpt], answer: str, marks: tuple[str, str]) -> Iterator[str]:
-    """Give each excerpt with the answer marked, and under it the passage it is of."""
+    """Return each excerpt with the answer marked, and under it the passage it is of."""
     for excerpt in excerpts:
         yield f"  {shown(excerpt.text, answer, marks)}"
         yield f"    {excerpt.passage.title or excerpt.passage.id}"
 
 
 def kept(answered: Answered) -> list[Excerpt]:
-    """Give the excerpts to show: the one the answer was read from first."""
+    """Return the excerpts to show: the one the answer was read from first."""
     excerpts = list(answered.context.excerpts)
     if answered.source is not None:
         source = answered.source
@@ -54,7 +54,7 @@ def _within(source: Excerpt, whole: Excerpt) -> bool:
 
 
 def shown(text: str, answer: str, marks: tuple[str, str]) -> str:
-    """Put a text on one line with the answer marked, wherever its letters stand alone."""
+    """Return a text on one line with the answer marked, wherever it occurs as a whole word."""
     line = " ".join(text.split())
     if not answer.strip():
         return line
@@ -64,13 +64,13 @@ def shown(text: str, answer: str, marks: tuple[str, str]) -> str:
 
 
 def saved(traced: Traced[Answered]) -> str:
-    """Say what the prompt's excerpts cost beside all that was retrieved, by estimate."""
+    """Return what the prompt's excerpts cost beside all that was retrieved, by estimate."""
     found = list({passage.id: passage for passage in _retrieved(traced)}.values())
     return cost(found, traced.value.context.excerpts) if found else "nothing was retrieved"
 
 
 def cost(found: Sequence[Passage], kept: Sequence[Excerpt]) -> str:
-    """Say how many tokens of the passages were left, by estimate."""
+    """Return how many tokens of the passages were left, by estimate."""
     before = approximate_tokens(render_excerpts([Excerpt.whole(each) for each in found]))
     after = approximate_tokens(render_excerpts(kept))
     return f"{before} -> {after} tokens, of {len(found)} passages"

@@ -96,17 +96,17 @@ def _add_verbs(app: FastAPI, service: Service) -> None:
 def _add_watching(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/health")
     async def health() -> Any:
-        """Say whether requests are taken."""
+        """Check whether requests are taken."""
         return {"status": "ready", "version": __version__}
 
     @app.get("/info")
     async def info() -> Any:
-        """Name the models and the limits."""
+        """Return the names of the models and the limits."""
         return service.info()
 
     @app.get("/metrics")
     async def figures() -> Response:
-        """Give the figures that Prometheus reads."""
+        """Return the figures that Prometheus reads."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
 

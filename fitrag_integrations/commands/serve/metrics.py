@@ -33,7 +33,7 @@ class Metrics:
         self._seconds.labels(route).observe(time.perf_counter() - begun)
 
     def open(self, count: int) -> None:
-        """Say how many requests are being answered."""
+        """Return how many requests are being answered."""
         self._open.set(count)
 
     def scored(self, pairs: int) -> None:

@@ -42,7 +42,9 @@ class ServePlan:
     )
 
     def settings(self) -> Settings:
-        """Put the options together; the key comes from the environment and is in no plan."""
+        """Build the settings from the options; the key comes from the environment and is in no
+        plan.
+        """
         return Settings(
             model=self.model or "",
             evaluator=self.evaluator or "",

@@ -27,7 +27,7 @@ from fitrag_integrations.types import BiLabelScore, Passage
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Hold one document's place in the request, its relevance in [0, 1] and its logit.
+    """A document's place in the request, its relevance in [0, 1] and its logit.
 
     `spans` are the relevant stretches in source order, None where they were not asked for.
     """
@@ -39,13 +39,13 @@ class Ranked:
 
     @property
     def logit(self) -> float:
-        """Give the relevance on the scale of logits."""
+        """The relevance on the scale of logits."""
         kept = min(1.0 - 1e-9, max(1e-9, self.relevance))
         return math.log(kept / (1.0 - kept))
 
 
 class Service:
-    """Hold the scorer, and the verbs over it and the other models."""
+    """The scorer, and the verbs over it and the other models."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings, self._metrics = settings, metrics
@@ -54,7 +54,7 @@ class Service:
 
     @property
     def name(self) -> str:
-        """Name the scorer."""
+        """The scorer's name."""
         return str(self._scorer.name)
 
     async def start(self) -> None:
@@ -92,7 +92,7 @@ class Service:
         self._verbs.clear()
 
     def info(self) -> dict[str, Any]:
-        """Name the models and the limits; never the key."""
+        """Return the names of the models and the limits; never the key."""
         given = self._settings
         limits = {
             name: getattr(given, name)
@@ -160,5 +160,5 @@ class Service:
 
 
 def relevance(score: BiLabelScore) -> float:
-    """Put both labels on one scale in [0, 1]: the mean of the two, or `has_answer` alone."""
+    """Return both labels on one scale in [0, 1]: the mean of the two, or `has_answer` alone."""
     return score.combine() / 2.0

@@ -16,7 +16,7 @@ PREFIX = "FITRAG_SERVE_"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Hold what a service runs, and its limits.
+    """Models and limits of a service.
 
     `model`, `evaluator` and `gate` are names or folders, blank for the embedded ones; `device` and
     `dtype` say where and how they run, `backend` by what, blank for the models' own choice.

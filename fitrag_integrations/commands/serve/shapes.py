@@ -20,7 +20,7 @@ class Shape(BaseModel):
 
 
 class Document(Shape):
-    """Hold a document given as an object."""
+    """A document passed as an object."""
 
     text: Text
     title: Text = ""
@@ -28,7 +28,7 @@ class Document(Shape):
 
 
 class Spans(Shape):
-    """Ask for the relevant stretches of each document, as Cohere's Rerank 5 does."""
+    """Request for the relevant spans of each document, as in Cohere's Rerank 5."""
 
     mode: Literal["enabled", "disabled"] = "enabled"
     threshold: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
@@ -36,7 +36,7 @@ class Spans(Shape):
 
 
 class Rerank(Shape):
-    """Ask for the relevance of `texts` (TEI) or of `documents` (Jina, Cohere, vLLM) to a query.
+    """Request for the relevance of `texts` (TEI) or `documents` (Jina, Cohere, vLLM) to a query.
 
     Passages are read whole, however long, and requests in the order they come: `truncate`,
     `truncation_direction`, `max_tokens_per_doc` and `priority` are taken from clients that send
@@ -59,13 +59,13 @@ class Rerank(Shape):
 
 
 class Row(Shape):
-    """Ask with the row that the verb of this name reads."""
+    """Request with the row that the verb of this name reads."""
 
     model_config = ConfigDict(extra="allow")
     question: Query
 
     def fields(self) -> dict[str, Any]:
-        """Give the row as the verb reads it."""
+        """Return the row as the verb reads it."""
         return self.model_dump()
 
 

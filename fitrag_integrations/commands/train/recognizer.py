@@ -24,7 +24,7 @@ from fitrag_integrations.types import Passage
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Hold a question, what was retrieved for it, and whether it was answered without that."""
+    """A question, what was retrieved for it, and whether it was answered without it."""
 
     question: str
     passages: tuple[Passage, ...]

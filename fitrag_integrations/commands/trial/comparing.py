@@ -145,7 +145,7 @@ def _contexts(
 def _answers(
     rows: Sequence[Compressed], shown: Sequence[Sequence[Sequence[Any]]], oracle: Oracle
 ) -> Callable[[Compressed, Sequence[Excerpt]], bool]:
-    """Have a language model answer from everything that is shown, all in one go."""
+    """Generate the answers to all contexts with a language model, in one batch."""
     wanted = {
         (row.question, tuple(excerpts)): row
         for at, row in enumerate(rows)
@@ -234,7 +234,7 @@ class Proof:
         )
 
     def sentence(self, unsure: str = "") -> str:
-        """Say what is to be gained here, or that nothing is, and why that is not sure."""
+        """Return what is to be gained here, or that nothing is, and why that is not sure."""
         if self.saving is None:
             return (
                 f"No answer stands in what was retrieved for the {self.questions} questions: "

@@ -205,7 +205,7 @@ class TryPlan:
         return [one for one in whole if one.answers != ("",)]
 
     def _unsure(self, asked: Sequence[Asked]) -> str:
-        """Say why the questions, or their answers, are no real ones; blank if they are."""
+        """Return why the questions, or their answers, are no real ones; blank if they are."""
         if self.questions is None:
             return MADE if self.llm is None else WRITTEN
         if any(not one.answers for one in asked):

@@ -41,16 +41,16 @@ class Compressed:
 
     @property
     def whole(self) -> list[Excerpt]:
-        """Give every passage as an excerpt of all its text."""
+        """Every passage as an excerpt of all its text."""
         return [Excerpt.whole(passage) for passage in self.passages]
 
     @property
     def best_first(self) -> list[Excerpt]:
-        """Give the excerpts by their scores, equals in the order in which they came."""
+        """The excerpts by their scores, equals in the order in which they came."""
         return sorted(self.excerpts, key=lambda excerpt: -excerpt.score)
 
     def holds(self, excerpts: Sequence[Excerpt]) -> bool:
-        """Say whether an answer stands in a passage's title and what is left of its text."""
+        """Check whether an answer stands in a passage's title and what is left of its text."""
         return any(contains_answer(text, self.answers) for text in _readable(excerpts))
 
 
@@ -74,7 +74,7 @@ def compress_figures(questions: Sequence[Question], draws: Draws) -> list[Figure
 def kept_curves(
     rows: Sequence[Compressed], count_tokens: TokenCounter = approximate_tokens
 ) -> dict[str, list[list[float]]]:
-    """Give points of the share of tokens and the share of answers kept, by what is cut.
+    """Return points of the share of tokens and the share of answers kept, by what is cut.
 
     `first excerpts` takes the best few of each question, `above a score` all excerpts that reach
     it, and `first passages` the retriever's, uncompressed. Questions whose passages hold no answer

@@ -23,11 +23,10 @@ WROTE_NOTHING = "no answer: the language model wrote nothing after the prompt"
 
 @dataclass(frozen=True, slots=True)
 class Answered(Record):
-    """Hold an answer with the context and the prompt it came from.
+    """An answer with the context and the prompt it was made from.
 
-    `source` is the place of an extracted answer in its passage and `score` what the reader gave
-    it; both are None for a generated one. `text` is empty only where a note in the context says
-    why.
+    `source` is the place of an extracted answer in its passage and `score` what the reader gave it;
+    both are None for a generated one. `text` is empty only where a note in the context says why.
     """
 
     _nested: ClassVar = {"context": Context, "source": Excerpt}
@@ -40,15 +39,15 @@ class Answered(Record):
 
     @property
     def question(self) -> str:
-        """Give the question that is answered."""
+        """The question that is answered."""
         return self.context.question
 
     def __str__(self) -> str:
-        """Tell question and answer in one line."""
+        """Return question and answer in one line."""
         return f"{shortened(self.question)} -> {shortened(self.text) or 'no answer'}"
 
     def explain(self) -> str:
-        """Tell what was kept, what was answered and from where, a line each."""
+        """Return what was kept, what was answered and from where, a line each."""
         return "\n".join([f"question: {self.question}", *self.trace_lines()])
 
     def _repr_html_(self) -> str:
@@ -57,7 +56,7 @@ class Answered(Record):
         return card(self.text or "no answer", *held, Html(self.context._repr_html_()))
 
     def trace_lines(self) -> Iterator[str]:
-        """Tell what was kept, what was answered and from where, for ``Traced.explain``."""
+        """Return what was kept, what was answered and from where, for ``Traced.explain``."""
         yield from decided(self.context)
         yield f"answer: {shortened(self.text) or 'none'}"
         if self.source is not None:
@@ -87,7 +86,7 @@ class Answering:
     template: Template | None = None
 
     def __call__(self, question: str, ports: Ports) -> Flow[Answered]:
-        """Give the flow that ends in the answer to one question."""
+        """Return the flow that ends in the answer to one question."""
         context = yield from self.method(question, ports)
         prompt = context.prompt(self.template)
         if answer := own_answer(context):
@@ -103,7 +102,7 @@ class Answering:
 
 
 def own_answer(context: Context) -> str:
-    """Give the answer the method itself wrote; blank where that is left to the caller."""
+    """Return the answer the method itself wrote; blank where that is left to the caller."""
     return (context.draft or "").strip() if context.details.get("answers") else ""
 
 

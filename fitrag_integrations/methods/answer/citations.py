@@ -16,7 +16,7 @@ from fitrag_integrations.values.passage import named, origin_of
 
 @dataclass(frozen=True, slots=True)
 class Span(Record):
-    """Hold a cited place: `text` is the characters [start, end) of the text `passage_id` names.
+    """A cited place: `text` is the characters [start, end) of the text that `passage_id` names.
 
     `title` is that of the passage, `source` the file or address that text is from, as its metadata
     says, and may be empty.
@@ -38,14 +38,14 @@ class Span(Record):
         return cls(name, *places, excerpt.text, passage.title, passage.source)
 
     def __str__(self) -> str:
-        """Tell the place and its first words in one line."""
+        """Return the place and its first words in one line."""
         name = self.title or self.source or self.passage_id
         return f"{name} [{self.start}:{self.end}]: {shortened(self.text)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Citation(Record):
-    """Hold one number an answer cites, what stood under it, and where the answer cites it.
+    """One number that an answer cites, what it stands for, and where the answer cites it.
 
     `excerpts` are those the prompt showed under `number`, in the order of the passage and joined
     where they ran on; `places` are the [start, end) of the marks in the answer.
@@ -58,17 +58,17 @@ class Citation(Record):
     places: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        """Take lists, as JSON has them, for tuples."""
+        """Convert lists, as JSON has them, to tuples."""
         object.__setattr__(self, "excerpts", tuple(self.excerpts))
         object.__setattr__(self, "places", tuple((start, end) for start, end in self.places))
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Give the places cited, as plain values."""
+        """The places cited, as plain values."""
         return tuple(map(Span.of, self.excerpts))
 
     def __str__(self) -> str:
-        """Tell number and places in one line."""
+        """Return number and places in one line."""
         return f"[{self.number}] " + "; ".join(map(str, self.spans))
 
     def _repr_html_(self) -> str:
@@ -78,7 +78,7 @@ class Citation(Record):
 
 @dataclass(frozen=True, slots=True)
 class Cited(Record):
-    """Hold an answer with its citations, in the order in which it first makes them.
+    """An answer with its citations, in the order of their first use.
 
     `unknown` are the numbers it cites under which nothing stood, in order and each once; `shown` is
     how many numbers there were.
@@ -92,24 +92,24 @@ class Cited(Record):
     shown: int = 0
 
     def __post_init__(self) -> None:
-        """Take lists, as JSON has them, for tuples."""
+        """Convert lists, as JSON has them, to tuples."""
         for name in ("citations", "unknown"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def uncited(self) -> tuple[int, ...]:
-        """Give the numbers shown that the answer does not cite."""
+        """The numbers shown that the answer does not cite."""
         cited = {citation.number for citation in self.citations}
         return tuple(n for n in range(1, self.shown + 1) if n not in cited)
 
     def __str__(self) -> str:
-        """Tell in one line what is cited, and which numbers name nothing."""
+        """Return in one line what is cited, and which numbers are unknown."""
         wrong = f", unknown {_listed(self.unknown)}" if self.unknown else ""
         numbers = _listed(citation.number for citation in self.citations) or "nothing"
         return f"{shortened(self.answer)} -> cites {numbers} of {self.shown}{wrong}"
 
     def explain(self) -> str:
-        """Tell answer, citations, unknown numbers and what is not cited, a line each."""
+        """Return answer, citations, unknown numbers and uncited passages, one per line."""
         cited = map(str, self.citations)
         return "\n".join([f"answer: {self.answer}", *cited, *self._unresolved()])
 

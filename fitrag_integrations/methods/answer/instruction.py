@@ -16,7 +16,7 @@ EQUAL, OWN = "equal", "own"
 
 @dataclass(frozen=True)
 class OneInstruction:
-    """Ask briefly from what was kept, and plainly where nothing was.
+    """Template with a short instruction, and a plain question if nothing was kept.
 
     The plain prompt is the one by which closed-book answers are labelled, so that a question judged
     known is asked as it was when it was found to be. What a method wrote to be read, as ITRG its

@@ -32,7 +32,7 @@ _MARKS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Reflection(Record):
-    """Hold an answer, and how likely each reflection token was where one was written.
+    """An answer, and the probability of each reflection token where one was written.
 
     `tokens` maps a token as the model spells it, such as "[Retrieval]" or "[Utility:5]", to its
     probability in [0, 1]; kinds that were not written are left out. `logprob` is the mean
@@ -59,12 +59,12 @@ class Reflection(Record):
 
     @property
     def clean(self) -> str:
-        """Give the text without reflection tokens."""
+        """The text without reflection tokens."""
         return " ".join(_MARKS.sub(" ", self.text).split())
 
     @property
     def likelihood(self) -> float:
-        """Give e to the mean log-probability; 0 where it is not known."""
+        """Return e to the mean log-probability; 0 where it is not known."""
         return 0.0 if self.logprob is None else math.exp(self.logprob)
 
 
@@ -76,7 +76,7 @@ class Reflector(Protocol):
     """
 
     def reflect(self, items: Sequence[Item], /) -> Sequence[Reflection]:
-        """Give one reflection per item, a question and its passage or None, in order."""
+        """Return one reflection per item, a question and its passage or None, in order."""
         ...
 
 
@@ -91,24 +91,24 @@ def reflect_port(model: object) -> Port[Item, Reflection]:
 
 
 def retrieval_share(made: Reflection) -> float | None:
-    """Give [Retrieval]'s probability over that of it and [No Retrieval]; None without either."""
+    """Return [Retrieval]'s probability over that of it and [No Retrieval]; None without either."""
     yes = made.tokens.get("[Retrieval]", 0.0)
     both = yes + made.tokens.get("[No Retrieval]", 0.0)
     return yes / both if both else None
 
 
 def relevance(made: Reflection) -> float:
-    """Give the share of [Relevant] against [Irrelevant], in [0, 1]."""
+    """Return the share of [Relevant] against [Irrelevant], in [0, 1]."""
     return _weighted(made, {"[Relevant]": 1.0, "[Irrelevant]": 0.0})
 
 
 def support(made: Reflection) -> float:
-    """Give how well the passage supports the answer, in [0, 1]; partial support counts half."""
+    """Return how well the passage supports the answer, in [0, 1]; partial support counts half."""
     return _weighted(made, SUPPORT)
 
 
 def utility(made: Reflection) -> float:
-    """Give how useful the answer is, the mean of five grades from -1 to 1."""
+    """Return how useful the answer is, the mean of five grades from -1 to 1."""
     return _weighted(made, UTILITY)
 
 

@@ -21,7 +21,7 @@ from fitrag_integrations.types import Context
 
 @dataclass(frozen=True)
 class CoT(Generating):
-    """Have the language model reason step by step, without passages, in one call.
+    """Chain of thought: the language model reasons step by step, without passages, in one call.
 
     The answer is what stands behind "the answer is"; a reply without it stands as a whole, with a
     note. `details["reasoning"]` is all that was written. `template` renders the prompt.

@@ -26,7 +26,7 @@ class Direct(Checked):
     k: Count | None = None
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question.
+        """Return the flow that ends in the context for one question.
 
         The flow raises `InputError` for a blank question.
         """

@@ -44,7 +44,7 @@ class _Work:
         return " ".join(self.sentences)
 
     def take(self, sentence: str) -> bool:
-        """Take a sentence over; one that was written already ends the answer."""
+        """Append a sentence; a repeated one ends the answer."""
         if sentence in self.sentences:
             self.notes.append("the model repeated itself: the answer ends there")
             return False
@@ -77,7 +77,7 @@ class Flare(Generating):
         _ = self._port
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question, its answer in `draft`.
+        """Return the flow that ends in the context for one question, its answer in `draft`.
 
         The excerpts are the passages of the last retrieval. The flow raises `InputError` for a
         blank question, and `PortError` where the model tells no token probabilities.
@@ -134,7 +134,7 @@ class Flare(Generating):
         return ""
 
     def _written(self, prompt: str, work: _Work) -> Flow[Continuation]:
-        """Have the answer continued; a call that fails gives nothing, and a note."""
+        """Continue the answer; a failed call returns nothing and a note."""
         item = (prompt, work.answer)
         written, failed = yield from self.asked(self._port, [item], STOPPED, lambda one: one)
         work.notes.extend(failed)

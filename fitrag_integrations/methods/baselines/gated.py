@@ -23,14 +23,14 @@ class Gating(Checked):
     @property
     @abstractmethod
     def inner(self) -> IKnow:
-        """Give the method that is run."""
+        """The method that is run."""
 
     def details(self) -> dict[str, object]:
-        """Give what `Context.details` has besides."""
+        """Return what `Context.details` has besides."""
         return {}
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question.
+        """Return the flow that ends in the context for one question.
 
         A known one has no excerpts, and its answer is left to the caller's prompt.
         """
@@ -41,7 +41,7 @@ class Gating(Checked):
 
 @dataclass(frozen=True)
 class Gated(IKnow):
-    """Ask a gate, and go on with a method for what is not known: `IKnow` (IK, section 3).
+    """Method behind a gate that runs another method for unknown questions: `IKnow` (IK, section 3).
 
     `gate` None is the embedded one and `method` None direct retrieval; the rest is as in `IKnow`.
     """

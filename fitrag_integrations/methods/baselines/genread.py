@@ -20,7 +20,7 @@ from fitrag_integrations.types import Context, Excerpt, Passage
 
 @dataclass(frozen=True)
 class GenRead(Generating):
-    """Have the language model write a document, then answer from it: two calls, no retrieval.
+    """GenRead: the language model writes a document, then answers from it: two calls, no retrieval.
 
     The document is the one excerpt of the context; its passage is marked by
     `metadata["generated"]`. One of more than `document_tokens` is cut. Where none is written, the

@@ -36,7 +36,7 @@ class IterRetgen(Generating):
     accumulate: bool = False
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question, its answer in `draft`.
+        """Return the flow that ends in the context for one question, its answer in `draft`.
 
         The excerpts are the passages of the last round. The flow raises `InputError` for a blank
         question, and what the first retrieval raises.

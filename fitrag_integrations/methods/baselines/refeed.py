@@ -46,7 +46,7 @@ class Refeed(Generating):
             continue_port(self.model)
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question, its answer in `draft`.
+        """Return the flow that ends in the context for one question, its answer in `draft`.
 
         `details["before"]` and `details["after"]` are the two answers. The flow raises
         `InputError` for a blank question, and what the retrieval raises.
@@ -104,6 +104,6 @@ class Refeed(Generating):
 
 
 def in_turns(found: Sequence[Sequence[Passage]]) -> list[Passage]:
-    """Take the first of each list, then the second of each, and so on."""
+    """Interleave lists: the first of each, then the second of each, and so on."""
     rows = zip_longest(*found)
     return [passage for row in rows for passage in row if passage is not None]

@@ -56,7 +56,7 @@ class Replug(Generating):
         _ = self._port
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question, its answer in `draft`.
+        """Return the flow that ends in the context for one question, its answer in `draft`.
 
         The excerpts are the passages, their scores the weights. The flow raises `InputError` for a
         blank question, and what the retrieval raises.

@@ -49,11 +49,11 @@ class _Work:
 
 @dataclass(frozen=True)
 class SelfAsk(Generating):
-    """Ask at most `rounds` follow-up questions, each answered from its first `k` passages.
+    """Self-Ask: at most `rounds` follow-up questions, each answered from its first `k` passages.
 
-    A question the model asks again, and the last round, end in asking for the final answer. A
-    reply in another form, or none, ends in an answer from what was found so far, or from a
-    retrieval with the question itself. `details["follow_ups"]` has questions and answers.
+    A question the model asks again, and the last round, end in asking for the final answer. A reply
+    in another form, or none, ends in an answer from what was found so far, or from a retrieval with
+    the question itself. `details["follow_ups"]` has questions and answers.
     """
 
     _: KW_ONLY
@@ -61,7 +61,7 @@ class SelfAsk(Generating):
     k: Count = 3
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question, its answer in `draft`.
+        """Return the flow that ends in the context for one question, its answer in `draft`.
 
         The excerpts are all passages found, whole, in the order of the follow-up questions. The
         flow raises `InputError` for a blank question.
@@ -143,6 +143,6 @@ def read_step(text: str) -> tuple[str, str]:
 
 
 def first_line(text: str) -> str:
-    """Give the first line of a text; blank for a blank one."""
+    """Return the first line of a text; blank for a blank one."""
     lines = text.strip().splitlines()
     return lines[0].strip() if lines else ""

@@ -23,7 +23,7 @@ from fitrag_integrations.types import Context, RetrievalDecision
 
 @dataclass(frozen=True)
 class SelfEval(Checked):
-    """Ask a language model whether it knows the answer; if not, go on with another method.
+    """Self-Eval: the language model says whether it knows the answer; if not, another method runs.
 
     With `draft` it is shown an answer of its own first. `model` None is the caller's own, asked for
     a Yes or No in plain text; one with `p_yes` gives a probability, which is compared with
@@ -44,7 +44,7 @@ class SelfEval(Checked):
             self._gate(self.model)
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question.
+        """Return the flow that ends in the context for one question.
 
         A known one has no excerpts, and its answer is left to the caller's prompt. The flow raises
         `InputError` for a blank question, and `PortError` where there is no model at all.

@@ -57,7 +57,7 @@ class SelfRag(Generating):
         object.__setattr__(self, "weights", (relevant, supported, useful))
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question, its answer in `draft`.
+        """Return the flow that ends in the context for one question, its answer in `draft`.
 
         The excerpts are best first. `details["passages"]` tells of each its three numbers and its
         answer. The flow raises `InputError` for a blank question, and what the retrieval raises.
@@ -95,7 +95,7 @@ class SelfRag(Generating):
         return self.answered(context, best.text, notes)
 
     def _reflected(self, items: Sequence[Item]) -> Flow[tuple[list[Reflection], tuple[str, ...]]]:
-        """Have the items answered; a call that fails gives blank reflections and a note."""
+        """Generate an answer for each item; a failed call returns blank reflections and a note."""
         port = reflect_port(self.model)
         whole, failed = yield from self.asked(port, items, NO_ANSWER, check_reflection)
         if failed:

@@ -25,7 +25,7 @@ from fitrag_integrations.ports import Method
 
 @dataclass(frozen=True)
 class NeighbourGate:
-    """Give the share of the `k` nearest questions of a bank that were known; also a gate.
+    """Gate by the fraction of the `k` nearest questions of a bank that were known (SKR-kNN).
 
     A question without any neighbour has a `PortError` in the place of its number.
     """
@@ -35,13 +35,13 @@ class NeighbourGate:
     draft_tokens: int = field(init=False, default=0)
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | PortError]:
-        """Give the share of each question, in [0, 1]; drafts are not looked at."""
+        """Return the share of each question, in [0, 1]; drafts are not looked at."""
         return [_share(known) for known in self.bank.neighbours(list(questions), self.k)]
 
     async def ap_known(
         self, questions: Sequence[str], drafts: Sequence[str]
     ) -> list[float | PortError]:
-        """Do what `p_known` does without blocking the event loop."""
+        """Async version of `p_known`."""
         twin = getattr(self.bank, "aneighbours", None)
         if twin is None:
             return await asyncio.to_thread(self.p_known, questions, drafts)
@@ -66,12 +66,12 @@ class SkrKnn(Gating):
 
     @cached_property
     def inner(self) -> IKnow:
-        """Give the method with the neighbours as its gate."""
+        """The method with the neighbours as its gate."""
         gate, given = NeighbourGate(self.bank, self.k), self.threshold
         return IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
 
     def details(self) -> dict[str, object]:
-        """Tell how many neighbours vote."""
+        """Return how many neighbours vote."""
         return {"k": self.k}
 
 

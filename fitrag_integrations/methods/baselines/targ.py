@@ -38,11 +38,11 @@ class Targ(Gating):
 
     @cached_property
     def inner(self) -> IKnow:
-        """Give the method with the gate of this kind."""
+        """The method with the gate of this kind."""
         gate = GATES[self.kind](EMBEDDED_MODEL if self.drafter is None else self.drafter)
         given, on_error = self.threshold, self.on_error
         return IKnow(gate, threshold=given, method=self.method, on_error=on_error)
 
     def details(self) -> dict[str, object]:
-        """Tell the kind."""
+        """The kind of gate."""
         return {"kind": self.kind}

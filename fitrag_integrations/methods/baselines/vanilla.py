@@ -19,7 +19,7 @@ NEVER = RetrievalDecision(False, why="this method never retrieves")
 
 @dataclass(frozen=True)
 class Vanilla(Generating):
-    """Have the language model answer the question by itself, in one call.
+    """The language model answers the question without passages, in one call.
 
     The papers' baseline without retrieval (FIT-RAG, section 5.1). `template` renders the prompt.
     """

@@ -65,7 +65,7 @@ class FittedTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Fitted(Record):
-    """Hold a folder of `fitrag fit`.
+    """Folder that `fitrag fit` wrote.
 
     `recipe` is the method that was chosen, as `method_from` reads it; `gate` is `neighbours`, `ik`
     or one of `ASKING`, blank for none, with its `threshold`. `thresholds` are CRAG's. `llm` names
@@ -119,11 +119,11 @@ class Fitted(Record):
 
     @property
     def is_plain(self) -> bool:
-        """Say whether the retriever alone was found best."""
+        """Whether the retriever alone was found best."""
         return bool(self.recipe["method"] == "direct")
 
     def method(self, llm: object = None) -> Method:
-        """Put the chosen method together; `llm` is asked by the gate `ask`, which needs it."""
+        """Build the chosen method; `llm` is required if its gate asks the model."""
         decider = self.decider(llm)
         made = method_from(self._placed())
         if decider is None:
@@ -131,7 +131,7 @@ class Fitted(Record):
         return IKnow(decider.gate, threshold=decider.threshold, method=made)
 
     def decider(self, llm: object = None) -> Decider | None:
-        """Give the gate with its threshold, None where none was chosen."""
+        """Return the gate with its threshold, None where none was chosen."""
         if not self.gate:
             return None
         assert self.threshold is not None
@@ -147,7 +147,7 @@ class Fitted(Record):
         return Decider(gate, threshold=self.threshold.value)
 
     def options(self, names: Collection[str], llm: object = None) -> dict[str, Any]:
-        """Give what a drop-in with options of these `names` is made with.
+        """Return what a drop-in with options of these `names` is made with.
 
         Raises `InputError` where nothing in the folder is for it.
         """
@@ -173,7 +173,7 @@ class Fitted(Record):
         raise self._nothing("retrievers, rerankers, compressors, gates, and what runs a method")
 
     def changed(self, passages: Collection[str]) -> str:
-        """Say what is new and what is gone among the hashes of passages; blank for nothing."""
+        """Return what is new and what is gone among the hashes of passages; blank for nothing."""
         if self.corpus is None:
             return ""
         before = set(jsonl.loads((Path(self.folder) / CORPUS).read_text(encoding="utf-8")))
@@ -181,13 +181,13 @@ class Fitted(Record):
         return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
     def _placed(self) -> dict[str, Any]:
-        """Give the recipe with its folders where they are."""
+        """Return the recipe with its folders where they are."""
         scorer = self.recipe.get("scorer")
         at = {} if scorer is None else {"scorer": str(Path(self.folder) / scorer)}
         return {**self.recipe, **at}
 
     def _actions(self) -> ActionThresholds:
-        """Give CRAG's thresholds; raises `InputError` where there are none."""
+        """Return CRAG's thresholds; raises `InputError` where there are none."""
         if self.thresholds is None:
             raise self._nothing("questions with and without an answer in what was retrieved")
         return self.thresholds

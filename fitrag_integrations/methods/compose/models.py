@@ -50,7 +50,7 @@ class Models:
         self._loaded: dict[tuple[str, str], Any] = {}
 
     def named(self, method: str, field: str, name: str, at: str) -> Any:
-        """Give the model of a method's field.
+        """Return the model of a method's field.
 
         `embedded` is the shipped one; `margin`, `entropy` and `likelihood` are gates over the
         probabilities of the embedded generator.

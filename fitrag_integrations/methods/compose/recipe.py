@@ -115,7 +115,7 @@ class Over:
             check_callable(name, getattr(self, name))
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow of `method`, which ends as it would over any other retriever."""
+        """Return the flow of `method`, which ends as it would over any other retriever."""
         retrieve = MethodPort(self.retriever, ports)
         shown = Ports(retrieve=retrieve, search=ports.search, generate=ports.generate)
         return (yield from self.method(question, shown))
@@ -141,12 +141,12 @@ def method_from(recipe: Recipe, **fields: object) -> Method:
 
 
 def is_file(recipe: object) -> bool:
-    """Say whether a recipe is the name of a TOML file."""
+    """Check whether a recipe is the name of a TOML file."""
     return isinstance(recipe, Path) or (isinstance(recipe, str) and recipe.endswith(".toml"))
 
 
 def read_recipe(recipe: Recipe) -> dict[str, object]:
-    """Give a recipe of any form as a mapping."""
+    """Return a recipe of any form as a mapping."""
     if not is_file(recipe):
         return {"method": recipe} if isinstance(recipe, str) else check_mapping("method", recipe)
     path = Path(cast(str, recipe))

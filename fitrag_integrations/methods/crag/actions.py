@@ -69,7 +69,7 @@ def removed_actions(without: Any) -> frozenset[Action]:
 
 
 def check_without(_: str, without: object) -> frozenset[Action]:
-    """Do what `removed_actions` does, for a field."""
+    """Async version of `removed_actions`, for a field."""
     return removed_actions(without)
 
 

@@ -74,13 +74,13 @@ def check_thresholds(given: ActionThresholds | str) -> ActionThresholds:
 
 
 def strip_threshold_of(evaluator: object = None) -> float:
-    """Give the threshold an evaluator carries for strips, else the paper's."""
+    """Return the threshold an evaluator carries for strips, else the paper's."""
     own = _own_thresholds(evaluator)
     return PAPERS_STRIP if own is None else own.strip
 
 
 def strip_length_of(evaluator: object = None) -> int:
-    """Give the sentences of the strips an evaluator's threshold was fitted on, else three."""
+    """Return the sentences of the strips an evaluator's threshold was fitted on, else three."""
     own = _own_thresholds(evaluator)
     return SENTENCES if own is None else own.sentences
 
@@ -103,7 +103,7 @@ def _own_thresholds(evaluator: object) -> ActionThresholds | None:
 
 
 def _name(evaluator: object) -> str:
-    """Name an evaluator as it does itself, else as its own thresholds do."""
+    """Return the name of an evaluator, else that of its thresholds."""
     own = _own_thresholds(evaluator)
     name = model_name(EMBEDDED_EVALUATOR if evaluator is None else evaluator)
     return name or ("" if own is None else own.model)
@@ -115,7 +115,7 @@ BLANK = -1.0
 
 @dataclass(frozen=True, slots=True)
 class Judged(Record):
-    """Hold an action, the grades it follows from, in the order of the passages, and the thresholds.
+    """Action, the grades it follows from, in the order of the passages, and the thresholds.
 
     There is one grade in [-1, 1] per passage; a blank one has -1 and no say in the action. Where
     the whole list was judged, `told` has the chance, its thresholds, and the numbers it is made of.
@@ -153,7 +153,7 @@ class ActionJudge(Checked):
             check_thresholds(self.thresholds)
 
     def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[Judged]:
-        """Give the flow that ends in the action; all passages are graded in one ask."""
+        """Return the flow that ends in the action; all passages are graded in one ask."""
         check_text("question", question, blank=False)
         given = check_many("passages", passages, Passage)
         asked = [at for at, passage in enumerate(given) if passage.text.strip()]

@@ -46,7 +46,7 @@ _PHRASE = re.compile(r"D*N(?:[ND]|(?<=N)J+N)*|D*P[PD]*|D+")
 
 
 def key_phrases(text: str, most: int) -> list[str]:
-    """Give at most ``most`` phrases of a text, in its order, each a stretch of it.
+    """Return at most ``most`` phrases of a text, in its order, each a stretch of it.
 
     Quoted phrases go before names and numbers, and these before other words that are no stop
     words; of equals the longer, then the earlier. A text with letters of a script other than
@@ -139,7 +139,7 @@ _EXAMPLES = frozenset(re.findall(r"(?m)^query: (\w.*)$", CRAG_KEYWORDS.text.case
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Hold the query for the search and the way it was found: llm, extracted or question."""
+    """Search query, and how it was found: llm, extracted or question."""
 
     query: str
     way: str
@@ -147,7 +147,8 @@ class Rewritten:
 
 
 def rewrite(question: str, ports: Ports) -> Flow[Rewritten]:
-    """Ask ``ports.generate`` for keywords; else take them from the question, or take all of it.
+    """Generate keywords with ``ports.generate``; else extract them from the question, or use all of
+    it.
 
     A model that fails or writes anything but keywords is noted; nothing is raised for it.
     """
@@ -190,7 +191,7 @@ def parse_keywords(text: object) -> tuple[str, ...]:
 
 
 def extract_keywords(question: str) -> tuple[str, ...]:
-    """Take up to three keywords from a question's own words, in their order.
+    """Extract up to three keywords from a question, in order.
 
     Quoted phrases, names and numbers first, then what is no stop word of English. None where the
     question has nothing but stop words, or letters of a script other than Latin.
@@ -199,7 +200,9 @@ def extract_keywords(question: str) -> tuple[str, ...]:
 
 
 def _answer_lines(text: str) -> Iterator[str]:
-    """Give the lines of the answer: none of a fence, a heading, or a question made up after it."""
+    """Return the lines of the answer: none of a fence, a heading, or a question made up after
+    it.
+    """
     lines = (_UNPRINTABLE.sub(" ", line).strip() for line in text.splitlines())
     begun = False
     for line in lines:
@@ -212,7 +215,7 @@ def _answer_lines(text: str) -> Iterator[str]:
 
 
 def _bare(piece: str) -> str:
-    """Take off what stands around a keyword, and a full stop that ends it."""
+    """Strip the marks around a keyword, and a full stop that ends it."""
     word = _BULLET.sub("", piece).strip(_AROUND).lstrip("#" + _AROUND)
     word = re.sub(r"(?<=[^\W_]{3})\.$", "", word)  # not that of an abbreviation
     return " ".join(word.split()) if re.search(r"\w", word) else ""

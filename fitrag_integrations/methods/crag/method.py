@@ -107,7 +107,7 @@ class Crag(Checked):
 
     @cached_property
     def refiner(self) -> Refiner:
-        """Give the refiner in use."""
+        """The refiner in use."""
         return Refiner(
             self.evaluator,
             top_n=self.top_n,

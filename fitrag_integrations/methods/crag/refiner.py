@@ -37,7 +37,7 @@ TOP_N = 5
 
 @dataclass(frozen=True, slots=True)
 class Refined(Shown):
-    """Hold the strips kept, what there is to note, and the numbers.
+    """Strips kept, notes, and numbers.
 
     ``excerpts`` are in document order, ``notes`` plain sentences, ``details`` plain values;
     ``graded`` are all strips with their grades, of which those kept were chosen; ``selection`` has
@@ -53,7 +53,7 @@ class Refined(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Hold passages of one origin, whose strips are chosen among themselves, or kept ``whole``."""
+    """Passages of one origin, whose strips compete with each other, or are kept ``whole``."""
 
     wholes: Sequence[Excerpt]
     name: str = ""
@@ -61,7 +61,7 @@ class Source:
 
     @property
     def passages(self) -> list[Passage]:
-        """Give the passages."""
+        """The passages."""
         return [whole.passage for whole in self.wholes]
 
 
@@ -101,7 +101,7 @@ class Refiner(Checked):
         return evaluate_port(self.evaluator)
 
     def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[Refined]:
-        """Give the flow that ends in the strips kept for one question."""
+        """Return the flow that ends in the strips kept for one question."""
         check_text("question", question, blank=False)
         selection = Selection()
         readable, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
@@ -170,7 +170,8 @@ class Refiner(Checked):
         return Refined(tuple(shown), (*notes, *fitted.notes), details, tuple(graded))
 
     def limit(self, thresholds: ActionThresholds | None = None) -> float:
-        """Give the threshold in use, in [-1, 1]: ours, else that of ``thresholds`` or evaluator.
+        """Return the threshold in use, in [-1, 1]: ours, else that of ``thresholds`` or
+        evaluator.
 
         ``min_score`` is one too, where it is higher.
         """
@@ -180,14 +181,14 @@ class Refiner(Checked):
         return float(found if self.min_score is None else max(found, self.min_score))
 
     def length(self, thresholds: ActionThresholds | None = None) -> int:
-        """Give the sentences of a strip: those given, else what the threshold was fitted on."""
+        """Return the sentences of a strip: those given, else what the threshold was fitted on."""
         if self.sentences is not None:
             return int(self.sentences)
         return strip_length_of(self.evaluator) if thresholds is None else thresholds.sentences
 
     @property
     def counter(self) -> TokenCounter:
-        """Give the counter in use."""
+        """The counter in use."""
         return counter_for(self.count_tokens)
 
     def cost(self, excerpts: Sequence[Excerpt]) -> int:
@@ -240,7 +241,7 @@ def _of(source: Source, excerpts: Sequence[Excerpt]) -> list[Excerpt]:
 
 
 def _in_order(kept: Sequence[Excerpt], sources: Sequence[Source]) -> list[Excerpt]:
-    """Put excerpts back into the order of the documents."""
+    """Sort excerpts by the order of the documents."""
     passages = [passage for source in sources for passage in source.passages]
     place = {id(passage): at for at, passage in enumerate(passages)}
     return sorted(kept, key=lambda one: (place[id(one.passage)], one.start))

@@ -26,7 +26,7 @@ NO_PORT = "no search port was given: the web was not searched"
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Hold what a web search gave, the query it was asked with, and how it went."""
+    """Result of a web search, its query, and how it went."""
 
     passages: tuple[Passage, ...] = ()
     queries: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ class WebSearching:
         check_is("rewrite", self.rewrite, bool)
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in what was found."""
+        """Return the flow that ends in what was found."""
         check_text("question", question, blank=False)
         found = yield from search_web(question, ports, rewriting=self.rewrite, on_error="raise")
         return Context(

@@ -42,7 +42,7 @@ def strips(
 
 
 def paragraphs(text: str) -> Iterator[tuple[int, int]]:
-    """Give [start, end) of each paragraph, without the blanks around it."""
+    """Return [start, end) of each paragraph, without the blanks around it."""
     at = 0
     for gap in _GAP.finditer(text):
         piece = text[at : gap.start()]

@@ -46,7 +46,7 @@ _MOST = 1e-6  # how near to 0 and 1 a probability may be for its logit
 
 @dataclass(frozen=True)
 class ListVerdict(Record, Checked):
-    """Hold how to judge a list: one weight per number, and where the actions part.
+    """Model of the action for a whole list: one weight per feature, and two thresholds.
 
     The chance that some passage holds the answer is the logistic of `bias` and the weighted
     numbers; `weights` are by names of `INPUTS`. Correct from `upper` on, incorrect below `lower`.
@@ -94,15 +94,15 @@ class ListVerdict(Record, Checked):
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Name the numbers that have a weight; one of 0 asks for nothing."""
+        """The names of the features with a weight; those of weight 0 are not computed."""
         return tuple(name for name, weight in self.weights.items() if weight)
 
     def asks(self, role: str) -> bool:
-        """Say whether some weight is on a number of a `role`: scorer, evaluator or reader."""
+        """Check whether some weight is on a number of a `role`: scorer, evaluator or reader."""
         return any(name in ROLES[role] for name in self.used)
 
     def chance(self, numbers: Mapping[str, float]) -> float:
-        """Give the probability that some passage holds the answer."""
+        """Return the probability that some passage holds the answer."""
         total = self.bias + sum(self.weights[name] * numbers[name] for name in self.used)
         return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, total))))
 
@@ -115,7 +115,7 @@ class ListVerdict(Record, Checked):
 
 @dataclass(frozen=True)
 class ListJudge(Checked):
-    """Ask what a verdict needs beside the grades, and give it.
+    """Judge of a whole list: collects the features that a verdict needs beside the grades.
 
     `scorer` and `reader` None are the embedded ones. Those of other names than it was fitted on
     raise `ThresholdMismatchError`, unless `allow_other_model`.
@@ -134,7 +134,7 @@ class ListJudge(Checked):
     def __call__(
         self, pairs: Sequence[Pair], grades: Sequence[float], evaluator: object
     ) -> Flow[tuple[Action, dict[str, object]]]:
-        """Give the flow that ends in the action, and what it follows from.
+        """Return the flow that ends in the action, and what it follows from.
 
         `grades` are the `evaluator`'s of the `pairs`, in their order.
         """

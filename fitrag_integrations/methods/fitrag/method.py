@@ -58,7 +58,7 @@ class FitRag(Reducing):
                 fitted.check_scorer(model_name(self.scorer))  # type: ignore[union-attr]
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question.
+        """Return the flow that ends in the context for one question.
 
         The flow raises ``InputError`` for a blank question. Without a usable passage the context
         is empty, and a note says so.
@@ -108,7 +108,7 @@ class FitRag(Reducing):
 
     @property
     def reducer(self) -> TokenReducer:
-        """Give the token reducer in use."""
+        """The token reducer in use."""
         return self._settled[0]
 
     @cached_property
@@ -118,7 +118,7 @@ class FitRag(Reducing):
 
     @cached_property
     def _decider(self) -> Decider | None:
-        """Give what decides before anything is retrieved."""
+        """Return what decides before anything is retrieved."""
         if self.gate is None or isinstance(self.gate, Decider):
             return self.gate
         return None if isinstance(self.gate, Recognizer) else Decider(self.gate)

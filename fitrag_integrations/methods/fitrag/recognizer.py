@@ -35,14 +35,14 @@ from fitrag_integrations.values.thresholds import refuse_other
 
 @runtime_checkable
 class Bank(Protocol):
-    """Tell for the k questions nearest to each, nearest first, which were known."""
+    """Returns whether the k nearest questions of each question were known, nearest first."""
 
     def neighbours(self, questions: Sequence[str], k: int, /) -> Sequence[Sequence[bool]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecognizerThresholds(Checked, Record):
-    """Hold the recognizer's four numbers with what they were fitted for.
+    """The four numbers of the recognizer, with what they were fitted for.
 
     `delta` cuts a Has_Answer logit; `s_l` and `s_n` are shares in [0, 1]. `scorer` and `encoder`
     are names, blank where unknown; `rows` and `accuracy` tell of the fit.
@@ -73,7 +73,7 @@ def check_bank(field: str, bank: object) -> object:
 
 
 def encoder_name(bank: Bank) -> str:
-    """Name the encoder of a bank; blank where it does not say."""
+    """Return the name of a bank's encoder; blank if unknown."""
     return model_name(trait(bank, "encoder", object))
 
 
@@ -115,7 +115,8 @@ class SelfKnowledgeRecognizer(Checked):
             self.thresholds.check("scorer", name)
 
     def decide(self, question: str, scores: Sequence[BiLabelScore]) -> Flow[RetrievalDecision]:
-        """Give the flow that ends in the decision; asks the port "neighbours" for one question.
+        """Return the flow that ends in the decision; asks the port "neighbours" for one
+        question.
 
         `scores` are those of all passages retrieved, any order. A score without a Has_Answer logit
         raises `InputError`, a bank without a neighbour `PortError`.
@@ -138,7 +139,7 @@ class SelfKnowledgeRecognizer(Checked):
 
 
 def share_above(scores: Sequence[BiLabelScore], delta: float) -> float:
-    """Give the share of passages whose Has_Answer logit is above delta (equation 12)."""
+    """Return the share of passages whose Has_Answer logit is above delta (equation 12)."""
     logits = [check_is("scores", score, BiLabelScore).has_answer_logit for score in scores]
     if not logits or None in logits:
         allowed = "at least one score, each with a has_answer_logit"
@@ -153,7 +154,7 @@ def _neighbour_port(bank: Bank, k: int) -> Port[str, Sequence[bool]]:
 
 @dataclass(frozen=True)
 class _Nearest:
-    """Ask a bank for k neighbours; equal, and hashed, by the bank's call and k."""
+    """Call of a bank for k neighbors; equal and hashable by the bank's call and k."""
 
     call: Call
     k: int
@@ -203,7 +204,7 @@ def fit_recognizer(
 def _best_cuts(
     ltod: Sequence[float], nn: Sequence[float], truths: Sequence[bool]
 ) -> tuple[float, float, float]:
-    """Give the best accuracy and the two shares behind it, the lowest of equals."""
+    """Return the best accuracy and the two shares behind it, the lowest of equals."""
     import numpy as np
 
     lows, nears = (np.array(sorted({0.0, *values})) for values in (ltod, nn))

@@ -171,7 +171,7 @@ def compress(
 
 @dataclass(frozen=True, kw_only=True)
 class Reducing(Checked):
-    """Hold the settings of the token reducer, told in `TokenReducer`."""
+    """Settings of the token reducer; see `TokenReducer`."""
 
     window: Count | None = None
     stride: Count = DEFAULTS.sentences.stride
@@ -247,7 +247,7 @@ class TokenReducer(Reducing):
     def __call__(
         self, question: str, passages: Sequence[Passage], score: ScorePort
     ) -> Flow[Reduced]:
-        """Give the flow that ends in the excerpts kept, best first, and what there is to note."""
+        """Return the flow that ends in the excerpts kept, best first, and what there is to note."""
         reduction = yield from self.reduction(question, passages, score)
         return list(reduction.kept), reduction.notes
 
@@ -346,7 +346,7 @@ class TokenReducer(Reducing):
 
     @property
     def counter(self) -> TokenCounter:
-        """Give the counter in use."""
+        """The counter in use."""
         return counter_for(self.count_tokens)
 
     def _budget(self, tokens: int) -> Budget:

@@ -36,7 +36,7 @@ WindowsOf: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
 
 @runtime_checkable
 class SentenceScorer(Protocol):
-    """Give the labels of each passage, and of each of its spans, [start, end) in its text."""
+    """Scores each passage, and each of its spans, [start, end) in its text."""
 
     def score_sentences(
         self, items: Sequence[Sentences], /
@@ -56,12 +56,12 @@ class Scoring(ABC):
     question: str = ""
 
     def about(self, question: str) -> Self:
-        """Give the same for a question, which is told here and nowhere else."""
+        """Return the same for a question, which is told here and nowhere else."""
         return replace(self, question=question)
 
     @property
     def scorer(self) -> str:
-        """Name the scorer behind the port; empty where it has no name."""
+        """The name of the scorer behind the port; empty if it has none."""
         return model_name(self.port)
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Scoring(ABC):
         """Score windows in one ask, in the order given."""
 
     def labelled(self, excerpts: Iterable[Excerpt], answers: object) -> list[Excerpt]:
-        """Put the labels on the excerpts they are for."""
+        """Attach the labels to their excerpts."""
         return [
             excerpt.judged(label.combine(self.weight, logits=self.logits), label)
             for excerpt, label in zip(excerpts, labels_of(answers), strict=True)
@@ -191,7 +191,7 @@ def check_scoring(field: str, given: str | None) -> str | None:
 def scoring_of(
     port: ScorePort | SentencePort, named: str, weight: float, *, logits: bool = False
 ) -> Scoring:
-    """Give the named way to score with the scorer behind a port.
+    """Return the named way to score with the scorer behind a port.
 
     Raises ``InputError`` for one_pass with a scorer that has no ``score_sentences``.
     """
@@ -204,7 +204,7 @@ def scoring_of(
 
 
 def reads_once(port: ScorePort | SentencePort) -> bool:
-    """Tell whether the scorer behind a port can judge windows from one reading."""
+    """Check whether the scorer behind a port can judge windows from one reading."""
     return can(port.owner, "score_sentences") or can(port.owner, "ascore_sentences")
 
 

@@ -35,7 +35,7 @@ def detect_port(detector: Detector) -> Port[Any, float]:
 def detector_for(
     given: Detector | Literal[False] | None, scoring: Scoring, **cutting: int | None
 ) -> Detector | None:
-    """Give the detector to ask about a scorer's scores of windows cut so, if there is one.
+    """Return the detector to ask about a scorer's scores of windows cut so, if there is one.
 
     None stands for the embedded one that was trained on such scores, False for none. Raises
     ``ThresholdMismatchError`` for one that refuses the scorer.

@@ -37,7 +37,7 @@ UNKNOWN = "{model} does not seem to know it"
 
 @dataclass(frozen=True, slots=True)
 class Decided(Record):
-    """Hold a decision, and the draft it was made with where the gate wanted one."""
+    """A decision, and the draft it was based on if the gate needs one."""
 
     _nested: ClassVar = {"decision": RetrievalDecision}
 
@@ -52,10 +52,10 @@ class Decided(Record):
 
 @dataclass(frozen=True)
 class GateDecision(Checked):
-    """Hold a gate and what it is asked with; what asks one before it retrieves is made of this.
+    """A gate with its inputs; base of whatever calls a gate before retrieval.
 
-    `gate` None is the embedded `IKClassifier`. `drafter` is a `Drafter`, or writes the draft from
-    a prompt: an object with `generate`, a callable, a `Port`. It is asked only by a gate whose
+    `gate` None is the embedded `IKClassifier`. `drafter` is a `Drafter`, or writes the draft from a
+    prompt: an object with `generate`, a callable, a `Port`. It is asked only by a gate whose
     `draft_tokens` is not 0; None is the gate's own `drafter`, where it has one. `threshold` None is
     the gate's, or 0.5. With `on_error` "retrieve" a gate or drafter that fails, and a blank draft,
     end in the decision to retrieve, whose `why` tells what failed; "raise" raises it. A threshold
@@ -76,7 +76,7 @@ class GateDecision(Checked):
             draft_port(self.drafter)
 
     def decided(self, question: str) -> Flow[Decided]:
-        """Give the flow that ends in the decision; it never retrieves.
+        """Return the flow that ends in the decision; it never retrieves.
 
         The flow raises `InputError` for a blank question and `ThresholdMismatchError` where the
         gate's threshold was fitted for another model than the drafter's, at any `on_error`.
@@ -106,7 +106,7 @@ class GateDecision(Checked):
             return Decided(RetrievalDecision(True, None, threshold, why), draft)
 
     def details(self, decided: Decided) -> dict[str, object]:
-        """Give what was `decided` by (threshold, length of draft), for `Context.details`."""
+        """Return what was `decided` by (threshold, length of draft), for `Context.details`."""
         used = 0 if decided.draft is None else trait(self._gate, "draft_tokens", int)
         return {"threshold": decided.decision.threshold, "draft_tokens": used}
 
@@ -122,13 +122,14 @@ class GateDecision(Checked):
 
 @dataclass(frozen=True)
 class Decider(GateDecision):
-    """Ask a gate whether a question is known, with the model's own first words if it wants them.
+    """Decides whether a question is known, from a gate and the model's own first words if it needs
+    them.
 
     Its fields are those of `GateDecision`.
     """
 
     def __call__(self, question: str) -> Flow[Decided]:
-        """Give the flow that ends in the decision, as `decided` does."""
+        """Return the flow that ends in the decision, as `decided` does."""
         return self.decided(question)
 
 
@@ -163,7 +164,7 @@ def decide(p_known: object, threshold: float, model: str = "") -> RetrievalDecis
 
 
 def write_draft(question: str, drafter: object, tokens: int | None = None) -> Flow[str]:
-    """Give the flow that ends in the model's first words, as many tokens as the gate reads.
+    """Return the flow that ends in the model's first words, as many tokens as the gate reads.
 
     A blank draft raises `InputError`.
     """

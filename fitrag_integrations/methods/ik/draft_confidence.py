@@ -47,11 +47,11 @@ class _DraftGate(FlowGate):
 
     @property
     def judged(self) -> Drafter:
-        """Give the drafter."""
+        """The drafter."""
         return self.drafter
 
     def known(self, question: str, draft: str) -> Flow[float]:
-        """Give the flow that ends in one question's number, in [0, 1]; surer is higher."""
+        """Return the flow that ends in one question's number, in [0, 1]; surer is higher."""
         check_text("question", question, blank=False)
         answer: object
         if draft.strip():
@@ -85,12 +85,12 @@ class MarginGate(_DraftGate):
 
     @staticmethod
     def sureness(mean: float) -> float:
-        """Take the mean margin as it is."""
+        """Return the mean margin unchanged."""
         return min(1.0, mean)
 
 
 class EntropyGate(_DraftGate):
-    """Take e to the minus mean entropy of the next token, in nats (TARG, entropy)."""
+    """Gate by exp(-mean entropy) of the next token, in nats (TARG, entropy)."""
 
     @staticmethod
     def numbers(draft: Draft) -> tuple[float, ...]:
@@ -104,7 +104,7 @@ class EntropyGate(_DraftGate):
 
 
 class LikelihoodGate(_DraftGate):
-    """Take the geometric mean of the probabilities of the tokens written."""
+    """Gate by the geometric mean of the token probabilities."""
 
     @staticmethod
     def numbers(draft: Draft) -> tuple[float, ...]:

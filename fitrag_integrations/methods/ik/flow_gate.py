@@ -40,20 +40,20 @@ class FlowGate(Checked, ABC):
     @property
     @abstractmethod
     def judged(self) -> object:
-        """Give the model whose knowledge is judged."""
+        """The model whose knowledge is judged."""
 
     @abstractmethod
     def known(self, question: str, draft: str) -> Flow[float]:
-        """Give the flow to one question's number, in [0, 1]; a blank draft is written first."""
+        """Return the flow to one question's number, in [0, 1]; a blank draft is written first."""
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | Exception]:
-        """Tell for each question how sure the model is, in [0, 1]."""
+        """Return for each question how sure the model is, in [0, 1]."""
         return [trace.outcome for trace in run_many(self._flows(questions, drafts))]
 
     async def ap_known(
         self, questions: Sequence[str], drafts: Sequence[str]
     ) -> list[float | Exception]:
-        """Do what `p_known` does, in [0, 1] too, without blocking the event loop."""
+        """Async version of `p_known`, in [0, 1], in [0, 1] too, without blocking the event loop."""
         return [trace.outcome for trace in await arun_many(self._flows(questions, drafts))]
 
     def _flows(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Flow[float]]:

@@ -15,7 +15,7 @@ from fitrag_integrations.types import Context
 
 @dataclass(frozen=True)
 class IKnow(GateDecision):
-    """Ask whether the model knows the answer; if not, go on with another method.
+    """Method that asks whether the model knows the answer; if not, another method runs.
 
     `gate`, `drafter`, `threshold`, `on_error` and `allow_other_model` are those of `Decider`.
     `method` None is `Direct()`: whatever is retrieved goes into the prompt, as in the paper. A
@@ -26,7 +26,7 @@ class IKnow(GateDecision):
     method: Annotated[Method, check_callable] | None = None
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question.
+        """Return the flow that ends in the context for one question.
 
         The flow raises `InputError` for a blank question. Notes and excerpts of an unknown one are
         those of `method`.

@@ -53,11 +53,11 @@ class _SelfGate(FlowGate):
 
     @property
     def judged(self) -> object:
-        """Give the model."""
+        """The model."""
         return self.model
 
     def known(self, question: str, draft: str) -> Flow[float]:
-        """Give the flow that ends in one question's number, in [0, 1]; surer is higher."""
+        """Return the flow that ends in one question's number, in [0, 1]; surer is higher."""
         check_text("question", question, blank=False)
         if not draft.strip() and self.draft_tokens and self.drafter is not None:
             draft = yield from write_draft(question, self.drafter, self.draft_tokens)
@@ -69,7 +69,7 @@ class _SelfGate(FlowGate):
     @property
     @abstractmethod
     def port(self) -> Port[str, object]:
-        """Give the port that is asked."""
+        """The port that is asked."""
 
     @staticmethod
     @abstractmethod
@@ -78,14 +78,14 @@ class _SelfGate(FlowGate):
 
 
 class PTrueGate(_SelfGate):
-    """Take the probability of Yes against No when the model is asked whether its answer is true.
+    """Gate by the probability of Yes when the model is asked whether its answer is true (P(True)).
 
     `model` is an object with `p_yes(prompts)`, as `LocalGenerator` and `RemoteGenerator` are.
     """
 
     @property
     def port(self) -> Port[str, object]:
-        """Give the port of `p_yes`."""
+        """The port of `p_yes`."""
         if not can(self.model, "p_yes"):
             allowed = "an object with a 'p_yes' method; AskGate asks a model without one"
             raise InputError.of("model", given=self.model, allowed=allowed)
@@ -98,7 +98,8 @@ class PTrueGate(_SelfGate):
 
 
 class AskGate(_SelfGate):
-    """Ask in plain text and read Yes as 1.0 and No as 0.0: for services without log-probabilities.
+    """Gate that asks in plain text and reads Yes as 1.0 and No as 0.0: for services without
+    log-probabilities.
 
     `model` is an object with `generate(prompts)`, a callable or a `Port`. A reply that begins with
     neither raises `PortError`, and so ends in retrieval.
@@ -106,7 +107,7 @@ class AskGate(_SelfGate):
 
     @property
     def port(self) -> Port[str, object]:
-        """Give the port of `generate`."""
+        """The port of `generate`."""
         return port_of("generate", self.model, "generate", argument="model")
 
     @staticmethod

@@ -77,7 +77,7 @@ class ITRG(Generating):
     deduplicate: bool = True
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question.
+        """Return the flow that ends in the context for one question.
 
         Its excerpts are the passages of the last round, whole; its draft is the last document, or
         the answer where one was written here. Raises ``InputError`` for a blank question,
@@ -161,7 +161,7 @@ class ITRG(Generating):
         return [one.answered(found.get(one.document, ""), failed or (NO_ANSWER,)) for one in made]
 
     def _ended(self, done: Sequence[Round], following: str) -> str:
-        """Name what ends the rounds, or nothing.
+        """Return what ends the rounds, or an empty string.
 
         In refine a round without new passages keeps its document, so the query of the next one
         would be its own again, and so would all that follows.

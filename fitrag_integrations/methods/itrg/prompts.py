@@ -39,7 +39,7 @@ _TASKS = {"itrg_refresh": _REFRESH_TASK, "itrg_refine": _REFINE_TASK, "itrg_answ
 
 @dataclass(frozen=True, slots=True)
 class Demonstration(Record):
-    """Hold an example: a question, a document that answers it, the answer, and passages if any."""
+    """An example: a question, a document that answers it, the answer, and passages if any."""
 
     question: str
     document: str
@@ -86,12 +86,12 @@ def document_prompt(
 
 
 def answer_template(demonstrations: Sequence[Demonstration] = ()) -> PromptTemplate:
-    """Give the prompt for the answer, which reads the context's draft."""
+    """Return the prompt for the answer, which reads the context's draft."""
     return _shown(ITRG_ANSWER, [one.answered() for one in demonstrations])
 
 
 def _shown(template: PromptTemplate, examples: Sequence[str]) -> PromptTemplate:
-    """Put examples between a prompt's task and what it is given."""
+    """Insert examples between the task of a prompt and its input."""
     if not examples:
         return template
     task = _TASKS[template.name]

@@ -13,7 +13,7 @@ _ARTICLES = frozenset(("a", "an", "the"))
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Hold one round: its query, ``R_t``, what of it is new, and the document ``y_t`` after it.
+    """One round: its query, ``R_t``, what of it is new, and the document ``y_t`` after it.
 
     ``found`` is whether this round's own retrieval gave the passages; ``selection`` records what
     was dropped of that retrieval.
@@ -30,13 +30,15 @@ class Round:
     selection: Selection = field(default_factory=Selection, compare=False, repr=False)
 
     def answered(self, answer: str, failed: tuple[str, ...]) -> Round:
-        """Give the round with an answer, or with a note where none was written for its document."""
+        """Return the round with an answer, or with a note where none was written for its
+        document.
+        """
         if answer:
             return replace(self, answer=answer)
         return replace(self, answer=None, notes=(*self.notes, *(failed if self.document else ())))
 
     def details(self, number: int) -> dict[str, object]:
-        """Give the round as plain values; passages by their ids."""
+        """Return the round as plain values; passages by their ids."""
         new = set(map(id, self.new))
         return {
             "round": number,

@@ -43,7 +43,7 @@ _PAIR = re.compile(
 
 
 class Reading(NamedTuple):
-    """Hold the form a text was read in, its events, and what had to be mended."""
+    """The grammar a text was parsed in, its events, and what had to be repaired."""
 
     grammar: str
     events: list[Event]
@@ -78,7 +78,7 @@ def by_tags(body: str) -> Reading:
 
 
 def _inner(inside: str) -> tuple[str, bool]:
-    """Take the marks off a tag's body, and say whether it was closed."""
+    """Strip the marks of a tag's body, and return whether it was closed."""
     if inside.startswith(">"):
         return inside[1:].strip(), True
     if not inside.startswith("("):
@@ -202,7 +202,7 @@ def _leads(events: Iterable[Event]) -> tuple[list[tuple[str, Lead]], list[str]]:
 
 
 def _gathered(events: Iterable[Event]) -> list[_Open]:
-    """Put each query, and what is said of searching, to the claim or question before it."""
+    """Attach each query, and each search flag, to the claim or question before it."""
     found: list[_Open] = []
     current: _Open | None = None
     for kind, body in events:
@@ -232,13 +232,13 @@ def _closed(one: _Open) -> tuple[Lead, list[str]]:
 
 
 def _stands_in(one: _Open) -> bool:
-    """Say whether a lead without a query is to be asked as it stands."""
+    """Check whether a lead without a query is to be asked as it stands."""
     unsaid = one.kind == "question" and one.query is None and one.search is None
     return one.search is True or unsaid
 
 
 def _line(body: str, *, whole: bool = False) -> str:
-    """Give a query's first line, or a text's first paragraph on one; a placeholder is none."""
+    """Return a query's first line, or a text's first paragraph on one; a placeholder is none."""
     lines = [line.strip() for line in body.strip()[:MOST_READ].split("\n")]
     paragraph = lines[: lines.index("")] if "" in lines else lines
     text = " ".join(paragraph) if whole else lines[0]

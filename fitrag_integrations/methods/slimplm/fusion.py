@@ -65,7 +65,7 @@ def usable_fused(
 def _ranked(
     ranking: Sequence[Passage], deduplicate: bool
 ) -> dict[tuple[str, str], tuple[int, Passage]]:
-    """Give the best rank of each passage with text."""
+    """Return the best rank of each passage with text."""
     readable = set(map(id, with_text(ranking)))
     ranks: dict[tuple[str, str], tuple[int, Passage]] = {}
     for rank, passage in enumerate(ranking, start=1):

@@ -31,13 +31,13 @@ VERDICT = "Known (True)"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Hold the decision on one question, and what was written for it."""
+    """Decision on one question, and what was written for it."""
 
     decision: RetrievalDecision
     written: str = ""
 
     def details(self) -> dict[str, object]:
-        """Give it in plain values; `known` is None where the verdict could not be read."""
+        """Return it in plain values; `known` is None where the verdict could not be read."""
         unread = self.decision.why == UNREADABLE
         known = None if unread else not self.decision.retrieve
         return {"known": known, "p_known": self.decision.p_known}
@@ -45,7 +45,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class NecessityCheck(Checked):
-    """Ask a judge about questions and texts that answer them, all in one ask.
+    """Judge of questions and texts that answer them, in one call.
 
     `judge` is a gate with `p_known`, whose number is compared with `threshold`, else with its own,
     else with 0.5; an object with `judge(questions, drafts)`, which gives True, False or None; or
@@ -66,7 +66,7 @@ class NecessityCheck(Checked):
             raise InputError.of("threshold", given=self.threshold, allowed=allowed)
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Flow[list[Verdict]]:
-        """Give the flow that ends in a verdict for each pair of question and text."""
+        """Return the flow that ends in a verdict for each pair of question and text."""
         items: list[object] = list(pairs)
         if self._kind == "generate":
             items = [JUDGE.render(Context(question, draft=text)) for question, text in pairs]
@@ -94,7 +94,7 @@ class NecessityCheck(Checked):
 
     @cached_property
     def _kind(self) -> Literal["gate", "judge", "generate"]:
-        """Say how the judge is asked."""
+        """Return how the judge is asked."""
         if can(self._judge, "p_known"):
             return "gate"
         return "judge" if can(self._judge, "judge") else "generate"

@@ -103,7 +103,7 @@ class SlimPLM(Checked):
             proxy_port(self.proxy)
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        """Give the flow that ends in the context for one question.
+        """Return the flow that ends in the context for one question.
 
         A known one ends without excerpts. Excerpts are whole passages, best first. Raises
         `InputError` for a blank question, and `ThresholdMismatchError` where the judge's threshold
@@ -169,7 +169,7 @@ class SlimPLM(Checked):
         return counter_for(self.count_tokens)
 
     def _heuristic(self, question: str) -> Flow[Heuristic]:
-        """Ask the proxy, unless nobody is going to read its answer."""
+        """Call the proxy, unless its answer would not be used."""
         if not (self.judge_question or self.rewrite):
             return Heuristic()
         proxy = self.proxy
@@ -202,7 +202,9 @@ class SlimPLM(Checked):
         return (yield from follow(question, heuristic.text, *asking, strict=strict))
 
     def _asked(self, question: str, followed: Followed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Give what is retrieved for: nothing where all is known, the question where who knows."""
+        """Return what is retrieved for: nothing where all is known, the question where who
+        knows.
+        """
         if followed.all_known and self.when_all_known == "skip" and not self.with_question:
             return (), followed.notes
         if not followed.queries:

@@ -34,7 +34,7 @@ ALL_KNOWN = "the claim filter and the rewriter left no query"
 
 @dataclass(frozen=True, slots=True)
 class Heuristic:
-    """Hold a proxy's answer; `failed` says why it is empty."""
+    """A proxy's answer; `failed` is the reason if it is empty."""
 
     text: str = ""
     written: str = ""
@@ -44,7 +44,7 @@ class Heuristic:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Hold what to retrieve for, none where only the question is left, and how that was found."""
+    """Queries to retrieve for, none if only the question is left, and how they were found."""
 
     queries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -55,11 +55,11 @@ class Followed:
 
     @property
     def all_known(self) -> bool:
-        """Tell whether the rewriting was read, and the judge or the rewriter left no query."""
+        """Whether the rewriting was read, and the judge or the rewriter left no query."""
         return bool(self.leads.grammar) and not self.queries
 
     def details(self) -> dict[str, object]:
-        """Give what the rewriter wrote, and what the judge said of each claim with a query."""
+        """Return what the rewriter wrote, and what the judge said of each claim with a query."""
         verdicts = [each.details() for each in self.verdicts] or [{}] * len(self.claims)
         return {
             "grammar": self.leads.grammar,
@@ -82,7 +82,9 @@ def proxy_port(proxy: object) -> Port[str, Draft | str]:
 
 
 def heuristic_answer(question: str, proxy: object, *, most: int, strict: bool) -> Flow[Heuristic]:
-    """Give the flow that ends in the proxy's answer, of which the first `most` characters count."""
+    """Return the flow that ends in the proxy's answer, of which the first `most` characters
+    count.
+    """
     plainly = can(proxy, "answer") or can(proxy, "draft")
     item = Asked(question if plainly else PROXY.render(Context(question)), tokens=ANSWER_TOKENS)
 
@@ -102,7 +104,7 @@ def heuristic_answer(question: str, proxy: object, *, most: int, strict: bool) -
 
 @dataclass(frozen=True)
 class Rewriter(Checked):
-    """Ask for claims and queries, and read what comes.
+    """Generator of claims and queries, with their parser.
 
     `model` None is the caller's language model, asked by instruction; a model that has
     `rewrite(questions, drafts)` brings its own prompt; any other continues `prompt`, a template or
@@ -118,7 +120,7 @@ class Rewriter(Checked):
 
     @cached_property
     def template(self) -> PromptTemplate:
-        """Give the prompt in use."""
+        """The prompt in use."""
         given = self.prompt
         if given is None:
             return REWRITES["instruct"] if self.model is None else REWRITE_PAPER
@@ -130,7 +132,7 @@ class Rewriter(Checked):
         return REWRITES[given]
 
     def port(self, ports: Ports) -> Port[Any, str]:
-        """Give the port that is asked; falsy where there is no model at all."""
+        """Return the port that is asked; falsy where there is no model at all."""
         if self.model is None:
             return ports.generate
         if can(self.model, "rewrite"):
@@ -138,7 +140,7 @@ class Rewriter(Checked):
         return port_of("rewrite", self.model, "generate", argument="rewriter")
 
     def __call__(self, question: str, draft: str, ports: Ports) -> Flow[tuple[Leads, str]]:
-        """Give the flow that ends in the leads, and in the text they were read from."""
+        """Return the flow that ends in the leads, and in the text they were read from."""
         item: object = (question, draft)
         if not can(self.model, "rewrite"):
             prompt = self.template.render(Context(question, draft=draft))
@@ -196,7 +198,7 @@ def different(queries: Sequence[str]) -> tuple[str, ...]:
 
 
 def failure(who: str, error: Exception | None) -> str:
-    """Say who failed, and how."""
+    """Return who failed, and how."""
     return f"the {who} failed ({error_line(error)})" if error else ""
 
 
