@@ -66,7 +66,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Traced(Generic[R]):
-    """Outcome of one flow, a value or the exception it ended with, and its steps."""
+    """Result of one flow: its ``outcome``, a value or the exception it ended with, and its
+    steps.
+    """
 
     outcome: R | Exception
     steps: tuple[Step, ...] = ()

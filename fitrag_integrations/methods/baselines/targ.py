@@ -44,5 +44,5 @@ class Targ(Gating):
         return IKnow(gate, threshold=given, method=self.method, on_error=on_error)
 
     def details(self) -> dict[str, object]:
-        """The kind of gate."""
+        """Return the kind of gate."""
         return {"kind": self.kind}

@@ -77,10 +77,10 @@ class SequenceGrader(SharedEngine):
         if input_format is None:
             input_format = read_fields(Path(name_or_dir)).get("input_format", "plain")
         checkpoint = Checkpoint(weights_source(name_or_dir), f"evaluator {name_or_dir!r}")
+        tokenizer = checkpoint.tokenizer()
         outputs = checkpoint.config().num_labels
         if outputs != 1:
             raise ModelLoadError(f"evaluator {name_or_dir!r}: given {outputs} outputs, allowed 1")
-        tokenizer = checkpoint.tokenizer()
         model = checkpoint.model("AutoModelForSequenceClassification")
         check_vocabulary(model, tokenizer, checkpoint.what)
         return cls(model, tokenizer, options, input_format=input_format)
