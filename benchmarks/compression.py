@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from compression_rows import SETS, Asked, curve, load
 
-from fitrag_integrations.errors import FitRagError
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.evaluation.figures.figure import mcnemar, mean_interval
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.crag.strips import strips
@@ -43,11 +43,22 @@ from fitrag_integrations.values.windows import (
 
 Levels = list[tuple[float, bool, float]]  # (level, answer kept, share), least kept first
 SENTENCES: dict[str, Any] = {"window": 1, "per_passage": None}
+PAIRS = TokenReducer(
+    scoring="windows",
+    max_share=DEFAULTS.plain.max_share,
+    min_tokens=DEFAULTS.plain.min_tokens,
+    detector=False,
+)
+"""What a scorer of pairs alone is called for within the default share of tokens, cut in ways."""
 SHIPPED = {
     "default": TokenReducer(),
     "windows": TokenReducer(scoring="windows"),
     "windows, no detector": TokenReducer(scoring="windows", detector=False),
-    "sentences": TokenReducer(**SENTENCES, max_share=0.5, scoring="windows"),
+    "pairs alone: windows of three": replace(
+        PAIRS, window=DEFAULTS.plain.window, per_passage=DEFAULTS.plain.per_passage
+    ),
+    "pairs alone: any windows of three": replace(PAIRS, window=3, per_passage=None),
+    "pairs alone: sentences": replace(PAIRS, window=1, per_passage=None),
 }
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 AT_ONCE = 16
@@ -98,31 +109,13 @@ def _ways(scorer: BiLabelScorer, dtype: str | None) -> dict[str, Callable[[Asked
 
         return levels
 
-    ways["windows, by number"] = reduced(None, score)
-    ways["windows + detector"] = reduced(EligibilityDetector.embedded(), score)
-    ways["sentences, by number"] = reduced(None, score, **SENTENCES)
-    if (one_pass := _if_there(_one_pass)) is not None:
-        ways["one-pass"] = reduced(None, score_port(one_pass), scoring="one_pass")
-        ways["one-pass sentences"] = reduced(
-            None, score_port(one_pass), scoring="one_pass", **SENTENCES
-        )
+    ways["windows, by number"] = reduced(None, score, scoring="windows")
+    ways["windows + detector"] = reduced(EligibilityDetector.embedded(), score, scoring="windows")
+    ways["sentences, by number"] = reduced(None, score, scoring="windows", **SENTENCES)
+    ways["one-pass"] = reduced(None, score, scoring="one_pass", window=3)
+    ways["one-pass sentences"] = reduced(None, score, scoring="one_pass", **SENTENCES)
     ways["strips"] = _strips(RetrievalEvaluator.embedded(dtype=dtype))
     return ways
-
-
-def _if_there(load: Callable[[], Any]) -> Any:
-    """Load a model that may not ship."""
-    try:
-        return load()
-    except FitRagError as error:
-        print(f"left out: {error}")
-        return None
-
-
-def _one_pass() -> Any:
-    from fitrag_integrations.models import OnePassScorer
-
-    return OnePassScorer.embedded()
 
 
 def _prefixes(row: Asked, ranked: Sequence[Excerpt], chances: Sequence[float] | None) -> Levels:

@@ -25,7 +25,7 @@ from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import Direct, FitRag
 from fitrag_integrations.methods.answer.answering import Answering
-from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
+from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.retrieval import FaissIndex, read_corpus
 from scripts.closed_book.demo_facts import EMBEDDED, read_rows, write_rows
@@ -54,7 +54,7 @@ def main() -> None:
             add_answers(rows, answer, "five", Direct(), 5)
             if split == "test":
                 random.Random(args.seed).shuffle(rows)
-                chosen, method = rows[: args.reranked], FitRag(BiLabelScorer.embedded(), top_n=3)
+                chosen, method = rows[: args.reranked], FitRag(top_n=3, scoring="windows")
                 add_answers(chosen, answer, "reranked", method, 5)
             write_rows(args.out / f"{split}.jsonl", rows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.fitting import Wish
@@ -73,4 +74,5 @@ def _tokens(recipe: dict[str, object], one: float) -> float:
         return float(most)
     if recipe["method"] == "direct":
         return one * float(str(recipe["k"]))
-    return one * float(str(recipe["top_n"])) / 2  # of single sentences, half is kept
+    share = recipe.get("max_share") or DEFAULTS.sentences.max_share or 1.0
+    return one * float(str(recipe["top_n"])) * float(str(share))

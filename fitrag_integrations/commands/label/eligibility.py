@@ -14,7 +14,7 @@ from fitrag_integrations.commands.label.combinations import Combining, as_one
 from fitrag_integrations.commands.label.engine import FOR_READERS, Asked, AskingPlan, Fields
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.defaults import DEFAULTS, WINDOWS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
@@ -67,7 +67,9 @@ class LabelEligibility(AskingPlan):
         """
         window, stride, each = self.window, self.stride, self.per_passage or None
         scorer = models.load_scorer(self.hardware.of(self.scorer))
-        reducer = TokenReducer(window=window, stride=stride, per_passage=each, detector=False)
+        reducer = TokenReducer(
+            window=window, stride=stride, per_passage=each, scoring=WINDOWS, detector=False
+        )
         kinds = KINDS if self.combinations == BOTH else (self.combinations,)
         combined = Combining(
             scorer, reducer, self.top_n, self.most, kinds, self.draws, self.overlap, self.seed

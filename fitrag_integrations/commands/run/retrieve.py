@@ -15,6 +15,7 @@ from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.commands.engine.searching import passage_json
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import Retriever, port_of
@@ -37,7 +38,7 @@ class RetrievePlan:
         None
     )
     dense: Annotated[bool, Option("Search the corpus by an encoder instead of by words.")] = False
-    k: Annotated[int, Option("Passages to find.", name="--k", min=1)] = 20
+    k: Annotated[int, Option("Passages to find.", name="--k", min=1)] = DEFAULTS.candidates
     encoder: Annotated[
         str | None, Option("Encoder's name or folder.", default="the index's, or all-MiniLM-L6-v2")
     ] = None

@@ -18,6 +18,7 @@ import numpy as np
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.jsonl import write_jsonl
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, cheapest
@@ -70,7 +71,7 @@ class Wish:
     drop: float = 0.05
     confidence: float = 0.9
     count: int = 200
-    k: int = 10
+    k: int = DEFAULTS.k
     depth: int = 5
     seed: int = 0
     train: bool = True
