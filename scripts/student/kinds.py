@@ -102,17 +102,19 @@ def drawn(args: argparse.Namespace) -> list[Row]:
     wiki = [row for row in read_jsonl(args.wiki) if row["kind"] == "rank"]
     rows += [{**row, "kind": "wiki"} for row in wiki[: 2 * args.n]]
     rows += papers(args.data, args.n, chance)
-    for row in rows:
-        given = [Passage(str(i), p["text"], p["title"]) for i, p in enumerate(row["passages"])]
-        with tempfile.TemporaryDirectory() as folder:
-            find = dense_search(given, Path(folder) / "vectors", depth=len(given))
-            orders = {
-                "dense": find([row["question"]]),
-                "BM25": searching(given, depth=len(given))([row["question"]]),
-            }
+    every = [(row, p) for row in rows for p in row["passages"]]
+    given = [Passage(str(i), p["text"], p["title"]) for i, (_, p) in enumerate(every)]
+    with tempfile.TemporaryDirectory() as folder:
+        vectors = Path(folder) / "vectors"
+        dense = dense_search(given, vectors, depth=len(given))([row["question"] for row in rows])
+    for row, found in zip(rows, dense, strict=True):
+        own = [p for p, (other, _) in zip(given, every, strict=True) if other is row]
+        inside = {p.id for p in own}
+        lexical = searching(own, depth=len(own))([row["question"]])[0]
         row["gold"] = [int(bool(p["has"])) for p in row["passages"]]
-        for name, (order,) in orders.items():
-            row[name] = reciprocal_rank([row["gold"][int(p.id)] for p in order])
+        for name, order in (("dense", [p for p in found if p.id in inside]), ("BM25", lexical)):
+            first = int(own[0].id)
+            row[name] = reciprocal_rank([row["gold"][int(p.id) - first] for p in order])
     return rows
 
 
