@@ -43,14 +43,12 @@ class Prices(Record):
     def per_thousand(
         self, *, tokens_in: float, tokens_out: float, retriever_calls: float = 0.0
     ) -> float:
-        """Return what a thousand questions cost that take so much each."""
+        """Give what a thousand questions cost that take so much each."""
         tokens = tokens_in * self.tokens_in + tokens_out * self.tokens_out
         return tokens / 1000 + retriever_calls * self.retrieval
 
     def of_counts(self, counts: Mapping[str, float]) -> float:
-        """Return what a thousand questions cost by counts under their usual names, missing ones
-        0.
-        """
+        """Give what a thousand questions cost by counts under their usual names, missing ones 0."""
         named = {name: counts.get(name, 0.0) for name in ("tokens_in", "tokens_out")}
         return self.per_thousand(**named, retriever_calls=counts.get("retriever_calls", 0.0))
 
@@ -72,16 +70,16 @@ class CostAccount(Record):
 
     @property
     def total(self) -> float:
-        """All that SlimPLM adds."""
+        """Give all that SlimPLM adds."""
         return self.proxy + self.rewrite + self.judge
 
     @property
     def share(self) -> float | None:
-        """Return it as a share of what the large model writes, None where that is nothing."""
+        """Give it as a share of what the large model writes, None where that is nothing."""
         return self.total / self.chat if self.chat else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every field, and `total` and `share` for the reader's sake."""
+        """Give every field, and `total` and `share` for the reader's sake."""
         return {**Record.to_dict(self), "total": self.total, "share": self.share}
 
 

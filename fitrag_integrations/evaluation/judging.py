@@ -55,7 +55,7 @@ _LABEL = re.compile(
 
 
 def judged(prediction: str, row: Row) -> dict[str, float]:
-    """Return `accuracy`, `EM` and `F1` in [0, 1], and what else the row has the means for.
+    """Give `accuracy`, `EM` and `F1` in [0, 1], and what else the row has the means for.
 
     `STR-EM` for a row with `answer_groups`, ROUGE for one with `long_answers`, and for one with
     `rounds[{document, answer}]` the `EM` and the `answer recall` of each. Reads `answers`, and
@@ -207,7 +207,7 @@ def predicted(row: Row) -> str:
 
 
 def chosen(prediction: str, choices: Sequence[Row]) -> str | None:
-    """Return the text of the choice that a prediction names, None unless it is exactly one.
+    """Give the text of the choice that a prediction names, None unless it is exactly one.
 
     A prediction begins with the choice's label (`B`, `(B)`, `B: ...`), or holds its text and that
     of no other; a choice whose words are part of another's does not count beside it. Raises

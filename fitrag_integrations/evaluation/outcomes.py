@@ -60,24 +60,24 @@ class Outcomes:
         return len(self.p_known)
 
     def take(self, places: NDArray[np.intp]) -> Outcomes:
-        """Return the questions at these places, which may repeat."""
+        """Give the questions at these places, which may repeat."""
         right = None if self.right_with is None else self.right_with[places]
         return Outcomes(self.p_known[places], self.known[places], self.without[places], right)
 
     @property
     def drops(self) -> Floats:
-        """Return what skipping retrieval costs each question: 1, 0, or -1 where it helps."""
+        """Say what skipping retrieval costs each question: 1, 0, or -1 where it helps."""
         if self.right_with is None:
             allowed = "rows with right_without and right_with"
             raise InputError.of("right_with", given=None, allowed=allowed)
         return self.right_with - self.without
 
     def share(self, threshold: float) -> float:
-        """Return the share of questions retrieved for: those not above the threshold."""
+        """Give the share of questions retrieved for: those not above the threshold."""
         return float(np.mean(self.p_known <= threshold))
 
     def accuracy(self, threshold: float) -> float:
-        """Return the share of right answers, each with or without retrieval as the gate says.
+        """Give the share of right answers, each with or without retrieval as the gate says.
 
         Without ``right_with`` it is the share of questions whose gate is right about ``known``.
         """
@@ -87,7 +87,7 @@ class Outcomes:
         return float(np.mean(np.where(skipped, self.without, self.right_with)))
 
     def drop(self, threshold: float) -> float:
-        """Return the accuracy lost against always retrieving; negative where skipping gains."""
+        """Give the accuracy lost against always retrieving; negative where skipping gains."""
         return float(np.sum(self.drops[self.p_known > threshold]) / len(self))
 
 
@@ -125,12 +125,12 @@ class Curve:
 
     @property
     def best(self) -> int:
-        """The place of the highest accuracy, of equals the one with the least retrieval."""
+        """Give the place of the highest accuracy, of equals the one with the least retrieval."""
         at_best = np.flatnonzero(self.accuracy >= self.accuracy.max() - 1e-12)
         return int(at_best[-1])
 
     def within(self, share: float) -> int | None:
-        """Return the place that retrieves most among those that retrieve at most this share."""
+        """Give the place that retrieves most among those that retrieve at most this share."""
         allowed = np.flatnonzero(self.share <= share + 1e-12)
         return int(allowed[0]) if len(allowed) else None
 
@@ -149,9 +149,7 @@ def _label(row: Row, at: int, *names: str) -> float:
 
 
 def calibration_error(scores: Sequence[float], labels: Sequence[int], *, bins: int = 10) -> float:
-    """Return the expected calibration error in [0, 1] over equal-width bins (Naeini et al.,
-    2015).
-    """
+    """Give the expected calibration error in [0, 1] over equal-width bins (Naeini et al., 2015)."""
     sums = [0.0] * bins
     for score, label in zip(scores, labels, strict=True):
         sums[min(bins - 1, int(score * bins))] += score - label
@@ -213,17 +211,17 @@ class Sweep(Record):
 
     @property
     def best_point(self) -> SweepPoint:
-        """The point of the highest accuracy, of equals the one with the least retrieval."""
+        """Give the point of the highest accuracy, of equals the one with the least retrieval."""
         return max(self.points, key=lambda point: (round(point.accuracy, 12), -point.share))
 
     def point_at_share(self, share: float) -> SweepPoint | None:
-        """Return the point that retrieves most among those that retrieve at most ``share``."""
+        """Give the point that retrieves most among those that retrieve at most ``share``."""
         check_number("share", share, low=0.0, high=1.0)
         return next((point for point in self.points if point.share <= share + 1e-12), None)
 
 
 def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
-    """Return ``Sweep.area`` alone."""
+    """Give ``Sweep.area`` alone."""
     drops, without = outcomes.drops, float(np.mean(outcomes.without))
     curve = Curve.of(outcomes) if curve is None else curve
     helped, hurt = float(np.mean(drops > 0)), float(np.mean(drops < 0))
@@ -238,7 +236,7 @@ def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
 
 
 def gate_auc(outcomes: Outcomes) -> float | None:
-    """Return the area under the gate's ROC curve against ``known``, ties counted half.
+    """Give the area under the gate's ROC curve against ``known``, ties counted half.
 
     The chance that a known question has a higher score than one that is not; None where all
     questions are of one kind. Needs SciPy.
@@ -253,10 +251,10 @@ def gate_auc(outcomes: Outcomes) -> float | None:
 
 
 def gate_accuracy(outcomes: Outcomes, threshold: float = 0.5) -> float:
-    """Return the share of questions about which the gate is right, retrieval aside."""
+    """Give the share of questions about which the gate is right, retrieval aside."""
     return float(np.mean((outcomes.p_known > threshold) == (outcomes.known > 0)))
 
 
 def gate_calibration_error(outcomes: Outcomes) -> float:
-    """Return the expected calibration error of ``p_known`` against ``known`` in ten bins."""
+    """Give the expected calibration error of ``p_known`` against ``known`` in ten bins."""
     return calibration_error(outcomes.p_known.tolist(), outcomes.known.astype(int).tolist())

@@ -130,7 +130,7 @@ def _answer_bars(axes: Axes, answers: Sequence[Figure]) -> None:
 
 
 def _axes(axes: Axes | None) -> Axes:
-    """Return a drawing of our own where none was given; pyplot would keep it alive for ever."""
+    """Give a drawing of our own where none was given; pyplot would keep it alive for ever."""
     if axes is not None:
         return axes
     figure: Any = require_extra("matplotlib.figure", extra="plots", feature="plots")

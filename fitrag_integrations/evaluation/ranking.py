@@ -49,12 +49,12 @@ class Candidates:
             raise InputError.of("Candidates.has_answer", given=(), allowed="at least one label")
 
     def order(self, by: str) -> list[int]:
-        """Return the passages' places, best first; equals keep the retriever's order."""
+        """Give the passages' places, best first; equals keep the retriever's order."""
         values = self.values(by)
         return sorted(range(len(values)), key=lambda place: -values[place])
 
     def values(self, by: str) -> list[float]:
-        """Return what an order sorts by, the more the better."""
+        """Give what an order sorts by, the more the better."""
         if by == RETRIEVER:
             return [-float(place) for place in range(len(self.scores))]
         if by == SUM:
@@ -67,11 +67,11 @@ class Candidates:
         return found
 
     def labels(self, by: str) -> list[int]:
-        """Return the labels of `has_answer` in an order."""
+        """Give the labels of `has_answer` in an order."""
         return [self.has_answer[place] for place in self.order(by)]
 
     def answered(self, by: str, k: int) -> bool | None:
-        """Check whether reading the first `k` of an order gives a right answer.
+        """Say whether reading the first `k` of an order gives a right answer.
 
         The reader's answer is the one it trusts most. None where that is not known, or for several
         passages where trust is not.
@@ -85,12 +85,12 @@ class Candidates:
 
 
 def recall_at(labels: Sequence[int], k: int) -> float:
-    """Return R@k: 1.0 where one of the first `k` passages holds an answer, else 0.0."""
+    """Give R@k: 1.0 where one of the first `k` passages holds an answer, else 0.0."""
     return float(any(labels[: check_whole("k", k, low=1)]))
 
 
 def share_at(labels: Sequence[int], k: int) -> float:
-    """Return the share of the first `k` passages that hold an answer, in [0, 1].
+    """Give the share of the first `k` passages that hold an answer, in [0, 1].
 
     This is what FIT-RAG means by R@k (section 5.1.3); `recall_at`, also called hit@k, is DPR's.
     """
@@ -99,12 +99,12 @@ def share_at(labels: Sequence[int], k: int) -> float:
 
 
 def reciprocal_rank(labels: Sequence[int]) -> float:
-    """Return one over the place of the first passage with an answer, 0.0 where there is none."""
+    """Give one over the place of the first passage with an answer, 0.0 where there is none."""
     return next((1 / place for place, label in enumerate(labels, start=1) if label), 0.0)
 
 
 def ndcg(labels: Sequence[int], k: int = NDCG_AT) -> float:
-    """Return nDCG at `k` for labels of 0 and 1, in [0, 1]; 0.0 where no label is 1.
+    """Give nDCG at `k` for labels of 0 and 1, in [0, 1]; 0.0 where no label is 1.
 
     The ideal order is that of the same list with all its ones first.
     """
@@ -141,5 +141,5 @@ class Area:
         return float((positives * below).sum() / (positives.sum() * negatives.sum()))
 
     def of_all(self) -> float | None:
-        """Return the area over every question once."""
+        """Give the area over every question once."""
         return self(np.arange(self._count))

@@ -187,7 +187,7 @@ def outcome(traced: Traced[Answered], answers: Sequence[str], count: TokenCounte
 
 
 def trace_fields(traced: Traced[Answered]) -> Row:
-    """Return `explained`, the trace in lines, and what the method decided and kept.
+    """Give `explained`, the trace in lines, and what the method decided and kept.
 
     `decision` and `action` are there where the method has one, `excerpts` where it kept any, each
     with its passage's id, title and text, and `rounds` where it wrote in rounds, each with its

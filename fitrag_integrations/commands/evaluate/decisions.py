@@ -125,7 +125,7 @@ class Writing(Protocol):
 
 
 def is_scored(row: Row) -> bool:
-    """Check whether a row brings a gate's score."""
+    """Say whether a row brings a gate's score."""
     return row.get("p_known") is not None or row.get("score") is not None
 
 

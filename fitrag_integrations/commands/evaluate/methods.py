@@ -38,7 +38,6 @@ from fitrag_integrations.commands.run.answering import Answers, Generates
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.methods import (
     System,
@@ -92,7 +91,7 @@ class EvaluateMethods:
     index: Annotated[
         Path | None, Option("Index to search where a row has no passages of its own.")
     ] = None
-    k: Annotated[int, Option("Passages to take from the index.", name="--k", min=1)] = DEFAULTS.k
+    k: Annotated[int, Option("Passages to take from the index.", name="--k", min=1)] = 10
     limit: Annotated[int | None, Option("Questions to ask.", min=1, default="all")] = None
     llm: Annotated[
         str | None,
@@ -168,7 +167,7 @@ class EvaluateMethods:
         outcome.check("--result")
 
     def _world(self) -> Row:
-        """Return what every method's answers depend on."""
+        """Give what every method's answers depend on."""
         names = {"llm": self.llm, "reader": self.reader, "template": self.template}
         index = None if self.index is None else str(self.index)
         searched = {"k": self.k, "index": index, "encoder": self.encoder}

@@ -120,7 +120,7 @@ class Outcome:
     def settings(
         self, command: str, source: Source, models: Row | None = None, options: Row | None = None
     ) -> Row:
-        """Return the `settings` of a `Result`."""
+        """Give the `settings` of a `Result`."""
         seed, resamples = self.draws.seed, self.draws.resamples
         return settings_of(
             command, source, seed=seed, resamples=resamples, models=models, options=options
@@ -157,7 +157,7 @@ def drawing(plots: Sequence[Plot]) -> Callable[[Path], None]:
 
 
 def rows_of(figures: Iterable[Figure]) -> list[Row]:
-    """Return figures as the rows of a `Result`."""
+    """Give figures as the rows of a `Result`."""
     return [figure.to_dict() for figure in figures]
 
 

@@ -29,7 +29,7 @@ class Source:
     rows: Sequence[Row] = field(repr=False)
 
     def to_dict(self) -> Row:
-        """Return `files`, the `hash` of the rows' content, and how many `rows` there are."""
+        """Give `files`, the `hash` of the rows' content, and how many `rows` there are."""
         names = [str(name) for name in self.names]
         return {"files": names, "hash": data_hash(self.rows), "rows": len(self.rows)}
 
@@ -43,7 +43,7 @@ def settings_of(
     models: Mapping[str, str | None] | None = None,
     options: Row | None = None,
 ) -> Row:
-    """Return the `settings` of a `Result`; `models` are names or folders by role, None embedded."""
+    """Give the `settings` of a `Result`; `models` are names or folders by role, None embedded."""
     return {
         "version": fitrag_integrations.__version__,
         "command": f"evaluate {command}",

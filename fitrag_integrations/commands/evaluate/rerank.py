@@ -149,7 +149,7 @@ def depths(option: str, given: str) -> list[int]:
 
 
 def by_order(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
-    """Return the figures of each order by their names; `low` and `high` bound the difference."""
+    """Give the figures of each order by their names; `low` and `high` bound the difference."""
     found: dict[str, dict[str, Row]] = {}
     for row in rows:
         change = {name: row[own] for name, own in CHANGE.items()}
@@ -210,7 +210,7 @@ def short_answers(rows: Sequence[Row]) -> int:
 
 
 def are_scored(rows: Sequence[Row]) -> bool:
-    """Check whether every row brings the scores of its passages, as `fitrag score` adds them."""
+    """Say whether every row brings the scores of its passages, as `fitrag score` adds them."""
     return all(row.get("scores") is not None for row in rows)
 
 

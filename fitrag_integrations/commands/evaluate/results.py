@@ -76,7 +76,7 @@ class EvaluateCompare:
 
 
 def _questions(pairs: Pairs) -> list[Row]:
-    """Return each question once, with both values of everything and both predictions."""
+    """Give each question once, with both values of everything and both predictions."""
     return [
         {
             "id": a["id"],

@@ -110,7 +110,7 @@ def _by_system(questions: Sequence[Question], systems: Sequence[str]) -> dict[st
 def _measured(
     asked: Mapping[str, list[Question]], measure: str, name: str, draws: Draws
 ) -> Iterator[Figure]:
-    """Return one measure of every system that has it, with its change to the first."""
+    """Give one measure of every system that has it, with its change to the first."""
     first = next(iter(asked))
     for system, questions in asked.items():
         figure = mean_figure(questions, measure, draws, set=name, system=system)

@@ -63,7 +63,7 @@ def paired(first: Result, second: Result, *, common: bool = False) -> Pairs:
 
 
 def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
-    """Return each figure of both, with the difference and McNemar's p.
+    """Give each figure of both, with the difference and McNemar's p.
 
     A question without a value, such as one that was not decided, is left out of that figure alone.
     """
@@ -78,7 +78,7 @@ def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
 
 
 def setting_differences(first: Result, second: Result) -> list[Row]:
-    """Return which settings differ: `setting`, a path with dots, and both values."""
+    """Tell which settings differ: `setting`, a path with dots, and both values."""
     one, other = dict(_flat(first.settings)), dict(_flat(second.settings))
     names = [name for name in {**one, **other} if name not in UNTOLD]
     return [

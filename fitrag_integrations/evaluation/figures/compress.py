@@ -41,16 +41,16 @@ class Compressed:
 
     @property
     def whole(self) -> list[Excerpt]:
-        """Every passage as an excerpt of all its text."""
+        """Give every passage as an excerpt of all its text."""
         return [Excerpt.whole(passage) for passage in self.passages]
 
     @property
     def best_first(self) -> list[Excerpt]:
-        """The excerpts by their scores, equals in the order in which they came."""
+        """Give the excerpts by their scores, equals in the order in which they came."""
         return sorted(self.excerpts, key=lambda excerpt: -excerpt.score)
 
     def holds(self, excerpts: Sequence[Excerpt]) -> bool:
-        """Check whether an answer stands in a passage's title and what is left of its text."""
+        """Say whether an answer stands in a passage's title and what is left of its text."""
         return any(contains_answer(text, self.answers) for text in _readable(excerpts))
 
 
@@ -74,7 +74,7 @@ def compress_figures(questions: Sequence[Question], draws: Draws) -> list[Figure
 def kept_curves(
     rows: Sequence[Compressed], count_tokens: TokenCounter = approximate_tokens
 ) -> dict[str, list[list[float]]]:
-    """Return points of the share of tokens and the share of answers kept, by what is cut.
+    """Give points of the share of tokens and the share of answers kept, by what is cut.
 
     `first excerpts` takes the best few of each question, `above a score` all excerpts that reach
     it, and `first passages` the retriever's, uncompressed. Questions whose passages hold no answer

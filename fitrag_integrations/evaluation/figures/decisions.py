@@ -58,7 +58,7 @@ SAID = ("p_known", "score", "retrieve")  # the gate's own words are no part of t
 
 
 def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Figure]:
-    """Return each figure with its bounds, None where the rows do not define it."""
+    """Give each figure with its bounds, None where the rows do not define it."""
     size = len(outcomes)
     singles = [outcomes.take(np.array([at])) for at in range(size)]
 
@@ -108,7 +108,7 @@ def _at_half(outcomes: Outcomes) -> float | None:
 
 
 def gate_rows(rows: Sequence[Row], outcomes: Outcomes, threshold: float) -> list[Question]:
-    """Return the `per_question` rows: what came of each question at a threshold.
+    """Give the `per_question` rows: what came of each question at a threshold.
 
     A row without a question is known by its labels; such rows can be paired by their order only.
     """
@@ -144,7 +144,7 @@ def gate_plots(outcomes: Outcomes, threshold: float) -> tuple[Plot, ...]:
 
 
 def gate_statistics(questions: Sequence[Question]) -> dict[str, Statistic]:
-    """Return the figures of a gate that are no means, over any draw of these questions."""
+    """Give the figures of a gate that are no means, over any draw of these questions."""
     values = [question["values"] for question in questions]
     known = [question["pairs"]["AUC"][0][1] for question in questions]
     tried = all("always retrieving" in each for each in values)
@@ -210,7 +210,7 @@ def route_rows(rows: Sequence[Row]) -> list[Question]:
 
 
 def labels(row: Row) -> list[int]:
-    """Return has_answer of every passage, 0 or 1: the row's own, else by its answers."""
+    """Give has_answer of every passage, 0 or 1: the row's own, else by its answers."""
     passages = row.get("passages")
     if not isinstance(passages, list) or not all(isinstance(p, Mapping) for p in passages):
         raise InputError.of("passages", given=passages, allowed="a list of objects with a text")

@@ -105,7 +105,7 @@ def paired_interval(
 
 
 def mcnemar(first: Values, second: Values) -> float:
-    """Return the probability of so lopsided a disagreement by chance, in [0, 1].
+    """Give the probability of so lopsided a disagreement by chance, in [0, 1].
 
     The exact two-sided test (McNemar, 1947) over the questions that only one of the two answered
     correctly; 1.0 where there are none. Needs SciPy.
@@ -193,7 +193,7 @@ def clipped(text: str, most: int) -> str:
 
 
 def cut(text: str, most: int) -> tuple[str, int]:
-    """Return at most so many characters of a text, and how many were left out."""
+    """Give at most so many characters of a text, and how many were left out."""
     return (text, 0) if len(text) <= most else (text[:most], len(text) - most)
 
 
@@ -252,7 +252,7 @@ class Figure(Shown):
 
     @property
     def who(self) -> str:
-        """The system's name, order or method it is of."""
+        """Name the system, order or method it is of."""
         return ", ".join(self.of[name] for name in ("system", "order", "method") if name in self.of)
 
     @property
@@ -264,7 +264,7 @@ class Figure(Shown):
         return number(self.value, DECIMALS.get(self.name))
 
     def to_dict(self) -> dict[str, object]:
-        """Return the row of a `Result`."""
+        """Give the row of a `Result`."""
         told: dict[str, object] = {"figure": self.name, **self.of}
         if self.ends is not None:
             first, second = self.ends

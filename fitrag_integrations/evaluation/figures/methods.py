@@ -59,16 +59,16 @@ class System(Shown):
 
     @property
     def accuracy(self) -> Figure:
-        """Return how right it is."""
+        """Give how right it is."""
         return self.figures[ACCURACY]
 
     def value(self, name: str) -> float | None:
-        """Return a figure's value, None where it is not known."""
+        """Give a figure's value, None where it is not known."""
         figure = self.figures.get(name)
         return None if figure is None else figure.value
 
     def cost(self, prices: Prices | None) -> dict[str, float] | None:
-        """Return what a thousand questions cost by what is paid for, None where it is not known."""
+        """Give what a thousand questions cost by what is paid for, None where it is not known."""
         read, written = self.value("tokens_in"), self.value("tokens_out")
         if prices is None or read is None or written is None:
             return None
@@ -88,7 +88,7 @@ class System(Shown):
         return replace(self, figures={**self.figures, cost.name: cost})
 
     def to_dict(self) -> dict[str, object]:
-        """Return the line of `evaluate methods`; `low` and `high` bound the difference."""
+        """Give the line of `evaluate methods`; `low` and `high` bound the difference."""
         change = self.accuracy.change or Change(None)
         low, high = change.bounds or (None, None)
         counts = {"method": self.name, "questions": self.questions, "errors": self.errors}
@@ -112,7 +112,7 @@ class System(Shown):
 
 
 def systems(result: Result) -> list[System]:
-    """Return each system, in the result's order; none for results that are of none."""
+    """Give each system, in the result's order; none for results that are of none."""
     if result.kind == "methods":
         lines = [row for row in result.figures if real(row.get(ACCURACY)) is not None]
         return [System.of_line(row, _bounds_of(result, str(row.get("method")))) for row in lines]
@@ -137,7 +137,7 @@ def _of_answers(result: Result) -> list[System]:
 
 
 def right_of(row: Row) -> float | None:
-    """Return how right a question came out, in [0, 1], None where nobody judged it."""
+    """Give how right a question came out, in [0, 1], None where nobody judged it."""
     values = row.get("values")
     found = [real(values.get(name)) for name in JUDGED] if isinstance(values, Mapping) else []
     return next((value for value in found if value is not None), None)
@@ -285,7 +285,7 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def method_rows(rows: Sequence[Row], prices: Prices | None = None) -> list[Question]:
-    """Return the `per_question` rows: what each method answered, and what that cost."""
+    """Give the `per_question` rows: what each method answered, and what that cost."""
     return with_ids([_question(row, prices) for row in rows])
 
 

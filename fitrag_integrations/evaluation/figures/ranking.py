@@ -72,7 +72,7 @@ class Ranking:
 
     @cached_property
     def ranked(self) -> dict[str, list[list[int]]]:
-        """Return each question's labels of `has_answer`, in every order."""
+        """Give each question's labels of `has_answer`, in every order."""
         return {by: [row.labels(by) for row in self.rows] for by in self.orders}
 
     @property
@@ -81,7 +81,7 @@ class Ranking:
         return max(len(row.has_answer) for row in self.rows)
 
     def curves(self) -> dict[str, list[float]]:
-        """Return R@1, R@2 and so on to the depth, in every order."""
+        """Give R@1, R@2 and so on to the depth, in every order."""
         return {
             by: [
                 float(np.mean([recall_at(labels, k) for labels in lists]))
@@ -96,12 +96,12 @@ class Ranking:
         return self._paired(name, columns)
 
     def answered(self, k: int) -> list[Candidates]:
-        """Return the questions of which it is known, in every order, whether the first `k` do."""
+        """Give the questions of which it is known, in every order, whether the first `k` do."""
         known = (all(row.answered(by, k) is not None for by in self.orders) for row in self.rows)
         return [row for row, is_known in zip(self.rows, known, strict=True) if is_known]
 
     def accuracies(self, k: int) -> list[Figure]:
-        """Return how often the first `k` give a right answer, over the questions `answered`."""
+        """Tell how often the first `k` give a right answer, over the questions `answered`."""
         rows = self.answered(k)
         if not rows:
             return []
@@ -109,7 +109,7 @@ class Ranking:
         return self._paired(f"accuracy@{k}", columns, test=True)
 
     def areas(self) -> list[Figure]:
-        """Return how well scores part passages with an answer from those without.
+        """Tell how well scores part passages with an answer from those without.
 
         Over the pairs of all questions; a passage's score in the retriever's order is its place.
         """
@@ -125,7 +125,7 @@ class Ranking:
         return found
 
     def calibration(self) -> list[Figure]:
-        """Return how far each probability is from the share of its label; the sum is none."""
+        """Tell how far each probability is from the share of its label; the sum is none."""
         found = []
         for by in (HAS_ANSWER, LLM_PREFER):
             if by in self.orders and (pairs := list(self._judged(by))):
@@ -134,7 +134,7 @@ class Ranking:
         return found
 
     def _judged(self, by: str) -> Iterator[tuple[float, int]]:
-        """Return each probability of a label with the label, where that is known."""
+        """Give each probability of a label with the label, where that is known."""
         for row in self.rows:
             values, labels = (
                 row.values(by),
@@ -144,8 +144,7 @@ class Ranking:
             yield from ((value, label) for value, label in pairs if label is not None)
 
     def gap_closed(self) -> dict[str, float | None]:
-        """Return the share of what is to be gained over the retriever's MRR that each order
-        gains.
+        """Give the share of what is to be gained over the retriever's MRR that each order gains.
 
         `(ours - retriever's) / (ceiling - retriever's)`, each the mean over the sets of a set's
         mean; the ceiling is the share of questions with any answer among their passages. None
@@ -196,7 +195,7 @@ def ranking_rows(
     ks: Sequence[int],
     read_ks: Sequence[int],
 ) -> list[Question]:
-    """Return the `per_question` rows: what each order of a question's passages is worth."""
+    """Give the `per_question` rows: what each order of a question's passages is worth."""
     made: list[Row] = []
     for row, one in zip(rows, ranking.rows, strict=True):
         answers = [each for each in row.get("answers") or () if isinstance(each, str)]
@@ -211,7 +210,7 @@ def ranking_rows(
 
 
 def ranking_figures(figures: Sequence[Figure]) -> list[Row]:
-    """Return the figures as rows of a `Result`, those of a change in all of them."""
+    """Give the figures as rows of a `Result`, those of a change in all of them."""
     bare = dict.fromkeys(("difference", "difference_low", "difference_high", "p"))
     return [{**bare, **figure.to_dict()} for figure in figures]
 

@@ -50,7 +50,7 @@ class Draws:
 
 
 def by_set(questions: Sequence[Question]) -> dict[str, list[Question]]:
-    """Return all questions, and where they are of several sets those of each."""
+    """Give all questions, and where they are of several sets those of each."""
     names = dict.fromkeys(str(each.get("set") or "") for each in questions)
     parts = {ALL: list(questions)}
     if len(names) > 1:
@@ -60,12 +60,12 @@ def by_set(questions: Sequence[Question]) -> dict[str, list[Question]]:
 
 
 def column(questions: Iterable[Question], name: str) -> list[float]:
-    """Return a value of every question that has it."""
+    """Give a value of every question that has it."""
     return [float(q["values"][name]) for q in questions if q["values"].get(name) is not None]
 
 
 def is_apart(name: str, values: Sequence[float]) -> bool:
-    """Check whether each question has a value of its own.
+    """Say whether each question has a value of its own.
 
     Seconds that several share are the mean of a batch they went through in: how they spread is not
     known, and an interval over copies of one number would be too narrow.
@@ -93,7 +93,7 @@ def area_figure(questions: Sequence[Question], name: str, draws: Draws, **of: st
 
 
 def area_of(questions: Sequence[Question], name: str) -> Statistic | None:
-    """Return the area over any draw of these questions."""
+    """Give the area over any draw of these questions."""
     pairs = [q.get("pairs", {}).get(name) or [] for q in questions]
     if not any(pairs):
         return None

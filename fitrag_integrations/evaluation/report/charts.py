@@ -45,7 +45,7 @@ class Label:
 
     @property
     def axes(self) -> tuple[str, str]:
-        """The names of the axes, cut to what fits."""
+        """Give the names of the axes, cut to what fits."""
         return clipped(self.x, 46), clipped(self.y, 50)
 
 
@@ -60,7 +60,7 @@ class Bar:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """All numbers that an axis has to hold."""
+        """Give all numbers that an axis has to hold."""
         return (self.value, *(self.bounds or ()))
 
 
@@ -108,7 +108,7 @@ def _named(drawing: Drawing, up: Scale, levels: Mapping[str, float]) -> None:
 
 
 def thinned(points: Points) -> Points:
-    """Return at most `MOST` points, evenly spread, the first and the last among them."""
+    """Give at most `MOST` points, evenly spread, the first and the last among them."""
     if len(points) <= MOST:
         return points
     return [points[round(i * (len(points) - 1) / (MOST - 1))] for i in range(MOST)]

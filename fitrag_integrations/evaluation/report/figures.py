@@ -69,7 +69,7 @@ SHOWN = 60  # rows of the numbers under a drawing
 
 
 def drawings(result: Result, place: int, prices: Prices | None) -> list[Shown]:
-    """Return a result's drawings; `place` is its number in the page."""
+    """Give a result's drawings; `place` is its number in the page."""
     made = [
         _plotted(plot, f"fig-{place}-{at}")
         for at, plot in enumerate(result.plots, start=1)
@@ -175,7 +175,7 @@ def _right_by_depth(result: Result, name: str) -> Iterator[Shown]:
 
 
 def _about(base: float, figure: Figure) -> Interval | None:
-    """Return a figure's bounds, or those of its change about the first's value."""
+    """Give a figure's bounds, or those of its change about the first's value."""
     if figure.bounds is not None or figure.change is None or figure.change.bounds is None:
         return figure.bounds
     low, high = figure.change.bounds

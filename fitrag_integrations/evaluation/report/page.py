@@ -111,7 +111,7 @@ def html_report(
 
 
 def _export(rows: Sequence[Row]) -> str:
-    """Return rows as a link to a file of comma-separated values."""
+    """Give rows as a link to a file of comma-separated values."""
     flat = [dict(_cells(row)) for row in rows]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(dict.fromkeys(name for row in flat for name in row)))
@@ -126,7 +126,7 @@ def _told(row: Row) -> Row:
 
 
 def _cells(row: Row) -> Iterator[tuple[str, object]]:
-    """Return what fits into cells; what a spreadsheet would take for a formula stays a text."""
+    """Give what fits into cells; what a spreadsheet would take for a formula stays a text."""
     for name, value in row.items():
         if name == "values" and isinstance(value, Mapping):
             yield from _cells(value)
@@ -203,7 +203,7 @@ def _day(made: str) -> str:
 
 
 def _flat(settings: Row, above: str = "") -> Iterator[tuple[str, str]]:
-    """Return nested settings as lines of a name and a value, without those that were left unset."""
+    """Give nested settings as lines of a name and a value, without those that were left unset."""
     for key, value in settings.items():
         name = f"{above}, {key}" if above and above != "options" else str(key)
         if isinstance(value, Mapping):
@@ -238,9 +238,7 @@ class Tile:
 
 
 def tiles(result: Result, prices: Prices | None) -> list[Tile]:
-    """Return accuracy, tokens and cost of the best system, beside the first's; or what was
-    saved.
-    """
+    """Give accuracy, tokens and cost of the best system, beside the first's; or what was saved."""
     lines = [line.priced(prices) for line in systems(result)]
     if lines:
         best = max(lines, key=_worth)
@@ -267,7 +265,7 @@ def _first(first: System, best: System, name: str) -> str:
 
 
 def findings(result: Result) -> list[str]:
-    """Return the sentences, none for a result that compares no systems."""
+    """Give the sentences, none for a result that compares no systems."""
     lines = systems(result)
     if len(lines) < 2:
         return []
@@ -284,7 +282,7 @@ def _best(lines: Sequence[System]) -> Iterator[str]:
 
 
 def _compared(lines: Sequence[System]) -> Iterator[str]:
-    """Return which differences to the first system chance hardly explains."""
+    """Tell which differences to the first system chance hardly explains."""
     first, left_open = lines[0].name, []
     for line in lines:
         change = line.accuracy.change

@@ -77,7 +77,7 @@ def questions(results: Sequence[Result]) -> list[Question]:
 
 
 def _rows(result: Result) -> Iterator[Row]:
-    """Return the rows; one of a comparison stands for two, one of either run."""
+    """Give the rows; one of a comparison stands for two, one of either run."""
     for row in result.per_question:
         said, values = row.get("predictions"), row.get("values")
         if not isinstance(said, Mapping) or not isinstance(values, Mapping):
@@ -149,7 +149,7 @@ def _values(values: object) -> Iterator[tuple[str, str]]:
 
 
 def _decision(row: Row) -> str:
-    """Return what was decided and why."""
+    """Say what was decided and why."""
     parts = [f"action: {row['action']}"] if row.get("action") else []
     if isinstance(decision := row.get("decision"), Mapping):
         verdict = "retrieve" if decision.get("retrieve") else "do not retrieve"
@@ -181,12 +181,12 @@ class Kept:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing of the passage stands around what was kept."""
+        """Say whether nothing of the passage stands around what was kept."""
         return not self.before.strip() and not self.after.strip()
 
 
 def excerpts(given: Iterable[Any], gold: Sequence[str], room: int) -> tuple[list[Kept], int, int]:
-    """Return as many as fit, how many characters they take, and how many were left out.
+    """Give as many as fit, how many characters they take, and how many were left out.
 
     The right answers are `gold`; upper and lower case are one, and an answer is whole words.
     """
@@ -225,5 +225,5 @@ def _of(excerpt: Row, right: re.Pattern[str]) -> Kept | None:
 
 
 def many(value: object) -> list[Any]:
-    """Return a list as it is, and nothing for anything else."""
+    """Give a list as it is, and nothing for anything else."""
     return list(value) if isinstance(value, list | tuple) else []

@@ -30,12 +30,12 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Return the coordinate of a number."""
+        """Give the coordinate of a number."""
         part = (value - self.low) / ((self.high - self.low) or 1.0)
         return self.start + part * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Return round numbers inside the scale."""
+        """Give round numbers inside the scale."""
         step = _round_step((self.high - self.low) / about)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
@@ -44,7 +44,7 @@ class Scale:
 def bounds(
     values: Sequence[float], *, zero: bool = False, whole: bool = False
 ) -> tuple[float, float]:
-    """Return a range around numbers that ends on round ones, whole ones where they are counts.
+    """Give a range around numbers that ends on round ones, whole ones where they are counts.
 
     With `zero` it holds zero.
     """
@@ -124,7 +124,7 @@ class Drawing:
         self.add("path", f"mark s{series % SHAPES}", hint=hint, d=_shape(series, x, y, size))
 
     def markup(self) -> str:
-        """Return the drawing as text for an HTML page."""
+        """Give the drawing as text for an HTML page."""
         return tostring(self.root, encoding="unicode")
 
 
@@ -168,12 +168,12 @@ def swatch(series: int, kind: str = "points") -> str:
 
 
 def stroke(series: int) -> str:
-    """Return the classes of a series' line."""
+    """Give the classes of a series' line."""
     return f"line s{series % SHAPES} d{series // SHAPES % 3}"
 
 
 def _shape(series: int, x: float, y: float, r: float) -> str:
-    """Return the outline of a mark: disc, square, two triangles, diamond, cross."""
+    """Give the outline of a mark: disc, square, two triangles, diamond, cross."""
     kind = series % SHAPES
     if kind == 0:
         return f"M{_place(x - r)},{_place(y)}a{r},{r} 0 1 0 {2 * r},0a{r},{r} 0 1 0 {-2 * r},0z"

@@ -66,7 +66,7 @@ class Shown:
 
 
 def tables(result: Result, prices: Prices | None) -> list[Table]:
-    """Return a result's tables."""
+    """Give a result's tables."""
     if result.kind == "methods" and (lines := systems(result)):
         return [_methods([line.priced(prices) for line in lines])]
     figures = [Figure.of_row(row) for row in result.figures]

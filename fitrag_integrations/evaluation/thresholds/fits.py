@@ -250,7 +250,7 @@ def choose_stop(
 def _prefixes(
     row: Combinations[Judged], chances: Sequence[float], max_share: float | None
 ) -> list[tuple[float, Judged]]:
-    """Return the prefixes inference may stop at, with their probabilities, shortest first."""
+    """Give the prefixes inference may stop at, with their probabilities, shortest first."""
     pairs = zip(chances, row.combinations, strict=True)
     own = sorted((p for p in pairs if "prefixes" in p[1].kinds), key=lambda p: len(p[1].scores))
     return [p for i, p in enumerate(own) if not i or max_share is None or p[1].share <= max_share]

@@ -37,7 +37,7 @@ class _Goal:
     rows: int = 0
 
     def sentence(self, value: float, rows: int) -> str:
-        """Return the words, and the reason where the promise cannot be made."""
+        """Give the words, and the reason where the promise cannot be made."""
         if not self.promises or value != ALWAYS:
             return self.words
         reason = (

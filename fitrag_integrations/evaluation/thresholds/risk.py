@@ -31,7 +31,7 @@ LARGEST_BET = 0.9
 def certified_threshold(
     outcomes: Outcomes, max_drop: float, confidence: float, *, seed: int = 0
 ) -> float:
-    """Return the lowest threshold certified to lose at most ``max_drop``, or 1.0 where none is.
+    """Give the lowest threshold certified to lose at most ``max_drop``, or 1.0 where none is.
 
     Fixed-sequence testing (Learn-then-Test, section 3.2): thresholds are tested from the highest
     down, each at the level 1 - ``confidence``, and the last one before the first failure is taken.
@@ -83,8 +83,7 @@ def rows_needed(max_drop: float, confidence: float) -> int:
 
 
 def conformal_threshold(outcomes: Outcomes, max_drop: float) -> float:
-    """Return the lowest threshold whose expected loss is at most ``max_drop``, 1.0 where none
-    is.
+    """Give the lowest threshold whose expected loss is at most ``max_drop``, 1.0 where none is.
 
     Conformal risk control needs a loss that only grows as more is skipped. So it counts the
     answers lost by skipping and none of those gained (theirs, equation 4, with B = 1): the drop is
@@ -109,14 +108,14 @@ def _different(scores: Floats) -> Floats:
 
 
 def _lowest(thresholds: Floats, scores: Floats) -> float:
-    """Return the last threshold if it skips anything."""
+    """Give the last threshold if it skips anything."""
     if not len(thresholds) or thresholds[-1] >= scores.max():
         return ALWAYS
     return float(thresholds[-1])
 
 
 def _checked(max_drop: float, confidence: float) -> tuple[float, float]:
-    """Return the drop and the level. A drop of 0 cannot be certified from any number of rows."""
+    """Give the drop and the level. A drop of 0 cannot be certified from any number of rows."""
     drop = check_number("max_drop", max_drop, low=1e-6, high=1 - 1e-6)
     return drop, 1 - check_number("confidence", confidence, low=1e-6, high=1 - 1e-6)
 
