@@ -25,12 +25,12 @@ from fitrag_integrations.evaluation.figures.summaries import (
 )
 from fitrag_integrations.evaluation.result import Result
 
-UNTOLD = ("made",)  # settings that always differ
+IGNORED = ("made",)  # settings that always differ
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Hold the questions of two results in the same order, by system, and what has no partner."""
+    """Paired questions of two results by system, and notes about questions without a partner."""
 
     kind: str
     systems: dict[str, tuple[list[Question], list[Question]]]
@@ -63,9 +63,9 @@ def paired(first: Result, second: Result, *, common: bool = False) -> Pairs:
 
 
 def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
-    """Give each figure of both, with the difference and McNemar's p.
+    """Compute each figure of both results, with the difference and McNemar's p.
 
-    A question without a value, such as one that was not decided, is left out of that figure alone.
+    A question without a value, such as an undecided one, is left out of that figure only.
     """
     found = []
     for system, (first, second) in pairs.systems.items():
@@ -78,9 +78,9 @@ def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
 
 
 def setting_differences(first: Result, second: Result) -> list[Row]:
-    """Tell which settings differ: `setting`, a path with dots, and both values."""
+    """Return the settings that differ: `setting`, a dotted path, and both values."""
     one, other = dict(_flat(first.settings)), dict(_flat(second.settings))
-    names = [name for name in {**one, **other} if name not in UNTOLD]
+    names = [name for name in {**one, **other} if name not in IGNORED]
     return [
         {"setting": name, "first": one.get(name), "second": other.get(name)}
         for name in names
