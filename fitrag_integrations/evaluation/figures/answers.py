@@ -110,8 +110,8 @@ def answer_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
         InputError: If a system has other questions than the first.
     """
     systems = list(dict.fromkeys(str(q["system"]) for q in questions))
-    told = dict.fromkeys(name for q in questions for name in q["values"] if ROUND.fullmatch(name))
-    measures = (*MEASURES, *told)
+    rounds = dict.fromkeys(name for q in questions for name in q["values"] if ROUND.fullmatch(name))
+    measures = (*MEASURES, *rounds)
     return [
         figure
         for name, part in by_set(questions).items()
@@ -138,8 +138,8 @@ def _measured(
             _check_same(asked, first, system)
             base, own = column(asked[first], measure), column(questions, measure)
             if len(base) == len(own):
-                told = difference(base, own, draws, name=measure, test=measure in MEASURES)
-                figure = replace(figure, change=told)
+                change = difference(base, own, draws, name=measure, test=measure in MEASURES)
+                figure = replace(figure, change=change)
             yield figure
 
 

@@ -57,8 +57,8 @@ def paired(first: Result, second: Result, *, common: bool = False) -> Pairs:
     notes = [f"{system} is in one result only and left out" for system in lonely]
     found = {}
     for system in shared:
-        found[system], told = _matched(one[system], other[system], common=common)
-        notes += told
+        found[system], lost = _matched(one[system], other[system], common=common)
+        notes += lost
     return Pairs(first.kind, found, tuple(dict.fromkeys(notes)))
 
 
@@ -72,8 +72,8 @@ def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
         one, other = _areas(first), _areas(second)
         if pairs.kind == "gate":
             one, other = one | gate_statistics(first), other | gate_statistics(second)
-        told = [*_means(first, second, draws), *_statistics(one, other, len(first), draws)]
-        found += [replace(figure, of={"system": system} if system else {}) for figure in told]
+        figures = [*_means(first, second, draws), *_statistics(one, other, len(first), draws)]
+        found += [replace(figure, of={"system": system} if system else {}) for figure in figures]
     return found
 
 
@@ -105,10 +105,10 @@ def _matched(
         allowed = "the same questions" if shared else "questions in common, and there are none"
         extra = ", or --common for those in both" if shared else ""
         raise InputError.of("per_question", given=given, allowed=f"{allowed}{extra}")
-    told = (
+    counts = (
         f"{len(shared)} questions are in both; {lost[0]} of the first and {lost[1]} of the second"
     )
-    notes = [f"{told} are left out"] if any(lost) else []
+    notes = [f"{counts} are left out"] if any(lost) else []
     return ([one[each] for each in shared], [other[each] for each in shared]), notes
 
 

@@ -79,7 +79,7 @@ def compress_figures(questions: Sequence[Question], draws: Draws) -> list[Figure
 def kept_curves(
     rows: Sequence[Compressed], count_tokens: TokenCounter = approximate_tokens
 ) -> dict[str, list[list[float]]]:
-    """Give points of the share of tokens and the share of answers kept, by what is cut.
+    """Compute points of the fraction of tokens and of answers kept, by what is cut.
 
     `first excerpts` takes the best few of each question, `above a score` all excerpts that reach
     it, and `first passages` the retriever's, uncompressed. Questions whose passages hold no answer

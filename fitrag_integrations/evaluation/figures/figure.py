@@ -251,7 +251,7 @@ class Change:
     bounds: Interval | None = None
     p: float | None = None
 
-    def told(self) -> str:
+    def details(self) -> str:
         """Format the interval, and p if it is known."""
         parts = [interval(self.bounds, signed), "" if self.p is None else f"p {chance(self.p)}"]
         return ", ".join(filter(None, parts))
@@ -299,20 +299,20 @@ class Figure(Shown):
 
     def to_dict(self) -> dict[str, object]:
         """Return the row of a `Result`."""
-        told: dict[str, object] = {"figure": self.name, **self.of}
+        row: dict[str, object] = {"figure": self.name, **self.of}
         if self.ends is not None:
             first, second = self.ends
-            told |= {"questions": self.questions, "first": first, "second": second}
+            row |= {"questions": self.questions, "first": first, "second": second}
         elif self.questions is None:
-            told["value"] = self.value
+            row["value"] = self.value
         else:
             low, high = self.bounds or (None, None)
-            told |= {"value": self.value, "low": low, "high": high, "questions": self.questions}
+            row |= {"value": self.value, "low": low, "high": high, "questions": self.questions}
         if self.change is None:
-            return told
+            return row
         low, high = self.change.bounds or (None, None)
         ends = {"difference_low": low, "difference_high": high}
-        return {**told, "difference": self.change.value, **ends, "p": self.change.p}
+        return {**row, "difference": self.change.value, **ends, "p": self.change.p}
 
     @classmethod
     def of_row(cls, row: Row) -> Self:

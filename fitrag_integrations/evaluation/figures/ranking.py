@@ -198,13 +198,13 @@ def ranking_rows(
     made: list[Row] = []
     for row, one in zip(rows, ranking.rows, strict=True):
         answers = [each for each in row.get("answers") or () if isinstance(each, str)]
-        told = {
+        shared = {
             "id": question_id(row["question"], answers),
             "question": row["question"],
             "set": one.set,
             "answers": answers,
         }
-        made += [{**told, "system": by, **_order(one, by, ks, read_ks)} for by in ranking.orders]
+        made += [{**shared, "system": by, **_order(one, by, ks, read_ks)} for by in ranking.orders]
     return with_ids(made)
 
 
