@@ -117,7 +117,7 @@ def told(name: str, found: dict[str, dict[float, list[float]]]) -> None:
         for weight in WEIGHTS:
             if weight != BASE:
                 change = difference(values[BASE], values[weight], Draws(), test=False)
-                print(f"    {weight}: {change.value:+.3f} {change.told()}", flush=True)
+                print(f"    {weight}: {change.value:+.3f} {change.details()}", flush=True)
 
 
 def lists(data: Path, name: str, n: int) -> list[Listed]:

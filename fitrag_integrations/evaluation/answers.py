@@ -33,7 +33,7 @@ def normalize(text: str) -> str:
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
-    """Say whether any answer stands in the text as whole tokens.
+    """Return whether the text contains any answer as whole tokens.
 
     An answer that folds to nothing (only punctuation) never matches.
     """
@@ -43,7 +43,7 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
 
 
 def matches_pattern(text: str, patterns: Iterable[str]) -> bool:
-    """Say whether any regular expression is found in the text, not beginning or ending in a word.
+    """Return whether any regular expression matches in the text, at word boundaries.
 
     Case and accents are folded in both. Raises `InputError` for what is no expression, for one that
     matches nothing at all (the empty text), and for one that takes over `PATTERN_SECONDS`.
@@ -79,19 +79,19 @@ def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
 
 
 def exact_match(prediction: str, answers: Iterable[str]) -> bool:
-    """Say whether the prediction equals an answer, articles left out."""
+    """Return whether the prediction equals an answer, without articles."""
     given = _without_articles(prediction)
     return any(given == _without_articles(answer) for answer in answers)
 
 
 def token_f1(prediction: str, answers: Sequence[str]) -> float:
-    """Give the best token F1 over the answers, in [0, 1], articles left out (SQuAD)."""
+    """Compute the best token F1 over the answers, in [0, 1], without articles (SQuAD)."""
     given = _without_articles(prediction)
     return max((_f1(given, _without_articles(answer)) for answer in answers), default=0.0)
 
 
 def rouge_l(prediction: str, references: Sequence[str]) -> float:
-    """Give the best ROUGE-L over long answers, in [0, 1]: F1 of the longest common subsequence.
+    """Compute the best ROUGE-L over long answers, in [0, 1]: F1 of the longest common subsequence.
 
     Lin (2004), section 3; tokens are those of this module, without stemming.
     """
@@ -100,7 +100,7 @@ def rouge_l(prediction: str, references: Sequence[str]) -> float:
 
 
 def rouge_n(prediction: str, references: Sequence[str], n: int) -> float:
-    """Give the best ROUGE-N over long answers, in [0, 1]: F1 of the runs of `n` tokens in both.
+    """Compute the best ROUGE-N over long answers, in [0, 1]: F1 of the common runs of `n` tokens.
 
     Lin (2004), section 2; tokens are those of this module, without stemming.
     """
@@ -135,7 +135,7 @@ def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _bare(text: str) -> str:
-    """Take accents off; sign by sign, for NFKD sorts a run of marks by insertion."""
+    """Remove accents, character by character: NFKD sorts a run of marks by insertion."""
     return text if text.isascii() else "".join(map(_bare_sign, text))
 
 

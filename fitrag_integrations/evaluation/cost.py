@@ -25,7 +25,7 @@ SLIM = ("proxy", "rewrite", "judge")
 
 @dataclass(frozen=True, slots=True)
 class Prices(Record):
-    """Hold what is paid, in any currency.
+    """Prices, in any currency.
 
     `tokens_in` and `tokens_out` are for a million tokens that a language model is given and
     writes, `retrieval` for a thousand queries to a retriever or a search. None is negative.
@@ -43,19 +43,19 @@ class Prices(Record):
     def per_thousand(
         self, *, tokens_in: float, tokens_out: float, retriever_calls: float = 0.0
     ) -> float:
-        """Give what a thousand questions cost that take so much each."""
+        """Return the cost of 1,000 questions from the averages per question."""
         tokens = tokens_in * self.tokens_in + tokens_out * self.tokens_out
         return tokens / 1000 + retriever_calls * self.retrieval
 
     def of_counts(self, counts: Mapping[str, float]) -> float:
-        """Give what a thousand questions cost by counts under their usual names, missing ones 0."""
+        """Return the cost of 1,000 questions from named counts; missing ones are 0."""
         named = {name: counts.get(name, 0.0) for name in ("tokens_in", "tokens_out")}
         return self.per_thousand(**named, retriever_calls=counts.get("retriever_calls", 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class CostAccount(Record):
-    """Hold a row of Table 4: average tokens a question, in tokens of the large model.
+    """Row of Table 4: average tokens per question, in tokens of the large model.
 
     `chat` is what the large model itself writes, the others are what SlimPLM adds. `rows` is the
     number of questions, known ones among them, which have nothing to rewrite.
@@ -70,16 +70,16 @@ class CostAccount(Record):
 
     @property
     def total(self) -> float:
-        """Give all that SlimPLM adds."""
+        """Tokens that SlimPLM adds."""
         return self.proxy + self.rewrite + self.judge
 
     @property
     def share(self) -> float | None:
-        """Give it as a share of what the large model writes, None where that is nothing."""
+        """`total` as a fraction of `chat`; None if the large model writes nothing."""
         return self.total / self.chat if self.chat else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give every field, and `total` and `share` for the reader's sake."""
+        """Return every field, and `total` and `share`."""
         return {**Record.to_dict(self), "total": self.total, "share": self.share}
 
 
@@ -107,7 +107,7 @@ def cost_account(
 
 
 def _tokens(given: Context | Row) -> dict[str, float]:
-    """Take a context's counts; a model that was not asked wrote nothing."""
+    """Return a context's token counts; a model that was not called wrote nothing."""
     tokens = given.details.get("tokens", {}) if isinstance(given, Context) else given
     if not isinstance(tokens, Mapping):
         raise InputError.of("tokens", given=tokens, allowed="a mapping of counts")

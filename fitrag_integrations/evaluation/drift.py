@@ -18,7 +18,7 @@ from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.errors import InputError
 
 LEVEL = 0.05
-LEAST = 20  # rows of either side, under which only a landslide could be told
+LEAST = 20  # rows of either side, fewer show only very large changes
 SHARES: dict[str, Callable[[Row], bool | None]] = {
     "retrieved": lambda row: row.get("retrieve"),
     "nothing kept": lambda row: row["tokens"] == 0 if row.get("retrieve", True) else None,
@@ -28,7 +28,7 @@ NUMBERS = ("p_known", "score", "tokens")
 
 @dataclass(frozen=True, slots=True)
 class Drift(Record):
-    """Hold a figure: its mean on either side, the test's p, and whether it has changed.
+    """Test of one figure: its mean on either side, the test's p, and whether it changed.
 
     `p` is as it came, `changed` after the correction.
     """

@@ -55,7 +55,7 @@ _LABEL = re.compile(
 
 
 def judged(prediction: str, row: Row) -> dict[str, float]:
-    """Give `accuracy`, `EM` and `F1` in [0, 1], and what else the row has the means for.
+    """Compute `accuracy`, `EM` and `F1` in [0, 1], and the measures that the row has fields for.
 
     `STR-EM` for a row with `answer_groups`, ROUGE for one with `long_answers`, and for one with
     `rounds[{document, answer}]` the `EM` and the `answer recall` of each. Reads `answers`, and
@@ -113,7 +113,7 @@ def judge_prompt(question: str, answer: str, gold: Sequence[str]) -> str:
 
 
 def llm_judged(rows: Sequence[Row], judge: YesNo) -> list[float]:
-    """Have a language model say how likely each answer is right, in [0, 1]; a blank one is not.
+    """Compute the probability that each answer is right, by a language model; 0.0 for blank ones.
 
     Reads question, answers and prediction. Raises what the judge raised for a row.
     """
@@ -163,8 +163,8 @@ def _sentences(text: str) -> list[str]:
 
 
 def _fact_prompt(row: Row, fact: str) -> str:
-    told = [Passage("", each.get("text", ""), each.get("title") or "") for each in row["passages"]]
-    passages = "\n".join(f"{one.title}: {one.text}" if one.title else one.text for one in told)
+    given = [Passage("", each.get("text", ""), each.get("title") or "") for each in row["passages"]]
+    passages = "\n".join(f"{one.title}: {one.text}" if one.title else one.text for one in given)
     topic = row.get("topic") or row.get("question")
     return FACT_PROMPT.format(passages=passages, topic=topic, fact=fact)
 
@@ -186,7 +186,7 @@ def _yes(judge: YesNo, prompts: Sequence[str]) -> list[float]:
 
 
 def gold(row: Row) -> list[str]:
-    """Take the gold answers, blank ones left out; raises `InputError` where none is left."""
+    """Return the gold answers that are not blank; raises `InputError` if there is none."""
     given = row.get("answers")
     texts = isinstance(given, list | tuple) and all(isinstance(each, str) for each in given)
     found = [each for each in given or () if each.strip()] if texts else []
@@ -196,7 +196,7 @@ def gold(row: Row) -> list[str]:
 
 
 def predicted(row: Row) -> str:
-    """Take what was answered, `prediction` or else `answer`; an error row answered nothing."""
+    """Return `prediction`, or else `answer`; the empty text for a row with an error."""
     given = row.get("prediction")
     given = row.get("answer") if given is None else given
     if given is None and row.get("error") is not None:
@@ -207,7 +207,7 @@ def predicted(row: Row) -> str:
 
 
 def chosen(prediction: str, choices: Sequence[Row]) -> str | None:
-    """Give the text of the choice that a prediction names, None unless it is exactly one.
+    """Return the text of the choice that a prediction names; None unless it is exactly one.
 
     A prediction begins with the choice's label (`B`, `(B)`, `B: ...`), or holds its text and that
     of no other; a choice whose words are part of another's does not count beside it. Raises

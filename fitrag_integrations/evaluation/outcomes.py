@@ -24,11 +24,13 @@ Rows: TypeAlias = "Iterable[Row] | Outcomes"
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Hold labelled questions as columns, one entry a question.
+    """Labeled questions as columns, one entry a question.
 
-    ``p_known`` in [0, 1] is the gate's; ``known`` is 1.0 where the model knows the answer, else
-    0.0, and ``without`` where it is right without retrieval, which is the same unless rows tell
-    both. ``right_with``, 1.0 where it is right with retrieval, is None where nobody tried.
+    Args:
+        p_known: Probability of the gate, in [0, 1].
+        known: 1.0 if the model knows the answer, else 0.0.
+        without: 1.0 if the model is right without retrieval; `known` unless rows have both.
+        right_with: 1.0 if the model is right with retrieval; None if that was not measured.
     """
 
     p_known: Floats
@@ -60,26 +62,26 @@ class Outcomes:
         return len(self.p_known)
 
     def take(self, places: NDArray[np.intp]) -> Outcomes:
-        """Give the questions at these places, which may repeat."""
+        """Return the questions at these indices, which may repeat."""
         right = None if self.right_with is None else self.right_with[places]
         return Outcomes(self.p_known[places], self.known[places], self.without[places], right)
 
     @property
     def drops(self) -> Floats:
-        """Say what skipping retrieval costs each question: 1, 0, or -1 where it helps."""
+        """Accuracy that skipping retrieval loses on each question: 1, 0, or -1 if it helps."""
         if self.right_with is None:
             allowed = "rows with right_without and right_with"
             raise InputError.of("right_with", given=None, allowed=allowed)
         return self.right_with - self.without
 
     def share(self, threshold: float) -> float:
-        """Give the share of questions retrieved for: those not above the threshold."""
+        """Return the fraction of questions with retrieval: those not above the threshold."""
         return float(np.mean(self.p_known <= threshold))
 
     def accuracy(self, threshold: float) -> float:
-        """Give the share of right answers, each with or without retrieval as the gate says.
+        """Return the fraction of right answers, with or without retrieval as the gate decides.
 
-        Without ``right_with`` it is the share of questions whose gate is right about ``known``.
+        Without ``right_with`` it is the fraction of right decisions about ``known``.
         """
         skipped = self.p_known > threshold
         if self.right_with is None:
@@ -87,13 +89,13 @@ class Outcomes:
         return float(np.mean(np.where(skipped, self.without, self.right_with)))
 
     def drop(self, threshold: float) -> float:
-        """Give the accuracy lost against always retrieving; negative where skipping gains."""
+        """Return the accuracy lost against always retrieving; negative if skipping gains."""
         return float(np.sum(self.drops[self.p_known > threshold]) / len(self))
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Hold the share of retrieval and the accuracy at every threshold that makes a difference.
+    """Fraction of retrieval and accuracy at every threshold that makes a difference.
 
     Columns run from always retrieving (threshold 1) down to the least retrieval there can be. A
     threshold lies halfway between two scores, and under the lowest one at half of it. A question
@@ -125,12 +127,12 @@ class Curve:
 
     @property
     def best(self) -> int:
-        """Give the place of the highest accuracy, of equals the one with the least retrieval."""
+        """Index of the highest accuracy; of ties, the one with the least retrieval."""
         at_best = np.flatnonzero(self.accuracy >= self.accuracy.max() - 1e-12)
         return int(at_best[-1])
 
     def within(self, share: float) -> int | None:
-        """Give the place that retrieves most among those that retrieve at most this share."""
+        """Return the index of the most retrieval that is at most `share`; None if there is none."""
         allowed = np.flatnonzero(self.share <= share + 1e-12)
         return int(allowed[0]) if len(allowed) else None
 
@@ -149,7 +151,16 @@ def _label(row: Row, at: int, *names: str) -> float:
 
 
 def calibration_error(scores: Sequence[float], labels: Sequence[int], *, bins: int = 10) -> float:
-    """Give the expected calibration error in [0, 1] over equal-width bins (Naeini et al., 2015)."""
+    """Compute the expected calibration error over equal-width bins (Naeini et al., 2015).
+
+    Args:
+        scores: Probabilities in [0, 1].
+        labels: Labels, 0 or 1.
+        bins: Number of bins.
+
+    Returns:
+        The error in [0, 1]; 0.0 without scores.
+    """
     sums = [0.0] * bins
     for score, label in zip(scores, labels, strict=True):
         sums[min(bins - 1, int(score * bins))] += score - label
@@ -158,7 +169,7 @@ def calibration_error(scores: Sequence[float], labels: Sequence[int], *, bins: i
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint(Record):
-    """Hold what one threshold gives: share of questions retrieved for, and accuracy, in [0, 1]."""
+    """One threshold with its fraction of retrieval and its accuracy, both in [0, 1]."""
 
     threshold: float
     share: float
@@ -167,7 +178,7 @@ class SweepPoint(Record):
 
 @dataclass(frozen=True, slots=True)
 class Sweep(Record):
-    """Hold a gate's curve and what it is compared with.
+    """Curve of a gate, and the lines it is compared with.
 
     ``points`` run from always retrieving to the least retrieval there can be, one for each
     threshold that makes a difference. ``never``, ``always`` and ``oracle`` are accuracies, None for
@@ -211,17 +222,17 @@ class Sweep(Record):
 
     @property
     def best_point(self) -> SweepPoint:
-        """Give the point of the highest accuracy, of equals the one with the least retrieval."""
+        """Point of the highest accuracy; of ties, the one with the least retrieval."""
         return max(self.points, key=lambda point: (round(point.accuracy, 12), -point.share))
 
     def point_at_share(self, share: float) -> SweepPoint | None:
-        """Give the point that retrieves most among those that retrieve at most ``share``."""
+        """Return the point with the most retrieval that is at most ``share``."""
         check_number("share", share, low=0.0, high=1.0)
         return next((point for point in self.points if point.share <= share + 1e-12), None)
 
 
 def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
-    """Give ``Sweep.area`` alone."""
+    """Compute ``Sweep.area`` alone; ``curve`` saves computing it again."""
     drops, without = outcomes.drops, float(np.mean(outcomes.without))
     curve = Curve.of(outcomes) if curve is None else curve
     helped, hurt = float(np.mean(drops > 0)), float(np.mean(drops < 0))
@@ -236,10 +247,9 @@ def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
 
 
 def gate_auc(outcomes: Outcomes) -> float | None:
-    """Give the area under the gate's ROC curve against ``known``, ties counted half.
+    """Compute the area under the gate's ROC curve against ``known``; ties count half.
 
-    The chance that a known question has a higher score than one that is not; None where all
-    questions are of one kind. Needs SciPy.
+    None if all questions are of one kind. Requires SciPy.
     """
     known = outcomes.known > 0
     positive, negative = int(known.sum()), int((~known).sum())
@@ -251,10 +261,10 @@ def gate_auc(outcomes: Outcomes) -> float | None:
 
 
 def gate_accuracy(outcomes: Outcomes, threshold: float = 0.5) -> float:
-    """Give the share of questions about which the gate is right, retrieval aside."""
+    """Compute the fraction of questions with ``known`` predicted right at ``threshold``."""
     return float(np.mean((outcomes.p_known > threshold) == (outcomes.known > 0)))
 
 
 def gate_calibration_error(outcomes: Outcomes) -> float:
-    """Give the expected calibration error of ``p_known`` against ``known`` in ten bins."""
+    """Compute the calibration error of ``p_known`` against ``known`` in ten bins."""
     return calibration_error(outcomes.p_known.tolist(), outcomes.known.astype(int).tolist())

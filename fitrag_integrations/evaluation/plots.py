@@ -130,7 +130,7 @@ def _answer_bars(axes: Axes, answers: Sequence[Figure]) -> None:
 
 
 def _axes(axes: Axes | None) -> Axes:
-    """Give a drawing of our own where none was given; pyplot would keep it alive for ever."""
+    """Return the axes, or new ones; pyplot would never release its figure."""
     if axes is not None:
         return axes
     figure: Any = require_extra("matplotlib.figure", extra="plots", feature="plots")

@@ -24,7 +24,7 @@ NDCG_AT = 10
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Hold a question's passages in the retriever's order: labels, scores, and answers read there.
+    """Passages of a question in the retriever's order: labels, scores, and the answers read there.
 
     `has_answer` and `llm_prefer` are labels, 0 or 1. `right` says of each passage whether the
     answer read in it is right, and `trust` how far its reader trusts it. What is not known is None,
@@ -49,12 +49,12 @@ class Candidates:
             raise InputError.of("Candidates.has_answer", given=(), allowed="at least one label")
 
     def order(self, by: str) -> list[int]:
-        """Give the passages' places, best first; equals keep the retriever's order."""
+        """Return the indices of the passages, best first; ties keep the retriever's order."""
         values = self.values(by)
         return sorted(range(len(values)), key=lambda place: -values[place])
 
     def values(self, by: str) -> list[float]:
-        """Give what an order sorts by, the more the better."""
+        """Return the values that an order sorts by, descending."""
         if by == RETRIEVER:
             return [-float(place) for place in range(len(self.scores))]
         if by == SUM:
@@ -67,11 +67,11 @@ class Candidates:
         return found
 
     def labels(self, by: str) -> list[int]:
-        """Give the labels of `has_answer` in an order."""
+        """Return the labels of `has_answer` in an order."""
         return [self.has_answer[place] for place in self.order(by)]
 
     def answered(self, by: str, k: int) -> bool | None:
-        """Say whether reading the first `k` of an order gives a right answer.
+        """Return whether the first `k` passages of an order lead to a right answer.
 
         The reader's answer is the one it trusts most. None where that is not known, or for several
         passages where trust is not.
@@ -85,12 +85,12 @@ class Candidates:
 
 
 def recall_at(labels: Sequence[int], k: int) -> float:
-    """Give R@k: 1.0 where one of the first `k` passages holds an answer, else 0.0."""
+    """Compute R@k: 1.0 if one of the first `k` passages has an answer, else 0.0."""
     return float(any(labels[: check_whole("k", k, low=1)]))
 
 
 def share_at(labels: Sequence[int], k: int) -> float:
-    """Give the share of the first `k` passages that hold an answer, in [0, 1].
+    """Compute the fraction of the first `k` passages that have an answer, in [0, 1].
 
     This is what FIT-RAG means by R@k (section 5.1.3); `recall_at`, also called hit@k, is DPR's.
     """
@@ -99,12 +99,12 @@ def share_at(labels: Sequence[int], k: int) -> float:
 
 
 def reciprocal_rank(labels: Sequence[int]) -> float:
-    """Give one over the place of the first passage with an answer, 0.0 where there is none."""
+    """Compute one over the rank of the first passage with an answer; 0.0 if there is none."""
     return next((1 / place for place, label in enumerate(labels, start=1) if label), 0.0)
 
 
 def ndcg(labels: Sequence[int], k: int = NDCG_AT) -> float:
-    """Give nDCG at `k` for labels of 0 and 1, in [0, 1]; 0.0 where no label is 1.
+    """Compute nDCG at `k` for labels of 0 and 1, in [0, 1]; 0.0 if no label is 1.
 
     The ideal order is that of the same list with all its ones first.
     """
@@ -141,5 +141,5 @@ class Area:
         return float((positives * below).sum() / (positives.sum() * negatives.sum()))
 
     def of_all(self) -> float | None:
-        """Give the area over every question once."""
+        """Compute the area over every question once."""
         return self(np.arange(self._count))

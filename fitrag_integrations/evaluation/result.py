@@ -30,7 +30,7 @@ Series: TypeAlias = Mapping[str, Sequence[Sequence[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Plot(Record):
-    """Hold what one drawing shows, as numbers.
+    """Numbers of one drawing.
 
     `series` are points `[x, y]` by name, in the order in which a line joins them. `kind` is `line`,
     `points` (nothing joins them), `bar` (x is a text, the same ones in every series) or `histogram`
@@ -56,7 +56,7 @@ class Plot(Record):
 
 @dataclass(frozen=True, slots=True)
 class Result(Record):
-    """Hold the outcome of one evaluation as plain values.
+    """Outcome of one evaluation as plain values.
 
     `figures` are the rows of its table: `figure` and `value`, and where they are known `low` and
     `high` (the interval of the value, at 0.95), `difference` to the first system with
@@ -101,12 +101,12 @@ class Result(Record):
         object.__setattr__(self, "notes", check_many("Result.notes", self.notes, str))
 
     def to_json(self) -> str:
-        """Write it as one line of JSON; what is not finite becomes its name as a text."""
+        """Return one line of JSON; numbers that are not finite become their names."""
         return json.dumps(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read back what `to_json` wrote; raises `InputError` for anything else."""
+        """Parse the JSON of `to_json`; raises `InputError` for anything else."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -115,7 +115,7 @@ class Result(Record):
         return cls.from_dict(check_mapping("result", data))
 
     def write(self, path: Path) -> None:
-        """Write it to a `.json` or `.json.gz` file, whole or not at all."""
+        """Write a `.json` or `.json.gz` file atomically."""
         check_result_name("--out", path)
         path.parent.mkdir(parents=True, exist_ok=True)
         data = self.to_json().encode("ascii")
@@ -125,7 +125,7 @@ class Result(Record):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file that `write` made; raises `InputError` naming it."""
+        """Load a file of `write`; raises `InputError` naming it."""
         if not path.is_file():
             raise InputError.of("result", given=str(path), allowed="a file that is there")
         try:
@@ -136,7 +136,7 @@ class Result(Record):
 
 
 def check_result_name(option: str, path: Path | None) -> None:
-    """Raise `InputError` for a name that is not that of a JSON file."""
+    """Raise `InputError` naming `option` unless the file is a `.json` or `.json.gz`."""
     if path is not None and not path.name.endswith(SUFFIXES):
         raise InputError.of(option, given=str(path), allowed=f"a file in {', '.join(SUFFIXES)}")
 
@@ -166,7 +166,7 @@ def data_hash(rows: Sequence[Row]) -> str:
 
 
 def numbered(ids: Iterable[str]) -> list[str]:
-    """Tell repeated questions apart: the second gets `#2`, the third `#3`."""
+    """Number repeated identifiers: the second gets `#2`, the third `#3`."""
     seen: Counter[str] = Counter()
     found = []
     for each in ids:
@@ -176,18 +176,18 @@ def numbered(ids: Iterable[str]) -> list[str]:
 
 
 def with_ids(made: Sequence[Row]) -> list[Row]:
-    """Tell apart questions that one system was asked twice."""
+    """Number repeated questions of one system."""
     ids = numbered(f"{row['system']}\0{row['id']}" for row in made)
     return [{**row, "id": each.partition("\0")[2]} for row, each in zip(made, ids, strict=True)]
 
 
 def set_of(row: Row) -> str:
-    """Name a row's data set, the empty text where it does not."""
+    """Return the name of a row's data set, or the empty text."""
     return str(next((row[name] for name in SETS if row.get(name)), ""))
 
 
 def each_row(rows: Iterable[Row], read: Callable[[Row], T], where: str = "") -> list[T]:
-    """Read every row; raises `InputError` naming the first that lacks something."""
+    """Apply `read` to every row; an `InputError` gets the row's number, after `where`."""
     made = []
     for place, row in enumerate(rows, start=1):
         try:

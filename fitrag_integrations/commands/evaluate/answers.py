@@ -46,7 +46,7 @@ from fitrag_integrations.ports import YesNo
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Say which model judges, if any."""
+    """Model that judges, if any."""
 
     judge: Annotated[
         str | None, Option("Model that says Yes or No: embedded, a folder, a hub name, or served.")
@@ -123,16 +123,16 @@ class EvaluateAnswers:
             answer_plots(figures, questions),
             [*(note for each in loaded for note in each.notes), *lost],
         )
-        self.outcome.tell(
+        self.outcome.publish(
             result,
-            options.told_of(questions, result),
+            options.summary_of(questions, result),
             lambda: show_figures(figures, f"{len(questions)} answers"),
         )
         options.refuse_errors([row.get("error") for each in rows for row in each])
 
 
 def _systems(names: Sequence[str]) -> list[str]:
-    """Name systems by their files, by the whole path where the names are the same."""
+    """Return the file names as names of systems, or the whole paths if they are equal."""
     stems = [Path(name).name.partition(".")[0] for name in names]
     return stems if len(set(stems)) == len(stems) else [f"{i}: {n}" for i, n in enumerate(names, 1)]
 
@@ -155,8 +155,8 @@ def _same(parts: Sequence[list[Question]], common: bool) -> tuple[list[Question]
     if not kept:
         raise InputError.of("--common", given=0, allowed="questions that all systems answered")
     lost = len(questions) - len(kept)
-    told = f"{lost} answers to questions that not every system was asked are left out"
-    return kept, [told] if lost else []
+    note = f"{lost} answers to questions that not every system was asked are left out"
+    return kept, [note] if lost else []
 
 
 @dataclass(frozen=True)
@@ -181,15 +181,15 @@ class EvaluateFacts:
     json: AsJson = False
 
     def run(self) -> None:
-        """Judge the facts, and tell the averages."""
+        """Judge the facts and print the averages."""
         given = self.shape.read(self.rows).rows
         _write(self.export, [{"topic": _topic(row), "output": predicted(row)} for row in given])
         values = fact_scores(given, self.judge.load(), gamma=self.gamma)
         _write(self.out, [{**row, "values": v} for row, v in zip(given, values, strict=True)])
         figures = {
-            name: sum(told) / len(told)
+            name: sum(known) / len(known)
             for name in (ANSWERED, FACTS, PENALIZED)
-            if (told := [each[name] for each in values if name in each])
+            if (known := [each[name] for each in values if name in each])
         }
         if self.json:
             typer.echo(json_.dumps({"texts": len(given), **figures}))

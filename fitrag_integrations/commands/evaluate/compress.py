@@ -52,10 +52,10 @@ from fitrag_integrations.types import Excerpt, Passage
 
 @dataclass(frozen=True)
 class EvaluateCompress:
-    """Tell how many answers are kept for what share of the tokens, and draw the curve.
+    """Measure the answers that compression keeps and the tokens it saves, and draw the curve.
 
     Reads question, answers, passages[{title, text}] and excerpts[{passage, start, end, score}], as
-    `fitrag compress` adds them. With a reader it also tells how many of its answers are right
+    `fitrag compress` adds them. With a reader it also measures how many of its answers are right
     from the passages and from the excerpts.
     """
 
@@ -90,9 +90,9 @@ class EvaluateCompress:
             (compress_plot(curves),),
             [*loaded.notes, *_notes(questions)],
         )
-        self.outcome.tell(
+        self.outcome.publish(
             result,
-            options.told_of(questions, result, curves=curves),
+            options.summary_of(questions, result, curves=curves),
             lambda: show_figures(figures, f"{len(questions)} questions"),
         )
 
@@ -101,7 +101,7 @@ class EvaluateCompress:
         return None if self.reader == options.EMBEDDED else self.reader
 
     def _read(self, questions: list[Question], given: Sequence[Compressed]) -> list[Question]:
-        """Have the reader answer from the passages and from the excerpts, where there is one."""
+        """Let the reader answer from the passages and from the excerpts, if there is a reader."""
         if self.reader is None:
             return questions
         cache = cache_of(self.cache, self.outcome.out)
@@ -123,8 +123,8 @@ def _readings(questions: Sequence[Question], draws: Draws) -> Iterator[Figure]:
 
 def _notes(questions: Sequence[Question]) -> list[str]:
     without = sum(KEPT not in question["values"] for question in questions)
-    told = f"the passages of {without} questions hold no answer: nothing could be kept of them"
-    return [told] if without else []
+    note = f"the passages of {without} questions hold no answer: nothing could be kept of them"
+    return [note] if without else []
 
 
 BEFORE, AFTER = "right from the passages", "right from the excerpts"
@@ -149,8 +149,8 @@ def with_readings(
         questions, rows, said[: len(rows)], said[len(rows) :], strict=True
     ):
         values = {BEFORE: _is_right(before, row), AFTER: _is_right(after, row)}
-        told = {"prediction": after, "prediction_before": before}
-        made.append({**question, **told, "values": {**question["values"], **values}})
+        read = {"prediction": after, "prediction_before": before}
+        made.append({**question, **read, "values": {**question["values"], **values}})
     return made
 
 

@@ -59,7 +59,7 @@ FAILED: Row = {"answer": "", "correct": False, "f1": 0.0, "notes": []}
 
 @dataclass(frozen=True)
 class Contender:
-    """Hold a method under its name, and what answers by it."""
+    """Method with its name, its settings and its answers."""
 
     name: str
     setup: str
@@ -102,7 +102,7 @@ def question_rows(path: Path, shape: Ours, limit: int | None, *, indexed: bool) 
 
 
 def without_right(rows: Sequence[Row], share: float, seed: int) -> list[Row]:
-    """Take a share of the passages that hold an answer away at random (CRAG, section 5.6)."""
+    """Remove a fraction of the passages with an answer at random (CRAG, section 5.6)."""
     chance = random.Random(seed)
     made: list[Row] = []
     for row in rows:
@@ -130,7 +130,7 @@ def answer_all(
     """Append what is missing of the answers; gives how many an earlier run had written.
 
     With `warm` a method answers its first question once before the clock starts, so that loading
-    a model is no method's time. `explained` keeps of every answer what `telling.told` tells.
+    a model is no method's time. `explained` adds the fields of `trace_fields`.
     """
     rows: Iterator[Line] = (
         Line(_given(run, i, row)) for run in runs for i, row in enumerate(asked)
@@ -174,7 +174,7 @@ def _answered(
 
 
 def outcome(traced: Traced[Answered], answers: Sequence[str], count: TokenCounter) -> Row:
-    """Judge an answer and count what it took; an error is a wrong answer, and told."""
+    """Judge an answer and count its costs; an error is a wrong answer with a reason."""
     judged = FAILED
     if traced.error is None:
         text, notes = traced.value.text, list(traced.value.context.notes)
@@ -187,7 +187,7 @@ def outcome(traced: Traced[Answered], answers: Sequence[str], count: TokenCounte
 
 
 def trace_fields(traced: Traced[Answered]) -> Row:
-    """Give `explained`, the trace in lines, and what the method decided and kept.
+    """Return `explained`, the trace in lines, and the decisions and excerpts of the method.
 
     `decision` and `action` are there where the method has one, `excerpts` where it kept any, each
     with its passage's id, title and text, and `rounds` where it wrote in rounds, each with its

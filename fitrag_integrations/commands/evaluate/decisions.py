@@ -46,7 +46,7 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 
 @dataclass(frozen=True, slots=True)
 class SweepOutcome(Outcome):
-    """Say it of a gate, whose sweep is drawn."""
+    """Outcome of a gate, with a drawing of the sweep."""
 
     plot: Annotated[Path | None, Option("Draw the sweep into this file: .png, .svg or .pdf.")] = (
         None
@@ -55,7 +55,7 @@ class SweepOutcome(Outcome):
 
 @dataclass(frozen=True)
 class EvaluateGate:
-    """Tell a gate's accuracy, AUC and calibration, and the accuracy of answering by it.
+    """Measure a gate's accuracy, AUC and calibration, and the accuracy of answering by it.
 
     Reads known, or right_without and right_with (0 or 1), with the gate's p_known or else with
     question and draft, which the gate then scores. Intervals are at 95 %, of shares
@@ -87,10 +87,10 @@ class EvaluateGate:
             gate_plots(outcomes, limit),
         )
         ends = ("value", "low", "high")
-        told = {str(row["figure"]): {end: row[end] for end in ends} for row in result.figures}
-        self.outcome.tell(
+        found = {str(row["figure"]): {end: row[end] for end in ends} for row in result.figures}
+        self.outcome.publish(
             result,
-            {"rows": len(outcomes), "threshold": limit, "figures": told},
+            {"rows": len(outcomes), "threshold": limit, "figures": found},
             lambda: show_figures(figures, f"{len(outcomes)} questions, threshold {limit:g}"),
             draw=options.drawing(result.plots[:1]),
         )
@@ -108,7 +108,7 @@ def _own(gate: Gate | None, folder: str | None) -> float:
 
 @runtime_checkable
 class Named(Protocol):
-    """Have a name."""
+    """Model with a name."""
 
     @property
     def name(self) -> str: ...
@@ -116,7 +116,7 @@ class Named(Protocol):
 
 @runtime_checkable
 class Writing(Protocol):
-    """Be a gate that has drafts written."""
+    """Gate that generates drafts."""
 
     @property
     def drafter(self) -> object: ...
@@ -125,12 +125,12 @@ class Writing(Protocol):
 
 
 def is_scored(row: Row) -> bool:
-    """Say whether a row brings a gate's score."""
+    """Return whether a row has a gate's score."""
     return row.get("p_known") is not None or row.get("score") is not None
 
 
 def outcomes_of(rows: Sequence[Row], gate: ModelOptions) -> tuple[Outcomes, Gate | None]:
-    """Take the rows' own scores if all have one; else the gate scores all of them.
+    """Return outcomes with the rows' own scores if all have one, else with the gate's.
 
     Scores of two gates are never mixed. Gives the gate as well, None where it was not loaded.
     """
@@ -138,12 +138,12 @@ def outcomes_of(rows: Sequence[Row], gate: ModelOptions) -> tuple[Outcomes, Gate
         return Outcomes.of(rows), None
     loaded = models.load_gate(gate)
     verb = gate_verb(loaded, threshold=0.5)  # any will do: only the scores are wanted
-    told = [
+    scores = [
         answer.value.decision.p_known
         for chunk in chunks(rows, CHUNK)
         for answer in run_many([verb.flow(row) for row in chunk])
     ]
-    return Outcomes.of([{**row, "p_known": p} for row, p in zip(rows, told, strict=True)]), loaded
+    return Outcomes.of([{**row, "p_known": p} for row, p in zip(rows, scores, strict=True)]), loaded
 
 
 def check_drafter(rows: Sequence[Row], gate: Gate | None, judged: str) -> None:
@@ -218,7 +218,7 @@ class EvaluateRoute:
             show_figures(plain, f"{len(questions)} questions")
             _show_confusion([figure for figure in figures if figure.name == CONFUSION])
 
-        self.outcome.tell(result, options.told_of(questions, result), show_all)
+        self.outcome.publish(result, options.summary_of(questions, result), show_all)
 
     def _graded(self, rows: Sequence[Row]) -> list[Row]:
         """Grade the passages of every row, and decide."""

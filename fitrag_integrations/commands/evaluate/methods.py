@@ -79,7 +79,7 @@ class EvaluateMethods:
     inclusion; the interval is that of the difference to the first method, over the same questions.
     A method that writes its own answer keeps it; for any other the reader or --llm answers, by one
     instruction for all, and a question judged known by the plain prompt its label was made with.
-    The column noted is the share of questions on which something was degraded; --out tells what.
+    The column noted is the share of questions on which something was degraded; --out has the notes.
     --drop-right makes a worse retriever of the rows' own passages (CRAG, section 5.6).
     """
 
@@ -150,8 +150,12 @@ class EvaluateMethods:
             outcome.settings("methods", Source([str(self.questions)], asked), used, chosen),
             method_plots(lines),
         )
-        told = {"questions": len(asked), "seed": self.draws.seed, "methods": list(result.figures)}
-        outcome.tell(result, told, lambda: _show(lines, len(asked)))
+        summary = {
+            "questions": len(asked),
+            "seed": self.draws.seed,
+            "methods": list(result.figures),
+        }
+        outcome.publish(result, summary, lambda: _show(lines, len(asked)))
         refuse_errors([row.get("error") for row in rows])
 
     def check(self, outcome: Outcome) -> None:
@@ -167,7 +171,7 @@ class EvaluateMethods:
         outcome.check("--result")
 
     def _world(self) -> Row:
-        """Give what every method's answers depend on."""
+        """Return the settings on which every method's answers depend."""
         names = {"llm": self.llm, "reader": self.reader, "template": self.template}
         index = None if self.index is None else str(self.index)
         searched = {"k": self.k, "index": index, "encoder": self.encoder}

@@ -45,7 +45,7 @@ Drawing: TypeAlias = Annotated[Path | None, Option("Draw into this file: .png, .
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Say in which shape rows come."""
+    """Published shape of the rows."""
 
     format: Annotated[
         str, Option("Shape of the rows: auto, fitrag, nq, triviaqa, popqa, hotpotqa, ...")
@@ -59,7 +59,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Ours(Published):
-    """Say it of rows that are ours unless told otherwise."""
+    """Shape of the rows, by default the package's own."""
 
     format: Annotated[
         str, Option("Shape of the rows: fitrag, auto, or a published one such as hotpotqa.")
@@ -84,7 +84,7 @@ def own_rows(paths: Iterable[Path]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """Say what tokens and queries cost."""
+    """Prices of tokens and queries."""
 
     price_in: Annotated[
         float | None, Option("Price of a million tokens given to a language model.", min=0)
@@ -95,7 +95,7 @@ class Priced:
     ] = None
 
     def prices(self) -> Prices | None:
-        """Take the prices, None where none is given."""
+        """Return the prices, None if none is given."""
         if self.price_in is self.price_out is self.price_search is None:
             return None
         return Prices(self.price_in or 0.0, self.price_out or 0.0, self.price_search or 0.0)
@@ -103,7 +103,7 @@ class Priced:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Say where what was measured goes, and how its bounds are drawn."""
+    """Output of a measurement, and settings of its intervals."""
 
     out: Annotated[Path | None, Option(EVERYTHING, name="--out")] = None
     plot: Drawing = None
@@ -120,26 +120,26 @@ class Outcome:
     def settings(
         self, command: str, source: Source, models: Row | None = None, options: Row | None = None
     ) -> Row:
-        """Give the `settings` of a `Result`."""
+        """Return the `settings` of a `Result`."""
         seed, resamples = self.draws.seed, self.draws.resamples
         return settings_of(
             command, source, seed=seed, resamples=resamples, models=models, options=options
         )
 
-    def tell(
+    def publish(
         self,
         result: Result,
-        told: Row,
+        summary: Row,
         show: Callable[[], None],
         draw: Callable[[Path], None] | None = None,
     ) -> None:
-        """Write the result, draw it, and print it: `told` as JSON, else what `show` prints."""
+        """Write the result, draw it, and print it: `summary` as JSON, else by `show`."""
         if self.out is not None:
             result.write(self.out)
         if self.plot is not None:
             (draw or drawing(result.plots))(self.plot)
         if self.json:
-            typer.echo(json.dumps(told))
+            typer.echo(json.dumps(summary))
             return
         show()
         show_notes(result.notes)
@@ -157,14 +157,14 @@ def drawing(plots: Sequence[Plot]) -> Callable[[Path], None]:
 
 
 def rows_of(figures: Iterable[Figure]) -> list[Row]:
-    """Give figures as the rows of a `Result`."""
+    """Return figures as the rows of a `Result`."""
     return [figure.to_dict() for figure in figures]
 
 
-def told_of(questions: Sequence[Question], result: Result, **more: object) -> Row:
-    """Say as JSON what most verbs say."""
-    told = {"questions": len(questions), "figures": list(result.figures)}
-    return {**told, **more, "notes": list(result.notes)}
+def summary_of(questions: Sequence[Question], result: Result, **more: object) -> Row:
+    """Return the JSON output that most verbs share."""
+    summary = {"questions": len(questions), "figures": list(result.figures)}
+    return {**summary, **more, "notes": list(result.notes)}
 
 
 def refuse_errors(errors: Sequence[object]) -> None:

@@ -23,13 +23,13 @@ FOLDERS = {"scorer": "bilabel", "evaluator": "evaluator", "reader": "reader", "g
 
 @dataclass(frozen=True)
 class Source:
-    """Say what was read: the names of files or data sets, and their rows after conversion."""
+    """Source of the rows: names of files or data sets, and the rows after conversion."""
 
     names: Sequence[str]
     rows: Sequence[Row] = field(repr=False)
 
     def to_dict(self) -> Row:
-        """Give `files`, the `hash` of the rows' content, and how many `rows` there are."""
+        """Return `files`, the `hash` of the rows' content, and the number of `rows`."""
         names = [str(name) for name in self.names]
         return {"files": names, "hash": data_hash(self.rows), "rows": len(self.rows)}
 
@@ -43,7 +43,7 @@ def settings_of(
     models: Mapping[str, str | None] | None = None,
     options: Row | None = None,
 ) -> Row:
-    """Give the `settings` of a `Result`; `models` are names or folders by role, None embedded."""
+    """Return the `settings` of a `Result`; `models` are names or folders by role, None bundled."""
     return {
         "version": fitrag_integrations.__version__,
         "command": f"evaluate {command}",
@@ -58,7 +58,7 @@ def settings_of(
 
 
 def model_entry(role: str, name: str | None) -> Row:
-    """Name a model and hash its manifest, which holds the checksums of its weights.
+    """Return the name of a model and the hash of its manifest, which has the weights' checksums.
 
     The hash is None where there is no manifest to be read, as for a model of the hub.
     """
@@ -75,7 +75,7 @@ def model_entry(role: str, name: str | None) -> Row:
 
 
 def machine_line() -> str:
-    """Tell system, processor, cores, Python and what runs models; a GPU where one is in use."""
+    """Return a line with system, processor, cores, versions, and a GPU if one is in use."""
     parts = [
         f"{platform.system()} {platform.machine()}",
         f"{os.cpu_count()} cores",

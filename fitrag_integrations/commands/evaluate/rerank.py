@@ -40,7 +40,7 @@ CHANGE = {"difference": "difference", "low": "difference_low", "high": "differen
 
 @dataclass(frozen=True, slots=True)
 class OrdersOutcome(Outcome):
-    """Say it of orders, whose R@k and answers are drawn."""
+    """Outcome of orders, with a drawing of R@k and of the answers."""
 
     plot: Annotated[
         Path | None, Option("Draw R@k and accuracy into this file: .png, .svg or .pdf.")
@@ -98,10 +98,10 @@ class EvaluateRerank:
             ranking_plots(ranking),
             _notes(given, ranking, read_ks),
         )
-        told = {"rows": len(given), "figures": by_order(result.figures), "gap_closed": gaps}
-        self.outcome.tell(
+        summary = {"rows": len(given), "figures": by_order(result.figures), "gap_closed": gaps}
+        self.outcome.publish(
             result,
-            {**told, "notes": list(result.notes)},
+            {**summary, "notes": list(result.notes)},
             lambda: _show(figures, gaps, len(given)),
             draw=lambda path: _draw(ranking, figures, path),
         )
@@ -149,7 +149,7 @@ def depths(option: str, given: str) -> list[int]:
 
 
 def by_order(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
-    """Give the figures of each order by their names; `low` and `high` bound the difference."""
+    """Return the figures of each order by name; `low` and `high` bound the difference."""
     found: dict[str, dict[str, Row]] = {}
     for row in rows:
         change = {name: row[own] for name, own in CHANGE.items()}
@@ -210,7 +210,7 @@ def short_answers(rows: Sequence[Row]) -> int:
 
 
 def are_scored(rows: Sequence[Row]) -> bool:
-    """Say whether every row brings the scores of its passages, as `fitrag score` adds them."""
+    """Return whether every row has the scores of its passages, as `fitrag score` adds them."""
     return all(row.get("scores") is not None for row in rows)
 
 
@@ -232,7 +232,7 @@ def read_first(
     k: int,
     advance: Advance,
 ) -> list[Candidates]:
-    """Have read what any order puts among its first `k`, and judge the answers."""
+    """Read the passages that any order ranks among its first `k`, and judge the answers."""
     orders, made = Ranking(ranked).orders, []
     for chunk in chunks(list(zip(rows, ranked, strict=True)), CHUNK):
         wanted = [sorted({i for by in orders for i in one.order(by)[:k]}) for _, one in chunk]
@@ -317,7 +317,7 @@ def _candidates(row: Row, scores: Sequence[BiLabelScore]) -> Candidates:
 
 
 def _trust(row: Row) -> tuple[float, ...] | None:
-    """Take the reader's score of every passage; None where one has none."""
+    """Return the reader's score of every passage; None if one has none."""
     given = [passage.get("reader_score") for passage in row["passages"]]
     if None in given:
         return None

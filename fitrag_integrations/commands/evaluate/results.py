@@ -36,11 +36,11 @@ LONG = 60  # characters of a setting that a note shows
 
 @dataclass(frozen=True)
 class EvaluateCompare:
-    """Give each figure of two results, and how sure their difference is.
+    """Compare each figure of two results, with the interval of the difference.
 
     Questions are paired by their content. The interval of a difference holds 95 % of bootstrap
     samples of the same questions, and p is McNemar's, for what is right or wrong. Settings that
-    are not the same are told.
+    differ are listed.
     """
 
     first: Annotated[Path, Argument("A result: what --out of a command wrote.")]
@@ -71,12 +71,12 @@ class EvaluateCompare:
             show_figures(figures, f"{one.kind}: {self.first.name} and {self.second.name}")
             show_notes(map(_setting, differences))
 
-        told = {"kind": one.kind, "figures": list(result.figures), "settings": differences}
-        self.outcome.tell(result, {**told, "notes": list(pairs.notes)}, show)
+        summary = {"kind": one.kind, "figures": list(result.figures), "settings": differences}
+        self.outcome.publish(result, {**summary, "notes": list(pairs.notes)}, show)
 
 
 def _questions(pairs: Pairs) -> list[Row]:
-    """Give each question once, with both values of everything and both predictions."""
+    """Return each question once, with both values of every measure and both predictions."""
     return [
         {
             "id": a["id"],
@@ -129,7 +129,7 @@ class DriftPlan:
     json: AsJson = False
 
     def run(self) -> None:
-        """Test and tell."""
+        """Run the tests and print the result."""
         folder = Path(Fitted.read(self.fitted).folder)
         if not self.traces.is_file():
             allowed = "a file that a TraceHandler wrote"
@@ -158,10 +158,10 @@ PAGES = (".html", ".htm")
 
 @dataclass(frozen=True)
 class EvaluateReport:
-    """Put results into one HTML file: tables, the papers' figures, every question, the settings.
+    """Write results into one HTML file: tables, the papers' figures, every question, the settings.
 
     The page loads nothing and runs nothing but its own few lines. All texts are escaped. With
-    prices it tells what a thousand questions cost, where tokens were counted.
+    prices it shows the cost of 1,000 questions, where tokens were counted.
     """
 
     results: Annotated[

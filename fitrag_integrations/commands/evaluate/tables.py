@@ -87,8 +87,8 @@ def pivot(figures: Sequence[Figure]) -> tuple[list[str], list[list[str]]]:
 def _cell(figure: Figure | None) -> str:
     if figure is None:
         return NOTHING
-    told = f"{figure} ({interval(figure.bounds)})" if figure.bounds else str(figure)
-    return told if figure.change is None else f"{told} {figure.change}"
+    text = f"{figure} ({interval(figure.bounds)})" if figure.bounds else str(figure)
+    return text if figure.change is None else f"{text} {figure.change}"
 
 
 def change(given: Change | None) -> str:

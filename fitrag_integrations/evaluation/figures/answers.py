@@ -52,18 +52,31 @@ SHOWN = ("notes", "error", *TELLS)
 def answer_rows(
     rows: Sequence[Row], system: str = "", prices: Prices | None = None
 ) -> list[Question]:
-    """Judge every row; gives the `per_question` rows of a `Result`, in the same order.
+    """Judge answers.
 
-    Reads question, answers, and prediction or answer; a `method` in a row names its system.
-    `prices` need `tokens_in` and `tokens_out` in every row. Raises `InputError` naming the row.
+    Args:
+        rows: Rows of question, answers, and prediction or answer; `method` names the system.
+        system: Name of the file's system.
+        prices: Prices; they require `tokens_in` and `tokens_out` in every row.
+
+    Returns:
+        The `per_question` rows of a `Result`, in the same order.
+
+    Raises:
+        InputError: If a row lacks a field; names the row.
     """
     return with_ids(each_row(rows, lambda row: _judged(row, system, prices)))
 
 
 def with_gold(rows: Sequence[Row], golden: Iterable[Row]) -> list[Row]:
-    """Take answers, choices and set from other rows of the same question, case and marks aside.
+    """Copy answers, choices and set from gold rows of the same normalized question.
 
-    Raises `InputError` for a question that is not among them.
+    Args:
+        rows: Rows without gold answers.
+        golden: Rows with them.
+
+    Raises:
+        InputError: If a question is not among the gold rows.
     """
     known: dict[str, Row] = {}
     for row in golden:
@@ -81,7 +94,7 @@ def with_gold(rows: Sequence[Row], golden: Iterable[Row]) -> list[Row]:
 
 
 def with_judge(questions: Sequence[Question], judge: YesNo) -> list[Question]:
-    """Add how likely a language model takes each answer for right (IK, section 3.3)."""
+    """Add the probability that each answer is right, by a language model (IK, section 3.3)."""
     said = zip(questions, llm_judged(questions, judge), strict=True)
     return [{**each, "values": {**each["values"], LLM: value}} for each, value in said]
 
@@ -89,11 +102,16 @@ def with_judge(questions: Sequence[Question], judge: YesNo) -> list[Question]:
 def answer_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
     """Average each measure for every set and system, and compare systems with the first.
 
-    Raises `InputError` where a system was asked other questions than the first.
+    Args:
+        questions: Rows of `answer_rows`.
+        draws: Settings of the bootstrap.
+
+    Raises:
+        InputError: If a system has other questions than the first.
     """
     systems = list(dict.fromkeys(str(q["system"]) for q in questions))
-    told = dict.fromkeys(name for q in questions for name in q["values"] if ROUND.fullmatch(name))
-    measures = (*MEASURES, *told)
+    rounds = dict.fromkeys(name for q in questions for name in q["values"] if ROUND.fullmatch(name))
+    measures = (*MEASURES, *rounds)
     return [
         figure
         for name, part in by_set(questions).items()
@@ -110,7 +128,7 @@ def _by_system(questions: Sequence[Question], systems: Sequence[str]) -> dict[st
 def _measured(
     asked: Mapping[str, list[Question]], measure: str, name: str, draws: Draws
 ) -> Iterator[Figure]:
-    """Give one measure of every system that has it, with its change to the first."""
+    """Yield one measure of every system that has it, with its change to the first."""
     first = next(iter(asked))
     for system, questions in asked.items():
         figure = mean_figure(questions, measure, draws, set=name, system=system)
@@ -120,8 +138,8 @@ def _measured(
             _check_same(asked, first, system)
             base, own = column(asked[first], measure), column(questions, measure)
             if len(base) == len(own):
-                told = difference(base, own, draws, name=measure, test=measure in MEASURES)
-                figure = replace(figure, change=told)
+                change = difference(base, own, draws, name=measure, test=measure in MEASURES)
+                figure = replace(figure, change=change)
             yield figure
 
 
@@ -133,7 +151,7 @@ def _check_same(asked: Mapping[str, list[Question]], first: str, system: str) ->
 
 
 def answer_plots(figures: Sequence[Figure], questions: Sequence[Question]) -> tuple[Plot, ...]:
-    """Draw the measures as bars, and accuracy against tokens where they were counted."""
+    """Build the bars of the measures, and accuracy against tokens if they were counted."""
     several = len({figure.of["system"] for figure in figures}) > 1
     series: dict[str, list[list[object]]] = {}
     for figure in figures:
@@ -168,7 +186,7 @@ def _judged(row: Row, system: str, prices: Prices | None) -> Question:
 
 
 def _spent(row: Row, prices: Prices | None) -> dict[str, float]:
-    """Take what was counted; with prices the tokens have to be there."""
+    """Return the counts of a row and its cost; prices require the tokens."""
     counted = {
         name: check_number(name, row[name], low=0.0) for name in SPENT if row.get(name) is not None
     }

@@ -25,12 +25,12 @@ from fitrag_integrations.evaluation.figures.summaries import (
 )
 from fitrag_integrations.evaluation.result import Result
 
-UNTOLD = ("made",)  # settings that always differ
+IGNORED = ("made",)  # settings that always differ
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Hold the questions of two results in the same order, by system, and what has no partner."""
+    """Paired questions of two results by system, and notes about questions without a partner."""
 
     kind: str
     systems: dict[str, tuple[list[Question], list[Question]]]
@@ -57,30 +57,30 @@ def paired(first: Result, second: Result, *, common: bool = False) -> Pairs:
     notes = [f"{system} is in one result only and left out" for system in lonely]
     found = {}
     for system in shared:
-        found[system], told = _matched(one[system], other[system], common=common)
-        notes += told
+        found[system], lost = _matched(one[system], other[system], common=common)
+        notes += lost
     return Pairs(first.kind, found, tuple(dict.fromkeys(notes)))
 
 
 def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
-    """Give each figure of both, with the difference and McNemar's p.
+    """Compute each figure of both results, with the difference and McNemar's p.
 
-    A question without a value, such as one that was not decided, is left out of that figure alone.
+    A question without a value, such as an undecided one, is left out of that figure only.
     """
     found = []
     for system, (first, second) in pairs.systems.items():
         one, other = _areas(first), _areas(second)
         if pairs.kind == "gate":
             one, other = one | gate_statistics(first), other | gate_statistics(second)
-        told = [*_means(first, second, draws), *_statistics(one, other, len(first), draws)]
-        found += [replace(figure, of={"system": system} if system else {}) for figure in told]
+        figures = [*_means(first, second, draws), *_statistics(one, other, len(first), draws)]
+        found += [replace(figure, of={"system": system} if system else {}) for figure in figures]
     return found
 
 
 def setting_differences(first: Result, second: Result) -> list[Row]:
-    """Tell which settings differ: `setting`, a path with dots, and both values."""
+    """Return the settings that differ: `setting`, a dotted path, and both values."""
     one, other = dict(_flat(first.settings)), dict(_flat(second.settings))
-    names = [name for name in {**one, **other} if name not in UNTOLD]
+    names = [name for name in {**one, **other} if name not in IGNORED]
     return [
         {"setting": name, "first": one.get(name), "second": other.get(name)}
         for name in names
@@ -105,10 +105,10 @@ def _matched(
         allowed = "the same questions" if shared else "questions in common, and there are none"
         extra = ", or --common for those in both" if shared else ""
         raise InputError.of("per_question", given=given, allowed=f"{allowed}{extra}")
-    told = (
+    counts = (
         f"{len(shared)} questions are in both; {lost[0]} of the first and {lost[1]} of the second"
     )
-    notes = [f"{told} are left out"] if any(lost) else []
+    notes = [f"{counts} are left out"] if any(lost) else []
     return ([one[each] for each in shared], [other[each] for each in shared]), notes
 
 

@@ -28,9 +28,14 @@ CUTS = 12  # thresholds between the lowest score and the highest
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """Hold a question's passages in the retriever's order, and the excerpts kept of them.
+    """Passages of a question in the retriever's order, and the excerpts kept of them.
 
-    `set` names the question's data set.
+    Args:
+        question: The question.
+        answers: Gold answers.
+        passages: Passages in the retriever's order.
+        excerpts: Excerpts that compression kept.
+        set: Name of the data set.
     """
 
     question: str
@@ -41,16 +46,16 @@ class Compressed:
 
     @property
     def whole(self) -> list[Excerpt]:
-        """Give every passage as an excerpt of all its text."""
+        """Every passage as an excerpt of its whole text."""
         return [Excerpt.whole(passage) for passage in self.passages]
 
     @property
     def best_first(self) -> list[Excerpt]:
-        """Give the excerpts by their scores, equals in the order in which they came."""
+        """Excerpts by descending score; ties keep their order."""
         return sorted(self.excerpts, key=lambda excerpt: -excerpt.score)
 
     def holds(self, excerpts: Sequence[Excerpt]) -> bool:
-        """Say whether an answer stands in a passage's title and what is left of its text."""
+        """Return whether the titles and remaining texts contain an answer."""
         return any(contains_answer(text, self.answers) for text in _readable(excerpts))
 
 
@@ -74,7 +79,7 @@ def compress_figures(questions: Sequence[Question], draws: Draws) -> list[Figure
 def kept_curves(
     rows: Sequence[Compressed], count_tokens: TokenCounter = approximate_tokens
 ) -> dict[str, list[list[float]]]:
-    """Give points of the share of tokens and the share of answers kept, by what is cut.
+    """Compute points of the fraction of tokens and of answers kept, by what is cut.
 
     `first excerpts` takes the best few of each question, `above a score` all excerpts that reach
     it, and `first passages` the retriever's, uncompressed. Questions whose passages hold no answer

@@ -53,12 +53,12 @@ MEANS = (
     "always retrieving",
     "oracle",
 )
-"""Figures that are means of what came of each question."""
-SAID = ("p_known", "score", "retrieve")  # the gate's own words are no part of the question
+"""Figures that are means over the questions."""
+SAID = ("p_known", "score", "retrieve")  # outputs of the gate, not part of the question
 
 
 def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Figure]:
-    """Give each figure with its bounds, None where the rows do not define it."""
+    """Compute each figure of a gate at a threshold, with its interval; None if undefined."""
     size = len(outcomes)
     singles = [outcomes.take(np.array([at])) for at in range(size)]
 
@@ -108,9 +108,9 @@ def _at_half(outcomes: Outcomes) -> float | None:
 
 
 def gate_rows(rows: Sequence[Row], outcomes: Outcomes, threshold: float) -> list[Question]:
-    """Give the `per_question` rows: what came of each question at a threshold.
+    """Build the `per_question` rows of a gate at a threshold.
 
-    A row without a question is known by its labels; such rows can be paired by their order only.
+    A row without a question is identified by its labels; such rows pair by their order only.
     """
     return with_ids(
         [_question(row, outcomes.take(np.array([at])), threshold) for at, row in enumerate(rows)]
@@ -118,7 +118,7 @@ def gate_rows(rows: Sequence[Row], outcomes: Outcomes, threshold: float) -> list
 
 
 def gate_plots(outcomes: Outcomes, threshold: float) -> tuple[Plot, ...]:
-    """Draw the sweep (IK, Figure 1) with the threshold marked on it, and the scores."""
+    """Build the plots of the sweep (IK, Figure 1), with the threshold marked, and of the scores."""
     edges = np.linspace(0, 1, BINS + 1)
     known = outcomes.known > 0
     series = {}
@@ -128,8 +128,8 @@ def gate_plots(outcomes: Outcomes, threshold: float) -> tuple[Plot, ...]:
     histogram = Plot("scores", "p_known", "questions", series, kind="histogram")
     sweep = Sweep.of(outcomes)
     levels = {
-        told: value
-        for told, value in (
+        name: value
+        for name, value in (
             ("no retrieval", sweep.never),
             ("always", sweep.always),
             ("oracle", sweep.oracle),
@@ -144,7 +144,7 @@ def gate_plots(outcomes: Outcomes, threshold: float) -> tuple[Plot, ...]:
 
 
 def gate_statistics(questions: Sequence[Question]) -> dict[str, Statistic]:
-    """Give the figures of a gate that are no means, over any draw of these questions."""
+    """Return the figures of a gate that are not means, as functions of the drawn questions."""
     values = [question["values"] for question in questions]
     known = [question["pairs"]["AUC"][0][1] for question in questions]
     tried = all("always retrieving" in each for each in values)
@@ -159,7 +159,7 @@ def gate_statistics(questions: Sequence[Question]) -> dict[str, Statistic]:
 
 
 def _question(row: Row, one: Outcomes, threshold: float) -> Question:
-    """Tell of one question; `one` holds nothing but it."""
+    """Build the row of one question; `one` is its outcome alone."""
     score, known = float(one.p_known[0]), int(one.known[0])
     values = {
         "accuracy of the gate": float((score > threshold) == (known > 0)),
@@ -201,16 +201,16 @@ TRUTHS = {True: "an answer is there", False: "no answer is there"}
 
 
 def route_rows(rows: Sequence[Row]) -> list[Question]:
-    """Judge every row; gives the `per_question` rows of a `Result`, in the same order.
+    """Judge the action of every row, and return the `per_question` rows in the same order.
 
     Reads question, action, passages[{title, text, has_answer}], and grades[] where they are known;
-    a missing has_answer is found by answers. Raises `InputError` naming the row.
+    a missing has_answer is computed from answers. Raises `InputError` naming the row.
     """
     return with_ids(each_row(rows, _judged))
 
 
 def labels(row: Row) -> list[int]:
-    """Give has_answer of every passage, 0 or 1: the row's own, else by its answers."""
+    """Return has_answer of every passage, 0 or 1: the row's own, else computed from answers."""
     passages = row.get("passages")
     if not isinstance(passages, list) or not all(isinstance(p, Mapping) for p in passages):
         raise InputError.of("passages", given=passages, allowed="a list of objects with a text")
@@ -242,25 +242,25 @@ def confusion(questions: Sequence[Question]) -> list[Figure]:
         Figure(
             CONFUSION,
             sum(q["action"] == action and q["truth"] == truth for q in questions),
-            of={"set": ALL, "action": action.value, "truth": told},
+            of={"set": ALL, "action": action.value, "truth": name},
         )
         for action in Action
-        for truth, told in TRUTHS.items()
+        for truth, name in TRUTHS.items()
     ]
 
 
 def route_plots(questions: Sequence[Question]) -> tuple[Plot, ...]:
-    """Draw the confusion, and the best grades of questions with and without an answer there."""
+    """Build the plots of the confusion, and of the best grades with and without an answer."""
     counts: dict[str, list[list[object]]] = {}
     for figure in confusion(questions):
         counts.setdefault(figure.of["truth"], []).append([figure.of["action"], figure.value])
     bars = Plot("actions", "action", "questions", counts, kind="bar")
     edges = np.linspace(-1, 1, BINS + 1)
     series = {}
-    for truth, told in TRUTHS.items():
+    for truth, name in TRUTHS.items():
         best = [max(q["grades"]) for q in questions if q["truth"] == truth and q["grades"]]
         heights, _ = np.histogram(best, edges)
-        series[told] = [[float(x), int(y)] for x, y in zip(edges, heights, strict=False)]
+        series[name] = [[float(x), int(y)] for x, y in zip(edges, heights, strict=False)]
     if not any(q["grades"] for q in questions):
         return (bars,)
     return bars, Plot("best grades", "best grade", "questions", series, kind="histogram")

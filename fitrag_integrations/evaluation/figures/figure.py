@@ -35,10 +35,18 @@ def bootstrap(
     seed: int = 0,
     show_progress: bool | None = False,
 ) -> Interval | None:
-    """Bound a figure over ``resamples`` draws of the rows with replacement.
+    """Compute the bootstrap interval of a figure.
 
-    ``statistic`` gets the places of the rows drawn, and gives None where the draw does not define
-    it. None comes back where fewer than half of the draws did. ``show_progress`` draws a bar.
+    Args:
+        statistic: Function of the indices of the drawn rows; None if the draw does not define it.
+        rows: Number of rows.
+        confidence: Level of the interval, in (0, 1).
+        resamples: Number of draws with replacement.
+        seed: Seed of the draws.
+        show_progress: Whether to show a progress bar; None for slow runs at a terminal only.
+
+    Returns:
+        Both ends, or None if fewer than half of the draws define the figure.
     """
     check_whole("rows", rows, low=1)
     check_whole("resamples", resamples, low=1)
@@ -54,7 +62,14 @@ def bootstrap(
 
 
 def share_interval(hits: float, count: int) -> Interval:
-    """Bound a share at 95 % (Wilson, 1927), also where all hit or none, as in every draw."""
+    """Compute the 95 % interval of `hits` of `count` (Wilson, 1927).
+
+    Unlike the bootstrap's it has a width if all rows hit, or none.
+
+    Args:
+        hits: Number of rows that hit, from 0 to `count`.
+        count: Number of rows.
+    """
     check_whole("count", count, low=1)
     z = 1.959964
     share = check_number("hits", hits, low=0, high=count) / count
@@ -64,10 +79,12 @@ def share_interval(hits: float, count: int) -> Interval:
 
 
 def outcome_interval(values: Values, *, resamples: int = 1000, seed: int = 0) -> Interval:
-    """Bound at 95 % a mean of outcomes in [0, 1]: a share by Wilson's, else by the bootstrap.
+    """Compute the 95 % interval of a mean of outcomes in [0, 1], not of counts or differences.
 
-    A share is a mean of nothing but 0 and 1; drawn from rows that all hit, or all missed, it has
-    no spread to show. Neither counts nor differences are outcomes.
+    Args:
+        values: Outcomes; Wilson's interval if all are 0 or 1, else the bootstrap's.
+        resamples: Number of draws.
+        seed: Seed of the draws.
     """
     column = np.asarray(values, float)
     if np.isin(column, (0.0, 1.0)).all():
@@ -78,7 +95,7 @@ def outcome_interval(values: Values, *, resamples: int = 1000, seed: int = 0) ->
 def mean_interval(
     values: Values, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Interval:
-    """Bound a mean."""
+    """Compute the bootstrap interval of a mean; the arguments are those of `bootstrap`."""
     column = np.asarray(values, float)
     found = bootstrap(
         lambda places: float(column[places].mean()),
@@ -99,16 +116,24 @@ def paired_interval(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Interval:
-    """Bound the mean of ``first`` less that of ``second``, drawing both for the same questions."""
+    """Compute the interval of the mean of `first` minus `second`, paired by question."""
     one, other = _pair(first, second)
     return mean_interval(one - other, confidence=confidence, resamples=resamples, seed=seed)
 
 
 def mcnemar(first: Values, second: Values) -> float:
-    """Give the probability of so lopsided a disagreement by chance, in [0, 1].
+    """Compute the p-value of the exact two-sided test of McNemar (1947).
 
-    The exact two-sided test (McNemar, 1947) over the questions that only one of the two answered
-    correctly; 1.0 where there are none. Needs SciPy.
+    Args:
+        first: 1 for each question that the first system answered correctly, else 0.
+        second: The same for the second system.
+
+    Returns:
+        The p-value in [0, 1]; 1.0 if the systems agree on every question.
+
+    Raises:
+        InputError: If the lists are empty or differ in length.
+        MissingExtraError: Without SciPy.
     """
     one, other = _pair(first, second)
     only_first, only_second = int(np.sum(one > other)), int(np.sum(one < other))
@@ -137,15 +162,16 @@ _UNSEEN = re.compile(
 
 
 def visible(text: str) -> str:
-    """Show characters that act without being seen by their code, as `[U+202E]`."""
+    """Replace invisible control characters by their code, such as `[U+202E]`."""
     return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
 def number(value: object, decimals: int | None = None) -> str:
-    """Write a figure; a dash for None.
+    """Format a value; None becomes a dash.
 
-    Whole numbers stay whole, others have three decimals under 10, one under 1,000, and none above,
-    unless told otherwise.
+    Args:
+        value: Number, or any other value.
+        decimals: Decimals of a float; by default three under 10, one under 1,000, none above.
     """
     if value is None:
         return NOTHING
@@ -158,42 +184,42 @@ def number(value: object, decimals: int | None = None) -> str:
 
 
 def signed(value: float | None) -> str:
-    """Write a difference, with its sign."""
+    """Format a difference with its sign."""
     if value is None:
         return NOTHING
     return number(value) if value < 0 else f"+{number(value)}"
 
 
 def interval(bounds: tuple[float, float] | None, write: Callable[[Any], str] = number) -> str:
-    """Write bounds, nothing where they are not known."""
+    """Format an interval with `write`; None becomes the empty text."""
     return "" if bounds is None else f"{write(bounds[0])} to {write(bounds[1])}"
 
 
 def chance(p: float | None) -> str:
-    """Write a probability of chance."""
+    """Format a p-value."""
     if p is None:
         return NOTHING
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def tick(value: float) -> str:
-    """Write the number at a tick of an axis."""
+    """Format the number at a tick of an axis."""
     return f"{value:,.10g}".replace("-", MINUS)
 
 
 def counted(count: int, noun: str) -> str:
-    """Write a number of things."""
+    """Format a count with its noun, in the plural unless it is 1."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def clipped(text: str, most: int) -> str:
-    """Shorten a name to so many characters."""
+    """Shorten a name to `most` characters, on one line."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def cut(text: str, most: int) -> tuple[str, int]:
-    """Give at most so many characters of a text, and how many were left out."""
+    """Return at most `most` characters of a text, and the number left out."""
     return (text, 0) if len(text) <= most else (text[:most], len(text) - most)
 
 
@@ -208,22 +234,25 @@ DECIMALS = {
     "milliseconds": 0,
     "noted": 2,
 }
-"""Decimals by what is counted; shares have three, and anything else what its size needs."""
+"""Decimals of counts; fractions have three, other values depend on their size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Hold a difference to the first system over the same questions.
+    """Difference to the first system over the same questions.
 
-    `bounds` hold 95 % of its bootstrap samples, `p` is McNemar's, for what is right or wrong.
+    Args:
+        value: The difference; None if it is not defined.
+        bounds: Its 95 % bootstrap interval.
+        p: McNemar's p-value, for values of 0 and 1.
     """
 
     value: float | None
     bounds: Interval | None = None
     p: float | None = None
 
-    def told(self) -> str:
-        """Write the interval, and p where there is one."""
+    def details(self) -> str:
+        """Format the interval, and p if it is known."""
         parts = [interval(self.bounds, signed), "" if self.p is None else f"p {chance(self.p)}"]
         return ", ".join(filter(None, parts))
 
@@ -235,11 +264,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Figure(Shown):
-    """Hold a value, None where the rows do not define it, with what is known about it.
+    """One value of an evaluation.
 
-    `bounds` are its interval at 95 %, `questions` is how many it is over. `of` says of
-    what it is, by the names in `OF`. In a comparison of two runs `value` is the second's, `first`
-    the first's.
+    Args:
+        name: Name of the measure.
+        value: The value; None if the rows do not define it. In a comparison, the second run's.
+        bounds: 95 % interval.
+        questions: Number of questions.
+        change: Difference to the first system.
+        of: What the figure belongs to, by the names in `OF`.
+        ends: Values of both runs of a comparison.
     """
 
     name: str
@@ -252,39 +286,39 @@ class Figure(Shown):
 
     @property
     def who(self) -> str:
-        """Name the system, order or method it is of."""
+        """Name of the system, order or method."""
         return ", ".join(self.of[name] for name in ("system", "order", "method") if name in self.of)
 
     @property
     def set(self) -> str:
-        """Name the data set it is of."""
+        """Name of the data set."""
         return self.of.get("set", ALL)
 
     def __str__(self) -> str:
         return number(self.value, DECIMALS.get(self.name))
 
     def to_dict(self) -> dict[str, object]:
-        """Give the row of a `Result`."""
-        told: dict[str, object] = {"figure": self.name, **self.of}
+        """Return the row of a `Result`."""
+        row: dict[str, object] = {"figure": self.name, **self.of}
         if self.ends is not None:
             first, second = self.ends
-            told |= {"questions": self.questions, "first": first, "second": second}
+            row |= {"questions": self.questions, "first": first, "second": second}
         elif self.questions is None:
-            told["value"] = self.value
+            row["value"] = self.value
         else:
             low, high = self.bounds or (None, None)
-            told |= {"value": self.value, "low": low, "high": high, "questions": self.questions}
+            row |= {"value": self.value, "low": low, "high": high, "questions": self.questions}
         if self.change is None:
-            return told
+            return row
         low, high = self.change.bounds or (None, None)
         ends = {"difference_low": low, "difference_high": high}
-        return {**told, "difference": self.change.value, **ends, "p": self.change.p}
+        return {**row, "difference": self.change.value, **ends, "p": self.change.p}
 
     @classmethod
     def of_row(cls, row: Row) -> Self:
-        """Read the row of a `Result`, whoever wrote it; what is no number is not known.
+        """Read the row of a `Result`; values that are not numbers are None.
 
-        Where a row tells a difference alone, `low` and `high` are its bounds.
+        If a row has a difference only, `low` and `high` are its bounds.
         """
         difference = real(row.get("difference"))
         own = "difference_low" in row or difference is None
@@ -302,11 +336,11 @@ class Figure(Shown):
 
 
 def real(value: object) -> float | None:
-    """Take a number, None for anything else."""
+    """Return a number, or None for anything else."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def pair(row: Row, low: str, high: str) -> Interval | None:
-    """Take two ends, None unless both are numbers."""
+    """Return both ends, or None unless both are numbers."""
     one, other = real(row.get(low)), real(row.get(high))
     return None if one is None or other is None else (one, other)

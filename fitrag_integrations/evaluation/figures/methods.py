@@ -37,19 +37,22 @@ JUDGED = (
     "right where decided",
     "answer kept",
 )
-"""The values of a question that say, in this order of preference, whether it came out right."""
+"""Values that judge a question, in order of preference."""
 COUNTS = ("questions", "errors")
 SPENT = {"tokens_in", "tokens_out"}
 
 
 @dataclass(frozen=True, slots=True)
 class System(Shown):
-    """Hold a system's figures; tokens, calls and seconds are averages per question.
+    """Figures of a system; tokens, calls and seconds are averages per question.
 
-    `accuracy` is the share of questions whose answer holds a gold one as whole tokens, its `change`
-    that to the first system; `retrieval` the share of questions for which anything was retrieved,
-    and `noted` of those on which something was degraded or left out, as the notes of their contexts
-    say. A question that ended in an error, of which there are `errors`, counts as answered wrongly.
+    Args:
+        name: Name of the method or file.
+        figures: Figures by name. `accuracy` is the fraction of questions whose answer contains a
+            gold one as whole tokens, `retrieval` the fraction that retrieved anything, `noted` the
+            fraction with a note.
+        questions: Number of questions.
+        errors: Number of questions that ended in an error; they count as wrong.
     """
 
     name: str
@@ -59,16 +62,16 @@ class System(Shown):
 
     @property
     def accuracy(self) -> Figure:
-        """Give how right it is."""
+        """The accuracy."""
         return self.figures[ACCURACY]
 
     def value(self, name: str) -> float | None:
-        """Give a figure's value, None where it is not known."""
+        """Return a figure's value, None if it is not known."""
         figure = self.figures.get(name)
         return None if figure is None else figure.value
 
     def cost(self, prices: Prices | None) -> dict[str, float] | None:
-        """Give what a thousand questions cost by what is paid for, None where it is not known."""
+        """Return the cost of 1,000 questions by kind; None without prices or tokens."""
         read, written = self.value("tokens_in"), self.value("tokens_out")
         if prices is None or read is None or written is None:
             return None
@@ -80,7 +83,7 @@ class System(Shown):
         }
 
     def priced(self, prices: Prices | None) -> Self:
-        """Add the `cost` of a thousand questions, where it can be known."""
+        """Return the system with the `cost` of 1,000 questions, if it is known."""
         parts = self.cost(prices)
         if parts is None:
             return self
@@ -88,7 +91,7 @@ class System(Shown):
         return replace(self, figures={**self.figures, cost.name: cost})
 
     def to_dict(self) -> dict[str, object]:
-        """Give the line of `evaluate methods`; `low` and `high` bound the difference."""
+        """Return the line of `evaluate methods`; `low` and `high` bound the difference."""
         change = self.accuracy.change or Change(None)
         low, high = change.bounds or (None, None)
         counts = {"method": self.name, "questions": self.questions, "errors": self.errors}
@@ -97,7 +100,7 @@ class System(Shown):
 
     @classmethod
     def of_line(cls, line: Row, bounds: Interval | None = None) -> Self:
-        """Read back what `to_dict` gave; `bounds` are those of the accuracy."""
+        """Parse a line of `to_dict`; `bounds` are those of the accuracy."""
         name, difference = str(line.get("method", "")), real(line.get("difference"))
         change = None if difference is None else Change(difference, pair(line, "low", "high"))
         ends = ("difference", "low", "high", *COUNTS)
@@ -112,7 +115,7 @@ class System(Shown):
 
 
 def systems(result: Result) -> list[System]:
-    """Give each system, in the result's order; none for results that are of none."""
+    """Return the systems of a result in its order; empty for kinds without systems."""
     if result.kind == "methods":
         lines = [row for row in result.figures if real(row.get(ACCURACY)) is not None]
         return [System.of_line(row, _bounds_of(result, str(row.get("method")))) for row in lines]
@@ -137,19 +140,19 @@ def _of_answers(result: Result) -> list[System]:
 
 
 def right_of(row: Row) -> float | None:
-    """Give how right a question came out, in [0, 1], None where nobody judged it."""
+    """Return how right a question's answer is, in [0, 1]; None if it was not judged."""
     values = row.get("values")
     found = [real(values.get(name)) for name in JUDGED] if isinstance(values, Mapping) else []
     return next((value for value in found if value is not None), None)
 
 
 def system_of(row: Row) -> str:
-    """Name the system of a row of a question."""
+    """Return the system of a `per_question` row."""
     return str(row.get("system") or row.get("method") or "")
 
 
 def cost_bounds(result: Result, name: str, prices: Prices) -> Interval | None:
-    """Bound what a thousand questions cost a system, where each question's tokens are kept."""
+    """Compute the interval of a system's cost; None unless every question has its tokens."""
     values = [row.get("values") for row in _asked(result, name)]
     counted = [each for each in values if isinstance(each, Mapping) and set(each) >= SPENT]
     if len(counted) < len(values):
@@ -158,7 +161,7 @@ def cost_bounds(result: Result, name: str, prices: Prices) -> Interval | None:
 
 
 def _bounds_of(result: Result, name: str) -> Interval | None:
-    """Bound a method's accuracy over its questions, where they are kept."""
+    """Compute the interval of a method's accuracy, if its questions were kept."""
     found = [right_of(row) for row in _asked(result, name)]
     return _bounds(result, [right for right in found if right is not None])
 
@@ -182,18 +185,22 @@ RETRIEVING = frozenset(("retrieve", "search"))
 WRITING = frozenset(
     ("generate", "draft", "rewrite", "judge", "continue", "ensemble", "reflect", "p_yes", "rescore")
 )
-"""Ports behind which a language model stands. Gates, scorers and evaluators are none."""
+"""Ports of language models; gates, scorers and evaluators are not among them."""
 READING = "read"
 
 
 @dataclass(frozen=True, slots=True)
 class Spent(Record):
-    """Hold what one question cost.
+    """Cost of one question.
 
-    `retriever_calls` are the queries asked of a retriever or a web search, `llm_calls` the texts a
-    language model was asked to go on with, `tokens_in` and `tokens_out` those it was given and
-    those it wrote. An extractive reader stands for the language model that answers: one call for
-    all passages, and the best of its answers is what it wrote.
+    An extractive reader counts as the language model that answers: one call for all passages, and
+    its best answer as the output.
+
+    Args:
+        retriever_calls: Queries to a retriever or a web search.
+        llm_calls: Prompts to a language model.
+        tokens_in: Tokens of the prompts.
+        tokens_out: Tokens of the generations.
     """
 
     retriever_calls: int = 0
@@ -203,7 +210,7 @@ class Spent(Record):
 
 
 def spent(steps: Iterable[Step], count_tokens: TokenCounter = approximate_tokens) -> Spent:
-    """Add up the steps of one question; tokens of what a port was handed are counted here."""
+    """Sum the costs of a question's steps, counting the tokens of each port's input and output."""
     retrievals, calls, given, written = 0, 0, 0, 0
     for step in steps:
         if step.port in RETRIEVING:
@@ -222,7 +229,7 @@ def spent(steps: Iterable[Step], count_tokens: TokenCounter = approximate_tokens
 
 
 def _tokens(value: object, count_tokens: TokenCounter) -> int:
-    """Count the texts in what a port was given or gave; numbers and verdicts are none."""
+    """Count the tokens of the texts in a port's input or output."""
     if isinstance(value, str):
         return count_tokens(value)
     if isinstance(value, Passage):
@@ -240,8 +247,8 @@ def methods_table(
 
     Reads method, row (the number of the question), correct, f1, retrieved, retriever_calls,
     llm_calls, tokens_in, tokens_out, seconds, notes, and error where there was one. With prices
-    they have a `cost`, that of a thousand questions. Raises `InputError` where the methods were
-    not asked the same questions.
+    they have a `cost`, that of 1,000 questions. Raises `InputError` if the methods have different
+    questions.
     """
     groups: dict[str, dict[int, Row]] = {}
     for row in rows:
@@ -266,7 +273,7 @@ def methods_table(
 
 
 def _averages(name: str, asked: Sequence[Row]) -> dict[str, Figure]:
-    """Average what a method spent, F1, and the shares retrieved for and noted."""
+    """Average costs and F1, and the fractions with retrieval and with notes."""
     columns = {
         "f1": _column(asked, "f1"),
         "retrieval": _column(asked, "retrieved"),
@@ -285,12 +292,12 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def method_rows(rows: Sequence[Row], prices: Prices | None = None) -> list[Question]:
-    """Give the `per_question` rows: what each method answered, and what that cost."""
+    """Build the `per_question` rows: the answers of each method and their costs."""
     return with_ids([_question(row, prices) for row in rows])
 
 
 def method_plots(lines: Sequence[System]) -> tuple[Plot, ...]:
-    """Draw accuracy against tokens, and against cost where it is known."""
+    """Build the plots of accuracy against tokens, and against cost if it is known."""
     y = "accuracy"
     tokens = {line.name: [[line.value("tokens_in"), line.value(y)]] for line in lines}
     plots = [Plot("accuracy against tokens", "tokens given, a question", y, tokens, kind="points")]

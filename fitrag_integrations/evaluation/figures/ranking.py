@@ -52,7 +52,7 @@ class Ranking:
 
     @cached_property
     def orders(self) -> tuple[str, ...]:
-        """Name the orders; without `llm_prefer` there is neither its own nor a sum."""
+        """Names of the orders; those by `llm_prefer` and by the sum require its scores."""
         both = all(score.llm_prefer is not None for row in self.rows for score in row.scores)
         return ORDERS if both else ORDERS[:2]
 
@@ -72,16 +72,16 @@ class Ranking:
 
     @cached_property
     def ranked(self) -> dict[str, list[list[int]]]:
-        """Give each question's labels of `has_answer`, in every order."""
+        """Labels of `has_answer` of each question, in every order."""
         return {by: [row.labels(by) for row in self.rows] for by in self.orders}
 
     @property
     def depth(self) -> int:
-        """Count the passages of the question that has most."""
+        """Largest number of passages of a question."""
         return max(len(row.has_answer) for row in self.rows)
 
     def curves(self) -> dict[str, list[float]]:
-        """Give R@1, R@2 and so on to the depth, in every order."""
+        """Return R@1, R@2 and so on up to the depth, for every order."""
         return {
             by: [
                 float(np.mean([recall_at(labels, k) for labels in lists]))
@@ -96,12 +96,12 @@ class Ranking:
         return self._paired(name, columns)
 
     def answered(self, k: int) -> list[Candidates]:
-        """Give the questions of which it is known, in every order, whether the first `k` do."""
+        """Return the questions whose answer from the first `k` passages is known in every order."""
         known = (all(row.answered(by, k) is not None for by in self.orders) for row in self.rows)
         return [row for row, is_known in zip(self.rows, known, strict=True) if is_known]
 
     def accuracies(self, k: int) -> list[Figure]:
-        """Tell how often the first `k` give a right answer, over the questions `answered`."""
+        """Compute how often the first `k` passages lead to a right answer, over `answered(k)`."""
         rows = self.answered(k)
         if not rows:
             return []
@@ -109,9 +109,9 @@ class Ranking:
         return self._paired(f"accuracy@{k}", columns, test=True)
 
     def areas(self) -> list[Figure]:
-        """Tell how well scores part passages with an answer from those without.
+        """Compute the area under the ROC curve of the scores against `has_answer`.
 
-        Over the pairs of all questions; a passage's score in the retriever's order is its place.
+        Over the pairs of all questions; the retriever's score of a passage is its rank.
         """
         labels = [row.has_answer for row in self.rows]
         area = {by: Area([row.values(by) for row in self.rows], labels) for by in self.orders}
@@ -125,7 +125,7 @@ class Ranking:
         return found
 
     def calibration(self) -> list[Figure]:
-        """Tell how far each probability is from the share of its label; the sum is none."""
+        """Compute the calibration error of each probability; the sum is not one."""
         found = []
         for by in (HAS_ANSWER, LLM_PREFER):
             if by in self.orders and (pairs := list(self._judged(by))):
@@ -134,7 +134,7 @@ class Ranking:
         return found
 
     def _judged(self, by: str) -> Iterator[tuple[float, int]]:
-        """Give each probability of a label with the label, where that is known."""
+        """Yield each probability with its label, where the label is known."""
         for row in self.rows:
             values, labels = (
                 row.values(by),
@@ -144,11 +144,10 @@ class Ranking:
             yield from ((value, label) for value, label in pairs if label is not None)
 
     def gap_closed(self) -> dict[str, float | None]:
-        """Give the share of what is to be gained over the retriever's MRR that each order gains.
+        """Return the fraction of the possible gain in MRR that each order achieves.
 
-        `(ours - retriever's) / (ceiling - retriever's)`, each the mean over the sets of a set's
-        mean; the ceiling is the share of questions with any answer among their passages. None
-        where there is nothing to gain.
+        `(own - retriever's) / (ceiling - retriever's)`, averaged over the sets; the ceiling is the
+        fraction of questions with an answer among their passages. None if no gain is possible.
         """
         ceiling = self._over_sets([float(any(row.has_answer)) for row in self.rows])
         rank = {
@@ -195,28 +194,28 @@ def ranking_rows(
     ks: Sequence[int],
     read_ks: Sequence[int],
 ) -> list[Question]:
-    """Give the `per_question` rows: what each order of a question's passages is worth."""
+    """Build the `per_question` rows: the measures of each order of a question's passages."""
     made: list[Row] = []
     for row, one in zip(rows, ranking.rows, strict=True):
         answers = [each for each in row.get("answers") or () if isinstance(each, str)]
-        told = {
+        shared = {
             "id": question_id(row["question"], answers),
             "question": row["question"],
             "set": one.set,
             "answers": answers,
         }
-        made += [{**told, "system": by, **_order(one, by, ks, read_ks)} for by in ranking.orders]
+        made += [{**shared, "system": by, **_order(one, by, ks, read_ks)} for by in ranking.orders]
     return with_ids(made)
 
 
 def ranking_figures(figures: Sequence[Figure]) -> list[Row]:
-    """Give the figures as rows of a `Result`, those of a change in all of them."""
+    """Return the figures as rows of a `Result`, all with the fields of a change."""
     bare = dict.fromkeys(("difference", "difference_low", "difference_high", "p"))
     return [{**bare, **figure.to_dict()} for figure in figures]
 
 
 def ranking_plots(ranking: Ranking) -> tuple[Plot, ...]:
-    """Draw R@k over k for each order (FIT-RAG, Figures 7 to 9)."""
+    """Build the plot of R@k over k for each order (FIT-RAG, Figures 7 to 9)."""
     series = {
         name: [[k, value] for k, value in enumerate(curve, start=1)]
         for name, curve in ranking.curves().items()

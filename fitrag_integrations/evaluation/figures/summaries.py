@@ -1,4 +1,4 @@
-"""Average what is known of each question into figures, each with its bounds."""
+"""Averages over questions, each with its interval."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ Question: TypeAlias = Row
 Statistic: TypeAlias = Callable[[Places], float | None]
 SECONDS, COST = "seconds", "cost of a thousand questions"
 COUNTED = ("retriever_calls", "llm_calls", "tokens_in", "tokens_out", SECONDS)
-"""What a question spent, in the order it is told."""
+"""Costs of a question, in the order of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Say how the bootstrap draws: how often, and from which seed."""
+    """Settings of the bootstrap: number of samples and seed."""
 
     resamples: Annotated[int, Option("Bootstrap samples.", min=1)] = 1000
     seed: Annotated[int, Option("Seed of the bootstrap.")] = 0
 
     def bounds(self, statistic: Statistic, rows: int) -> Interval | None:
-        """Bound a figure over draws of the rows."""
+        """Compute the interval of a statistic over draws of `rows` rows."""
         return bootstrap(statistic, rows, resamples=self.resamples, seed=self.seed)
 
     def mean(self, values: Values, *, counts: bool = False) -> Interval:
-        """Bound a mean of outcomes in [0, 1], or of counts."""
+        """Compute the interval of a mean of outcomes in [0, 1], or of `counts`."""
         bound = mean_interval if counts else outcome_interval
         return bound(values, resamples=self.resamples, seed=self.seed)
 
 
 def by_set(questions: Sequence[Question]) -> dict[str, list[Question]]:
-    """Give all questions, and where they are of several sets those of each."""
+    """Group questions by data set, under `ALL` all of them."""
     names = dict.fromkeys(str(each.get("set") or "") for each in questions)
     parts = {ALL: list(questions)}
     if len(names) > 1:
@@ -60,21 +60,21 @@ def by_set(questions: Sequence[Question]) -> dict[str, list[Question]]:
 
 
 def column(questions: Iterable[Question], name: str) -> list[float]:
-    """Give a value of every question that has it."""
+    """Return the value `name` of every question that has it."""
     return [float(q["values"][name]) for q in questions if q["values"].get(name) is not None]
 
 
 def is_apart(name: str, values: Sequence[float]) -> bool:
-    """Say whether each question has a value of its own.
+    """Return whether each question has its own value.
 
-    Seconds that several share are the mean of a batch they went through in: how they spread is not
-    known, and an interval over copies of one number would be too narrow.
+    Equal seconds are the mean of a batch. Their spread is unknown, and an interval over copies of
+    one number would be too narrow.
     """
     return name != SECONDS or len(set(values)) == len(values)
 
 
 def mean_figure(questions: Sequence[Question], name: str, draws: Draws, **of: str) -> Figure | None:
-    """Average one value; None where no question has it."""
+    """Compute the mean of the value `name`; None if no question has it."""
     values = column(questions, name)
     if not values:
         return None
@@ -84,7 +84,7 @@ def mean_figure(questions: Sequence[Question], name: str, draws: Draws, **of: st
 
 
 def area_figure(questions: Sequence[Question], name: str, draws: Draws, **of: str) -> Figure | None:
-    """Compute the area under the ROC curve of one kind of pairs; None where no question has any."""
+    """Compute the area under the ROC curve of the pairs `name`; None if there are none."""
     area = area_of(questions, name)
     if area is None:
         return None
@@ -93,7 +93,7 @@ def area_figure(questions: Sequence[Question], name: str, draws: Draws, **of: st
 
 
 def area_of(questions: Sequence[Question], name: str) -> Statistic | None:
-    """Give the area over any draw of these questions."""
+    """Return the area under the ROC curve as a function of the drawn questions."""
     pairs = [q.get("pairs", {}).get(name) or [] for q in questions]
     if not any(pairs):
         return None
@@ -109,10 +109,14 @@ def difference(
     name: str = "",
     test: bool = True,
 ) -> Change:
-    """Compare two ways over the same questions: the second less the first.
+    """Compute the mean of `second` minus `first` over the same questions.
 
-    `p` is McNemar's, where every value is 0 or 1 and a `test` is wanted. There are no bounds where
-    a value of this `name` is not each question's own.
+    Args:
+        first: One value a question.
+        second: The other values, in the same order.
+        draws: Settings of the bootstrap.
+        name: Name of the value; seconds of a batch have no interval.
+        test: Whether to compute McNemar's p if all values are 0 or 1.
     """
     bounds = None
     if is_apart(name, first) and is_apart(name, second):
@@ -122,7 +126,7 @@ def difference(
 
 
 def statistic_change(one: Statistic, other: Statistic, rows: int, draws: Draws) -> Change:
-    """Compare figures that are no means; both draw the same questions."""
+    """Compare two statistics that are not means, with the same draws for both."""
 
     def less(places: Places) -> float | None:
         a, b = one(places), other(places)

@@ -5,12 +5,12 @@ passages[{title, text}], answer_groups, choices, prediction.
 """
 
 from fitrag_integrations.evaluation.loaders.reading import (
-    FORMATS,
     Loaded,
     convert,
     read_questions,
     read_records,
     recognize,
 )
+from fitrag_integrations.evaluation.loaders.shapes import FORMATS
 
 __all__ = ["FORMATS", "Loaded", "convert", "read_questions", "read_records", "recognize"]

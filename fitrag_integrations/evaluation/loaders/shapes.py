@@ -190,8 +190,9 @@ def _biography(row: Row) -> Row:
         for each in records("ctxs", row.get("ctxs") or [])
     ]
     written = check_text("output", row.get("output") or "")
-    more = {"topic": topic, "passages": readable(passages), "facts": row.get("facts")}
-    made = question_row(row, question, [], **more)
+    made = question_row(
+        row, question, [], topic=topic, passages=readable(passages), facts=row.get("facts")
+    )
     return {**made, "prediction": written} if "output" in row else made
 
 
@@ -248,7 +249,7 @@ def selfrag_lists(given: Row) -> list[Row]:
     if not len(preds) == len(prompts) == len(golds):
         given = {"preds": len(preds), "prompts": len(prompts), "golds": len(golds)}
         raise InputError.of("preds", given=given, allowed="lists of one length")
-    rows = []
+    rows: list[Row] = []
     for pred, prompt, gold in zip(preds, prompts, golds, strict=True):
         question = check_text("prompts", prompt, blank=False)
         if found := _PROMPT.match(question):

@@ -31,7 +31,7 @@ MOST = 400  # points of a line; more than that no screen shows
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Say what a drawing is called: in the page, to a reader, and on its axes."""
+    """Names of a drawing: in the page, for screen readers, and on its axes."""
 
     name: str
     title: str
@@ -45,13 +45,13 @@ class Label:
 
     @property
     def axes(self) -> tuple[str, str]:
-        """Give the names of the axes, cut to what fits."""
+        """Names of the axes, truncated to fit."""
         return clipped(self.x, 46), clipped(self.y, 50)
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Hold a value with its interval, where there is one."""
+    """Value with an optional interval."""
 
     name: str
     value: float
@@ -60,7 +60,7 @@ class Bar:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """Give all numbers that an axis has to hold."""
+        """Numbers that the axis must include."""
         return (self.value, *(self.bounds or ()))
 
 
@@ -98,7 +98,7 @@ def _tight(wide: tuple[float, float], every: Points) -> tuple[float, float]:
 
 
 def _named(drawing: Drawing, up: Scale, levels: Mapping[str, float]) -> None:
-    """Name the levels, over whatever crosses them, as far as their names do not meet."""
+    """Draw the names of the levels that do not overlap."""
     taken: list[float] = []
     for name, value in sorted(levels.items(), key=lambda item: -item[1]):
         y = up(value) - 5
@@ -108,7 +108,7 @@ def _named(drawing: Drawing, up: Scale, levels: Mapping[str, float]) -> None:
 
 
 def thinned(points: Points) -> Points:
-    """Give at most `MOST` points, evenly spread, the first and the last among them."""
+    """Return at most `MOST` points, evenly spread, with the first and the last."""
     if len(points) <= MOST:
         return points
     return [points[round(i * (len(points) - 1) / (MOST - 1))] for i in range(MOST)]
@@ -171,9 +171,9 @@ def whisker(drawing: Drawing, one: tuple[float, float], other: tuple[float, floa
 
 
 def hint_of(bar: Bar) -> str:
-    """Tell a value and its interval in a line."""
-    told = f"{clipped(bar.name, 60)}: {number(float(bar.value))}"
-    return told if bar.bounds is None else f"{told} ({interval(bar.bounds)})"
+    """Return a value and its interval as one line."""
+    text = f"{clipped(bar.name, 60)}: {number(float(bar.value))}"
+    return text if bar.bounds is None else f"{text} ({interval(bar.bounds)})"
 
 
 Box = tuple[float, float, float, float]

@@ -69,7 +69,7 @@ SHOWN = 60  # rows of the numbers under a drawing
 
 
 def drawings(result: Result, place: int, prices: Prices | None) -> list[Shown]:
-    """Give a result's drawings; `place` is its number in the page."""
+    """Build a result's drawings; `place` is its number in the page."""
     made = [
         _plotted(plot, f"fig-{place}-{at}")
         for at, plot in enumerate(result.plots, start=1)
@@ -85,8 +85,8 @@ def _plotted(plot: Plot, name: str) -> Shown:
     series = {each: _numbers(plot, points) for each, points in plot.series.items()}
     series = {each: points for each, points in series.items() if points}
     levels = {each: float(v) for each, v in plot.levels.items() if real(v) is not None}
-    told = f"{plot.y} over {plot.x}; {counted(len(series), 'series')}: {', '.join(series)}."
-    label = Label(name, plot.name, told, plot.x, plot.y)
+    description = f"{plot.y} over {plot.x}; {counted(len(series), 'series')}: {', '.join(series)}."
+    label = Label(name, plot.name, description, plot.x, plot.y)
     marks = {each: (float(p[0]), float(p[1])) for each, p in plot.marks.items() if _is_point(p)}
     sign = {"line": "line", "points": "points"}.get(plot.kind, "area")
     legend = [(swatch(at, sign), each) for at, each in enumerate(series)]
@@ -133,7 +133,7 @@ def _numbers(plot: Plot, points: Sequence[Sequence[object]]) -> list[Any]:
 
 
 def _numbers_of(plot: Plot, series: Mapping[str, Sequence[tuple[Any, Any]]]) -> Table:
-    """Tell the numbers of a plot, x down and the series across."""
+    """Build the table of a plot, x down and the series across."""
     xs = list(dict.fromkeys(x for points in series.values() for x, _ in points))
     found = {(name, x): y for name, points in series.items() for x, y in points}
     step = max(1, -(-len(xs) // SHOWN))
@@ -160,8 +160,8 @@ def _right_by_depth(result: Result, name: str) -> Iterator[Shown]:
             series.setdefault(figure.who, []).append(bar)
     if series:
         title = "Right answers by passages read"
-        told = f"Share of right answers by passages read, for {', '.join(series)}."
-        label = Label(name, title, told, "passages read", "share of right answers")
+        description = f"Share of right answers by passages read, for {', '.join(series)}."
+        label = Label(name, title, description, "passages read", "share of right answers")
         bars = {each: {bar.x: bar for bar in found} for each, found in series.items()}
         table = [
             [Cell(k), *(_cell(found.get(at)) for found in bars.values())]
@@ -175,7 +175,7 @@ def _right_by_depth(result: Result, name: str) -> Iterator[Shown]:
 
 
 def _about(base: float, figure: Figure) -> Interval | None:
-    """Give a figure's bounds, or those of its change about the first's value."""
+    """Return a figure's bounds, or those of its change around the first's value."""
     if figure.bounds is not None or figure.change is None or figure.change.bounds is None:
         return figure.bounds
     low, high = figure.change.bounds
@@ -204,8 +204,8 @@ def _against_tokens(lines: Sequence[System], name: str) -> Shown:
     """Draw what an answer is worth against what it takes to read (FIT-RAG, Table 1)."""
     bars = [_bar(line.name, line.accuracy, line.value("tokens_in") or 0.0) for line in lines]
     title = "Accuracy against tokens"
-    told = f"Accuracy over tokens read per question, of {counted(len(bars), 'system')}."
-    label = Label(name, title, told, "tokens read per question", "accuracy")
+    description = f"Accuracy over tokens read per question, of {counted(len(bars), 'system')}."
+    label = Label(name, title, description, "tokens read per question", "accuracy")
     rows = [
         [Cell(bar.name), Cell(number(bar.x)), Cell(number(bar.value), interval(bar.bounds))]
         for bar in bars
@@ -221,14 +221,17 @@ def _bar(name: str, figure: Figure, x: float) -> Bar:
 
 
 def _differences(first: str, lines: Sequence[System], name: str) -> Shown:
-    """Draw what each system gains or loses against the first, as a table of ablations tells."""
+    """Draw the gain or loss of each system against the first."""
     changes = {line.name: line.accuracy.change or Change(None) for line in lines}
     bars = [Bar(each, change.value or 0.0, change.bounds) for each, change in changes.items()]
     title = f"Accuracy less that of {clipped(first, 30)}"
-    told = f"Difference of each system to {first}, with its 95 % interval over the same questions."
-    label = Label(name, title, told, f"difference to {first}", "")
+    description = (
+        f"Difference of each system to {first}, with its 95 % interval over the same questions."
+    )
+    label = Label(name, title, description, f"difference to {first}", "")
     rows = [
-        [Cell(each), Cell(signed(change.value), change.told())] for each, change in changes.items()
+        [Cell(each), Cell(signed(change.value), change.details())]
+        for each, change in changes.items()
     ]
     numbers = Table(f"Numbers of: {title}", ["system", "difference"], rows)
     about = "An interval that crosses the upright line leaves open which of the two is better."
@@ -244,8 +247,8 @@ def _costs(
     title = "Cost of a thousand questions"
     parts = [part for part in next(iter(costs.values())) if any(c[part] for c in costs.values())]
     rows = {each: [cost[part] for part in parts] for each, cost in costs.items()}
-    told = f"What a thousand questions cost, made of {', '.join(parts) or 'nothing'}."
-    label = Label(name, title, told, "in the currency of the prices", "")
+    description = f"What a thousand questions cost, made of {', '.join(parts) or 'nothing'}."
+    label = Label(name, title, description, "in the currency of the prices", "")
     cells = [
         [Cell(each), *map(Cell, map(number, row)), Cell(number(sum(row)), interval(ends[each]))]
         for each, row in rows.items()

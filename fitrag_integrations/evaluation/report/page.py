@@ -30,7 +30,7 @@ from fitrag_integrations.evaluation.report.questions import Question, questions
 from fitrag_integrations.evaluation.report.tables import Shown, Table, tables
 from fitrag_integrations.evaluation.result import Result
 
-TOLD = ("id", "question", "set", "system", "prediction", "values", "action")
+EXPORTED = ("id", "question", "set", "system", "prediction", "values", "action")
 CELL = 1000  # characters
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -52,7 +52,7 @@ MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Hold what the page shows of one result."""
+    """Contents of the page for one result."""
 
     title: str
     tiles: list[Tile]
@@ -74,7 +74,7 @@ def html_report(
     """Return the page of one or more results, under `title` and the sentence `lead`.
 
     It holds their tables with intervals, their drawings, every question with what each system did,
-    and the settings. `prices` go before those of the runs; without any, no costs are told. `files`
+    and the settings. `prices` go before those of the runs; without any, there are no costs. `files`
     lists what was left out. The page
     needs no network, and a policy in it forbids every connection and any script but its own. Texts
     are cut where the page would grow beyond some megabytes, and it says so. Raises `InputError`
@@ -103,7 +103,7 @@ def html_report(
         questions=asked,
         filters=list(_filters(asked)),
         figures=_export([row for result in results for row in result.figures]),
-        rows=_export([_told(row) for result in results for row in result.per_question]),
+        rows=_export([_exported(row) for result in results for row in result.per_question]),
         files=files if files is not None and files.rows else None,
         summary=_summary(results, len(asked)),
     )
@@ -111,7 +111,7 @@ def html_report(
 
 
 def _export(rows: Sequence[Row]) -> str:
-    """Give rows as a link to a file of comma-separated values."""
+    """Return rows as a data link of comma-separated values."""
     flat = [dict(_cells(row)) for row in rows]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(dict.fromkeys(name for row in flat for name in row)))
@@ -120,13 +120,13 @@ def _export(rows: Sequence[Row]) -> str:
     return f"data:,{quote(out.getvalue().encode('utf-8', 'replace'))}"
 
 
-def _told(row: Row) -> Row:
-    """Take of a question's row what a spreadsheet has use for; traces would make the page heavy."""
-    return {name: row[name] for name in TOLD if name in row}
+def _exported(row: Row) -> Row:
+    """Return a question's fields for a spreadsheet; traces would make the page too large."""
+    return {name: row[name] for name in EXPORTED if name in row}
 
 
 def _cells(row: Row) -> Iterator[tuple[str, object]]:
-    """Give what fits into cells; what a spreadsheet would take for a formula stays a text."""
+    """Yield the cells of a row; text that a spreadsheet reads as a formula is quoted."""
     for name, value in row.items():
         if name == "values" and isinstance(value, Mapping):
             yield from _cells(value)
@@ -138,7 +138,7 @@ def _cells(row: Row) -> Iterator[tuple[str, object]]:
 
 
 def _filters(asked: Sequence[Question]) -> Iterator[tuple[str, str]]:
-    """Name what questions can be filtered by, with how many there are of each."""
+    """Yield the filters of the questions, with their counts."""
     yield "all", f"all {len(asked):,}"
     for mark, words in MARKS.items():
         if count := sum(mark in each.marks for each in asked):
@@ -167,7 +167,7 @@ def _part(result: Result, place: int, prices: Prices | None) -> Part:
 
 
 def _size(result: Result) -> list[str]:
-    """Say over how many questions a result is, where it kept them."""
+    """Return the number of questions of a result, if it kept them."""
     asked = {row.get("id") or row.get("question") for row in result.per_question}
     return [counted(len(asked), "question")] if asked else []
 
@@ -180,7 +180,7 @@ def _prices(result: Result) -> Prices | None:
 
 
 def _summary(results: Sequence[Result], asked: int) -> list[str]:
-    """Say in a line how much was measured, when, and on what."""
+    """Return the size, the date and the data of the results."""
     settings = results[0].settings
     parts = [counted(len(results), "result")] if len(results) > 1 else []
     parts += [counted(asked, "question")] if asked else []
@@ -203,7 +203,7 @@ def _day(made: str) -> str:
 
 
 def _flat(settings: Row, above: str = "") -> Iterator[tuple[str, str]]:
-    """Give nested settings as lines of a name and a value, without those that were left unset."""
+    """Yield nested settings as names and values, without unset ones."""
     for key, value in settings.items():
         name = f"{above}, {key}" if above and above != "options" else str(key)
         if isinstance(value, Mapping):
@@ -230,7 +230,7 @@ SAVED = {
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Hold a figure of the headline, what it is, and what it is beside."""
+    """Figure of the headline, with the first system's below."""
 
     name: str
     value: str
@@ -238,7 +238,7 @@ class Tile:
 
 
 def tiles(result: Result, prices: Prices | None) -> list[Tile]:
-    """Give accuracy, tokens and cost of the best system, beside the first's; or what was saved."""
+    """Build the headline: accuracy, tokens and cost of the best system, or what was saved."""
     lines = [line.priced(prices) for line in systems(result)]
     if lines:
         best = max(lines, key=_worth)
@@ -265,11 +265,11 @@ def _first(first: System, best: System, name: str) -> str:
 
 
 def findings(result: Result) -> list[str]:
-    """Give the sentences, none for a result that compares no systems."""
+    """Return sentences about the systems; empty if there are fewer than two."""
     lines = systems(result)
     if len(lines) < 2:
         return []
-    return [visible(told) for told in (*_best(lines), *_compared(lines), *_degraded(lines))]
+    return [visible(each) for each in (*_best(lines), *_compared(lines), *_degraded(lines))]
 
 
 def _best(lines: Sequence[System]) -> Iterator[str]:
@@ -282,7 +282,7 @@ def _best(lines: Sequence[System]) -> Iterator[str]:
 
 
 def _compared(lines: Sequence[System]) -> Iterator[str]:
-    """Tell which differences to the first system chance hardly explains."""
+    """Yield the differences to the first system whose interval excludes zero, then the others."""
     first, left_open = lines[0].name, []
     for line in lines:
         change = line.accuracy.change

@@ -36,7 +36,7 @@ ACTORS = {
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Hold what one system did with a question."""
+    """One system on one question."""
 
     system: str
     answer: str | None
@@ -52,7 +52,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Hold a question with all that was done with it; `marks` are classes to filter by."""
+    """Question with every system on it; `marks` are classes to filter by."""
 
     place: int
     text: str
@@ -77,7 +77,7 @@ def questions(results: Sequence[Result]) -> list[Question]:
 
 
 def _rows(result: Result) -> Iterator[Row]:
-    """Give the rows; one of a comparison stands for two, one of either run."""
+    """Yield the rows; a row of a comparison becomes one for each run."""
     for row in result.per_question:
         said, values = row.get("predictions"), row.get("values")
         if not isinstance(said, Mapping) or not isinstance(values, Mapping):
@@ -149,7 +149,7 @@ def _values(values: object) -> Iterator[tuple[str, str]]:
 
 
 def _decision(row: Row) -> str:
-    """Say what was decided and why."""
+    """Return the decision and its reason."""
     parts = [f"action: {row['action']}"] if row.get("action") else []
     if isinstance(decision := row.get("decision"), Mapping):
         verdict = "retrieve" if decision.get("retrieve") else "do not retrieve"
@@ -167,7 +167,7 @@ AROUND = 240  # characters shown on either side of what was kept
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Hold a passage as the page shows it: the part kept, and what stands around it.
+    """Passage as the page shows it: the kept part, and the text around it.
 
     The part kept is in `pieces`, each with whether it is one of the right answers.
     """
@@ -181,12 +181,12 @@ class Kept:
 
     @property
     def whole(self) -> bool:
-        """Say whether nothing of the passage stands around what was kept."""
+        """Whether the whole passage was kept."""
         return not self.before.strip() and not self.after.strip()
 
 
 def excerpts(given: Iterable[Any], gold: Sequence[str], room: int) -> tuple[list[Kept], int, int]:
-    """Give as many as fit, how many characters they take, and how many were left out.
+    """Return the excerpts that fit, their number of characters, and the number left out.
 
     The right answers are `gold`; upper and lower case are one, and an answer is whole words.
     """
@@ -225,5 +225,5 @@ def _of(excerpt: Row, right: re.Pattern[str]) -> Kept | None:
 
 
 def many(value: object) -> list[Any]:
-    """Give a list as it is, and nothing for anything else."""
+    """Return a list unchanged, and an empty one for anything else."""
     return list(value) if isinstance(value, list | tuple) else []

@@ -17,7 +17,7 @@ from fitrag_integrations.evaluation.figures.figure import tick, visible
 WIDTH, HEIGHT = 480.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 28.0, 34.0, 54.0
 LETTER = 8.8  # width of a letter at the larger size, that of narrow screens
-SHAPES = 6  # series are told apart by colour, by shape and, after these, by dashes
+SHAPES = 6  # series differ by color and shape, then by dashes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Give the coordinate of a number."""
+        """Return the coordinate of a number."""
         part = (value - self.low) / ((self.high - self.low) or 1.0)
         return self.start + part * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Give round numbers inside the scale."""
+        """Return round numbers inside the scale."""
         step = _round_step((self.high - self.low) / about)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
@@ -44,14 +44,14 @@ class Scale:
 def bounds(
     values: Sequence[float], *, zero: bool = False, whole: bool = False
 ) -> tuple[float, float]:
-    """Give a range around numbers that ends on round ones, whole ones where they are counts.
+    """Return a range around numbers that ends on round ones, whole ones for counts.
 
     With `zero` it holds zero.
     """
     low, high = min(values), max(values)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    if high - low <= 1e-9 * max(abs(low), abs(high)):  # no tick could tell them apart
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # no tick could separate them
         low, high = (low - 0.5, high + 0.5) if low else (0.0, 1.0)
     step = max(_round_step((high - low) / 5), 1.0 if whole else 0.0)
     return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
@@ -65,7 +65,7 @@ def _round_step(rough: float) -> float:
 
 
 class Drawing:
-    """Hold a drawing in the making; `name` is unique in the page."""
+    """SVG drawing under construction; `name` is unique in the page."""
 
     def __init__(self, name: str, title: str, description: str, height: float = HEIGHT) -> None:
         ids = (f"{name}-title", f"{name}-desc")
@@ -94,7 +94,7 @@ class Drawing:
     def add(
         self, tag: str, kind: str = "", text: str = "", hint: str = "", **given: Any
     ) -> Element:
-        """Add an element of a class; `hint` is what a pointer resting on it is told."""
+        """Add an element of a class; `hint` is its tooltip."""
         attributes = {"class": kind} if kind else {}
         attributes |= {key.replace("_", "-"): _place(value) for key, value in given.items()}
         made = SubElement(self.root, tag, attributes)
@@ -124,7 +124,7 @@ class Drawing:
         self.add("path", f"mark s{series % SHAPES}", hint=hint, d=_shape(series, x, y, size))
 
     def markup(self) -> str:
-        """Give the drawing as text for an HTML page."""
+        """Return the drawing as text for an HTML page."""
         return tostring(self.root, encoding="unicode")
 
 
@@ -168,12 +168,12 @@ def swatch(series: int, kind: str = "points") -> str:
 
 
 def stroke(series: int) -> str:
-    """Give the classes of a series' line."""
+    """Return the classes of a series' line."""
     return f"line s{series % SHAPES} d{series // SHAPES % 3}"
 
 
 def _shape(series: int, x: float, y: float, r: float) -> str:
-    """Give the outline of a mark: disc, square, two triangles, diamond, cross."""
+    """Return the outline of a mark: disc, square, two triangles, diamond, cross."""
     kind = series % SHAPES
     if kind == 0:
         return f"M{_place(x - r)},{_place(y)}a{r},{r} 0 1 0 {2 * r},0a{r},{r} 0 1 0 {-2 * r},0z"

@@ -37,7 +37,7 @@ NOTE = "Calls, tokens and seconds are averages per question; retrieved for and n
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Hold what a cell shows: a text, a smaller one under it, and a drawing."""
+    """Cell of a table: text, smaller text below it, and a drawing."""
 
     text: str
     below: str = ""
@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Hold a table; the first cell of a row names it, the others are numbers."""
+    """Table; the first cell of a row is its name, the others are numbers."""
 
     caption: str
     head: Sequence[str]
@@ -56,7 +56,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Hold a drawing with what stands around it; `legend` are signs and names."""
+    """Drawing with title, numbers and caption; `legend` are signs and names."""
 
     title: str
     drawing: str
@@ -66,7 +66,7 @@ class Shown:
 
 
 def tables(result: Result, prices: Prices | None) -> list[Table]:
-    """Give a result's tables."""
+    """Build a result's tables."""
     if result.kind == "methods" and (lines := systems(result)):
         return [_methods([line.priced(prices) for line in lines])]
     figures = [Figure.of_row(row) for row in result.figures]
@@ -85,7 +85,7 @@ def _title(name: str) -> str:
 
 
 def _methods(lines: Sequence[System]) -> Table:
-    """Set methods side by side, accuracy with its interval."""
+    """Build the table of methods, accuracy with its interval."""
     known = {name for line in lines for name in line.figures}
     names = [name for name in COLUMNS if name != "cost" or name in known]
     rows = [
@@ -112,11 +112,11 @@ def _accuracy(figure: Figure) -> Cell:
 
 
 def _change(change: Change | None) -> Cell:
-    return Cell(number(None)) if change is None else Cell(signed(change.value), change.told())
+    return Cell(number(None)) if change is None else Cell(signed(change.value), change.details())
 
 
 def strip(value: float, bounds: Interval | None) -> str:
-    """Draw a share on a line from 0 to 1, its interval as a thick part."""
+    """Draw a fraction on a line from 0 to 1, its interval as a thick part."""
     drawing = Drawing.small(96, 12)
     across = Scale(0.0, 1.0, 6.0, 90.0)
     drawing.line(6, 6, 90, 6, "grid")
@@ -127,7 +127,7 @@ def strip(value: float, bounds: Interval | None) -> str:
 
 
 def _pivot(caption: str, figures: Sequence[Figure]) -> Table:
-    """Set figures in rows and what they are of in columns."""
+    """Build a table of figures in rows and systems or orders in columns."""
     columns = list(dict.fromkeys(figure.who for figure in figures))
     if columns == [""] and not any(figure.change for figure in figures):
         rows = [[Cell(f.name), Cell(number(f.value)), Cell(interval(f.bounds))] for f in figures]
@@ -141,18 +141,18 @@ def _pivot(caption: str, figures: Sequence[Figure]) -> Table:
 
 
 def _figure(figure: Figure | None) -> Cell:
-    """Write a value with its interval and, under it, its difference with that one's."""
+    """Build the cell of a value, with its interval and difference below."""
     if figure is None:
         return Cell(number(None))
     below = interval(figure.bounds)
     if figure.change is not None:
-        told = f"{signed(figure.change.value)} ({figure.change.told()})"
-        below = f"{below}{'; ' * bool(below)}{told}"
+        change = f"{signed(figure.change.value)} ({figure.change.details()})"
+        below = f"{below}{'; ' * bool(below)}{change}"
     return Cell(number(figure.value), below)
 
 
 def _compared(figures: Sequence[Figure]) -> Table:
-    """Set two results side by side, with their difference."""
+    """Build the table of two results and their differences."""
     made = [
         [
             Cell(", ".join(filter(None, (figure.name, figure.who)))),

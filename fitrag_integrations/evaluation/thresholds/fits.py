@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.crag.verdict import INPUTS, ListVerdict
 
-SMALLEST = 0.02  # of the questions: fewer say nothing about a share
+SMALLEST = 0.02  # of the questions: too few for a fraction otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class GradedStrip:
-    """Hold a strip's grade, its length in tokens, and whether it holds the answer."""
+    """Strip: its grade, its length in tokens, and whether it contains the answer."""
 
     grade: float
     tokens: int
@@ -144,8 +144,8 @@ def fit_verdict(
         guessed[best].tolist(), truth.astype(bool).tolist(), correct=correct, incorrect=incorrect
     )
     weights, bias = _fit(table, truth, best)
-    told = dict(zip(names, weights.tolist(), strict=True))
-    return ListVerdict(told, bias, upper, max(0.0, lower), models), guessed[best]
+    weighted = dict(zip(names, weights.tolist(), strict=True))
+    return ListVerdict(weighted, bias, upper, max(0.0, lower), models), guessed[best]
 
 
 def _held_out(table: Floats, truth: Floats, fold: NDArray[np.int64], ridge: float) -> Floats:
@@ -250,7 +250,7 @@ def choose_stop(
 def _prefixes(
     row: Combinations[Judged], chances: Sequence[float], max_share: float | None
 ) -> list[tuple[float, Judged]]:
-    """Give the prefixes inference may stop at, with their probabilities, shortest first."""
+    """Return the prefixes at which inference may stop, with their probabilities, shortest first."""
     pairs = zip(chances, row.combinations, strict=True)
     own = sorted((p for p in pairs if "prefixes" in p[1].kinds), key=lambda p: len(p[1].scores))
     return [p for i, p in enumerate(own) if not i or max_share is None or p[1].share <= max_share]

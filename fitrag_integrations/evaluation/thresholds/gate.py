@@ -29,7 +29,7 @@ INTERVAL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """Say in words what is asked, how to choose for it, and how many rows a promise needs."""
+    """Target of a threshold: its words, its choice, and the rows that its guarantee needs."""
 
     words: str
     choose: Callable[[Outcomes], float]
@@ -37,7 +37,7 @@ class _Goal:
     rows: int = 0
 
     def sentence(self, value: float, rows: int) -> str:
-        """Give the words, and the reason where the promise cannot be made."""
+        """Return the words, with the reason if there is no guarantee."""
         if not self.promises or value != ALWAYS:
             return self.words
         reason = (
@@ -79,7 +79,7 @@ def choose_threshold(
     probability of 0.95; ``resamples`` of 0 leaves it out. ``show_progress`` None draws a bar in a
     notebook or at a terminal once that takes over two seconds, False never. ``model`` and ``data``
     are kept in the result, ``seed`` is the bootstrap's. Raises ``InputError`` for a row without
-    its fields and for a share that no threshold keeps to.
+    its fields and for a fraction that no threshold keeps.
     """
     outcomes = Outcomes.of(rows)
     goal = _goal(target, max_share, max_drop, confidence, seed)

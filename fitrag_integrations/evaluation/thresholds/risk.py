@@ -31,7 +31,7 @@ LARGEST_BET = 0.9
 def certified_threshold(
     outcomes: Outcomes, max_drop: float, confidence: float, *, seed: int = 0
 ) -> float:
-    """Give the lowest threshold certified to lose at most ``max_drop``, or 1.0 where none is.
+    """Return the lowest threshold certified to lose at most ``max_drop``, or 1.0 if none is.
 
     Fixed-sequence testing (Learn-then-Test, section 3.2): thresholds are tested from the highest
     down, each at the level 1 - ``confidence``, and the last one before the first failure is taken.
@@ -83,7 +83,7 @@ def rows_needed(max_drop: float, confidence: float) -> int:
 
 
 def conformal_threshold(outcomes: Outcomes, max_drop: float) -> float:
-    """Give the lowest threshold whose expected loss is at most ``max_drop``, 1.0 where none is.
+    """Return the lowest threshold with an expected loss of at most ``max_drop``, or 1.0.
 
     Conformal risk control needs a loss that only grows as more is skipped. So it counts the
     answers lost by skipping and none of those gained (theirs, equation 4, with B = 1): the drop is
@@ -108,14 +108,14 @@ def _different(scores: Floats) -> Floats:
 
 
 def _lowest(thresholds: Floats, scores: Floats) -> float:
-    """Give the last threshold if it skips anything."""
+    """Return the last threshold if it skips anything, else 1.0."""
     if not len(thresholds) or thresholds[-1] >= scores.max():
         return ALWAYS
     return float(thresholds[-1])
 
 
 def _checked(max_drop: float, confidence: float) -> tuple[float, float]:
-    """Give the drop and the level. A drop of 0 cannot be certified from any number of rows."""
+    """Return the drop and the level. No number of rows can certify a drop of 0."""
     drop = check_number("max_drop", max_drop, low=1e-6, high=1 - 1e-6)
     return drop, 1 - check_number("confidence", confidence, low=1e-6, high=1 - 1e-6)
 
@@ -126,7 +126,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """Hold what a setting came to, an entry a question: whether it was right, and what it cost."""
+    """Outcomes of a setting, one entry per question: whether it was right, and its cost."""
 
     right: Floats
     cost: Floats
@@ -134,7 +134,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Hold the chosen setting, those tested in their order, and how many of them passed.
+    """Chosen setting, the tested ones in their order, and how many of them passed.
 
     `chosen` is the plain setting where none passed; `reason` then says why.
     """
