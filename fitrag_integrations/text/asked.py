@@ -36,7 +36,7 @@ _POINTS_BACK = frozenset(_BACK.split())
 
 
 def asked_of(text: str) -> str:
-    """Give the part of ``text`` that asks, as it stands there; a short text is given back."""
+    """Return the part of ``text`` that asks, as it stands there; a short text is given back."""
     if len(_WORD.findall(text)) <= SHORT:
         return text
     spans = split_sentences(text)
@@ -51,7 +51,7 @@ def asked_of(text: str) -> str:
 
 
 def asked_note(question: str) -> tuple[str, ...]:
-    """Say what part of a text the models of this package take for the question; none if all."""
+    """Return what part of a text the models of this package take for the question; none if all."""
     asked = asked_of(question)
     return () if asked == question else (f"read as the question: {asked!r}",)
 
@@ -62,7 +62,7 @@ def _asks(sentence: str) -> bool:
 
 
 def _points_back(sentence: str) -> bool:
-    """Say whether a sentence has a pronoun and little beside it that could stand for itself."""
+    """Check whether a sentence has a pronoun and little beside it that could stand for itself."""
     words = _words(sentence)
     named = any(word[:1].isupper() for word in _WORD.findall(sentence)[1:])
     return not named and any(word in _POINTS_BACK for word in words)

@@ -96,7 +96,7 @@ _BACK = 40  # characters that an exception looks back at
 
 
 def starts_of(block: str) -> list[int]:
-    """Give the places where the sentences of a block begin, the first of them 0.
+    """Return the places where the sentences of a block begin, the first of them 0.
 
     A place may be that of the blanks before a sentence. None is inside a sign made of several
     characters, and no sentence is made of signs or of an item's number alone.

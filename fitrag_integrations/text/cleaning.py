@@ -49,7 +49,7 @@ _MARKUP = re.compile(rf"</?(?:{_ELEMENTS})(?=[\s/>])[^<>]*>|<![^<>]*>|{_TURNS}",
 
 
 def clean_text(text: str, *, max_chars: int | None = None) -> str:
-    """Give the visible words of a text, at most ``max_chars`` characters, cut at a blank.
+    """Return the visible words of a text, at most ``max_chars`` characters, cut at a blank.
 
     Removes control, zero-width, bidirectional, tag and private-use characters, variation
     selectors, soft hyphens, remains of markup and chat-template marks; reads entities; makes one
@@ -94,7 +94,7 @@ def _visible(text: str) -> str:
 
 
 def _shown(text: str, i: int) -> str:
-    """Give a character, a blank for one that stands for space, or nothing."""
+    """Return a character, a blank for one that stands for space, or nothing."""
     char = text[i]
     if char.isprintable() or char == "\n":
         return char

@@ -40,7 +40,7 @@ _GAPS = (re.compile(r"\s*\n"), re.compile(r"(?<=[.!?;:…])\s"), re.compile(r"(?
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
-    """Give [start, end) of each sentence of ``text``, in characters and in order.
+    """Return [start, end) of each sentence of ``text``, in characters and in order.
 
     A blank line, a list item, a heading and a table row end a sentence. So does any other line
     break, unless the line is long enough to be wrapped prose, the next one begins in lower case or

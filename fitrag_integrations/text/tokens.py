@@ -103,7 +103,7 @@ def counted(text: str, count_tokens: TokenCounter) -> int:
 
 
 def tiktoken_counter(encoding: str = "cl100k_base") -> TokenCounter:
-    """Give the exact counter of an OpenAI encoding.
+    """Return the exact counter of an OpenAI encoding.
 
     tiktoken downloads an encoding on first use. Raises ``ModelLoadError`` where it cannot, and
     ``MissingExtraError`` without tiktoken itself, ``InputError`` for an unknown encoding.
