@@ -144,7 +144,7 @@ def fact_scores(
     fewer than `gamma` facts, 0 for none.
     """
     check_number("gamma", gamma, low=0)
-    taken = [_facts(row, facts_of or _sentences) for row in rows]
+    taken = [_facts(row, facts_of) for row in rows]
     asked = [
         _fact_prompt(row, fact) for row, facts in zip(rows, taken, strict=True) for fact in facts
     ]
@@ -152,14 +152,15 @@ def fact_scores(
     return [_fact_score([next(found) > 0.5 for _ in facts], gamma) for facts in taken]
 
 
-def _facts(row: Row, facts_of: Callable[[str], Sequence[str]]) -> Sequence[str]:
+def _facts(row: Row, facts_of: Callable[[str], Sequence[str]] | None) -> Sequence[str]:
     if row.get("facts") is not None:
         return check_many("facts", row["facts"], str)
-    return [fact for fact in facts_of(predicted(row)) if fact.strip()]
-
-
-def _sentences(text: str) -> list[str]:
-    return [text[start:end] for start, end in split_sentences(text)]
+    text = predicted(row)
+    if facts_of is None:
+        facts: Sequence[str] = [text[start:end] for start, end in split_sentences(text)]
+    else:
+        facts = facts_of(text)
+    return [fact for fact in facts if fact.strip()]
 
 
 def _fact_prompt(row: Row, fact: str) -> str:

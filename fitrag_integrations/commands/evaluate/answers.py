@@ -183,7 +183,9 @@ class EvaluateFacts:
     def run(self) -> None:
         """Judge the facts and print the averages."""
         given = self.shape.read(self.rows).rows
-        _write(self.export, [{"topic": _topic(row), "output": predicted(row)} for row in given])
+        topics = [str(row.get("topic") or row.get("question")) for row in given]
+        written = zip(topics, map(predicted, given), strict=True)
+        _write(self.export, [{"topic": topic, "output": text} for topic, text in written])
         values = fact_scores(given, self.judge.load(), gamma=self.gamma)
         _write(self.out, [{**row, "values": v} for row, v in zip(given, values, strict=True)])
         figures = {
@@ -196,10 +198,6 @@ class EvaluateFacts:
             return
         rows = [[name, number(value)] for name, value in figures.items()]
         show(f"{len(given)} texts", {"figure": False, "value": True}, rows)
-
-
-def _topic(row: Row) -> str:
-    return str(row.get("topic") or row.get("question"))
 
 
 def _write(path: Path | None, rows: Sequence[Row]) -> None:

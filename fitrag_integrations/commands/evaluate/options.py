@@ -202,15 +202,11 @@ def answered(
         given = answer([row for _, row in chunk])
         fresh = dict(zip((key for key, _ in chunk), given, strict=True))
         if path is not None:
-            _append(path, fresh)
+            with jsonl.appending(str(path)) as write:
+                write(b"".join(jsonl.dump({"key": key, "value": fresh[key]}) for key in fresh))
         known |= fresh
         advance(sum(key in fresh for key in keys))
     return [known[key] for key in keys]
-
-
-def _append(path: Path, fresh: Row) -> None:
-    with jsonl.appending(str(path)) as write:
-        write(b"".join(jsonl.dump({"key": key, "value": fresh[key]}) for key in fresh))
 
 
 def _known(path: Path) -> dict[str, Any]:

@@ -91,14 +91,9 @@ def _measures(outcomes: Outcomes, threshold: float) -> dict[str, Measure]:
         "oracle": lambda o: Sweep.of(o).oracle,
         "sweep area": area,
         "best point: accuracy": lambda o: float(Curve.of(o).accuracy.max()),
-        "best point: share": _best_share,
+        "best point: share": lambda o: float((curve := Curve.of(o)).share[curve.best]),
         "best accuracy retrieving for half": _at_half,
     }
-
-
-def _best_share(outcomes: Outcomes) -> float:
-    curve = Curve.of(outcomes)
-    return float(curve.share[curve.best])
 
 
 def _at_half(outcomes: Outcomes) -> float | None:

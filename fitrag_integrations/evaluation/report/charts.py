@@ -75,8 +75,9 @@ def lines(
     every = [point for points in (*series.values(), [*marked.values()]) for point in points]
     tall = bounds([y for _, y in every] + list(heights.values()))
     wide = bounds([x for x, _ in every])
-    whole = all(float(x).is_integer() for x, _ in every)
-    across, up = frame(drawing, _tight(wide, every) if whole else wide, tall, label.axes)
+    if all(float(x).is_integer() for x, _ in every):  # begin at the first whole number
+        wide = min(x for x, _ in every), max(max(x for x, _ in every), wide[0] + 1)
+    across, up = frame(drawing, wide, tall, label.axes)
     for value in heights.values():
         drawing.line(LEFT, up(value), WIDTH - RIGHT, up(value), "level")
     for at, (name, points) in enumerate(series.items()):
@@ -90,11 +91,6 @@ def lines(
         drawing.mark(at, across(x), up(y), hint, 6.0)
     _named(drawing, up, heights)
     return drawing
-
-
-def _tight(wide: tuple[float, float], every: Points) -> tuple[float, float]:
-    """Let an axis of whole numbers begin at the first of them."""
-    return min(x for x, _ in every), max(max(x for x, _ in every), wide[0] + 1)
 
 
 def _named(drawing: Drawing, up: Scale, levels: Mapping[str, float]) -> None:

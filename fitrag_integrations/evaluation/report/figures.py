@@ -202,7 +202,15 @@ def system_drawings(result: Result, name: str, prices: Prices | None) -> Iterato
 
 def _against_tokens(lines: Sequence[System], name: str) -> Shown:
     """Draw what an answer is worth against what it takes to read (FIT-RAG, Table 1)."""
-    bars = [_bar(line.name, line.accuracy, line.value("tokens_in") or 0.0) for line in lines]
+    bars = [
+        Bar(
+            line.name,
+            line.accuracy.value or 0.0,
+            line.accuracy.bounds,
+            line.value("tokens_in") or 0.0,
+        )
+        for line in lines
+    ]
     title = "Accuracy against tokens"
     description = f"Accuracy over tokens read per question, of {counted(len(bars), 'system')}."
     label = Label(name, title, description, "tokens read per question", "accuracy")
@@ -214,10 +222,6 @@ def _against_tokens(lines: Sequence[System], name: str) -> Shown:
     legend = [(swatch(at), bar.name) for at, bar in enumerate(bars)]
     about = "Up is better, left is cheaper; what FIT-RAG sets side by side in its Table 1."
     return Shown(title, charts.points(label, bars).markup(), numbers, legend, about)
-
-
-def _bar(name: str, figure: Figure, x: float) -> Bar:
-    return Bar(name, figure.value or 0.0, figure.bounds, x)
 
 
 def _differences(first: str, lines: Sequence[System], name: str) -> Shown:

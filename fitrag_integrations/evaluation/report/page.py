@@ -103,7 +103,13 @@ def html_report(
         questions=asked,
         filters=list(_filters(asked)),
         figures=_export([row for result in results for row in result.figures]),
-        rows=_export([_exported(row) for result in results for row in result.per_question]),
+        rows=_export(
+            [
+                {name: row[name] for name in EXPORTED if name in row}
+                for result in results
+                for row in result.per_question
+            ]
+        ),
         files=files if files is not None and files.rows else None,
         summary=_summary(results, len(asked)),
     )
@@ -118,11 +124,6 @@ def _export(rows: Sequence[Row]) -> str:
     writer.writeheader()
     writer.writerows(flat)
     return f"data:,{quote(out.getvalue().encode('utf-8', 'replace'))}"
-
-
-def _exported(row: Row) -> Row:
-    """Return a question's fields for a spreadsheet; traces would make the page too large."""
-    return {name: row[name] for name in EXPORTED if name in row}
 
 
 def _cells(row: Row) -> Iterator[tuple[str, object]]:
@@ -241,7 +242,9 @@ def tiles(result: Result, prices: Prices | None) -> list[Tile]:
     """Build the headline: accuracy, tokens and cost of the best system, or what was saved."""
     lines = [line.priced(prices) for line in systems(result)]
     if lines:
-        best = max(lines, key=_worth)
+        best = max(
+            lines, key=lambda each: (each.accuracy.value or 0.0, -(each.value("tokens_in") or 0.0))
+        )
         return [
             Tile(f"{name}, {best.name}", str(figure), _first(lines[0], best, each))
             for each, name in HEADLINE.items()
@@ -253,10 +256,6 @@ def tiles(result: Result, prices: Prices | None) -> list[Tile]:
         for each, name in SAVED.items()
         if each in figures
     ]
-
-
-def _worth(line: System) -> tuple[float, float]:
-    return line.accuracy.value or 0.0, -(line.value("tokens_in") or 0.0)
 
 
 def _first(first: System, best: System, name: str) -> str:

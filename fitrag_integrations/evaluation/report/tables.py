@@ -76,12 +76,14 @@ def tables(result: Result, prices: Prices | None) -> list[Table]:
         made = [_compared(rest)]
     else:
         sets = list(dict.fromkeys(figure.set for figure in rest))
-        made = [_pivot(_title(each), [f for f in rest if f.set == each]) for each in sets]
+        made = [
+            _pivot(
+                "Figures" if each == ALL else f"Figures of {each}",
+                [figure for figure in rest if figure.set == each],
+            )
+            for each in sets
+        ]
     return made + ([_confusion(confusion)] if confusion else [])
-
-
-def _title(name: str) -> str:
-    return "Figures" if name == ALL else f"Figures of {name}"
 
 
 def _methods(lines: Sequence[System]) -> Table:
@@ -91,7 +93,11 @@ def _methods(lines: Sequence[System]) -> Table:
     rows = [
         [
             Cell(line.name),
-            _accuracy(line.accuracy),
+            Cell(
+                number(line.accuracy.value),
+                interval(line.accuracy.bounds),
+                strip(line.accuracy.value or 0.0, line.accuracy.bounds),
+            ),
             _change(line.accuracy.change),
             *(_value(line.figures.get(name)) for name in names),
             Cell(number(line.errors)),
@@ -104,11 +110,6 @@ def _methods(lines: Sequence[System]) -> Table:
 
 def _value(figure: Figure | None) -> Cell:
     return Cell(number(None) if figure is None else str(figure))
-
-
-def _accuracy(figure: Figure) -> Cell:
-    drawing = strip(figure.value or 0.0, figure.bounds)
-    return Cell(number(figure.value), interval(figure.bounds), drawing)
 
 
 def _change(change: Change | None) -> Cell:

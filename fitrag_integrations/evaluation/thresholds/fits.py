@@ -50,7 +50,7 @@ def fit_actions(
     upper, lower = min(uppers, default=1.0), max(lowers, default=-1.0)
     if lower <= upper:
         return upper, lower
-    single = max(_cuts(ranked, 1), key=lambda cut: _right(cut[1], cut[2]))[0]
+    single = max(_cuts(ranked, 1), key=lambda cut: sum(cut[2]) + len(cut[1]) - sum(cut[1]))[0]
     return single, single
 
 
@@ -68,10 +68,6 @@ def _cuts(
 
 def _share(truths: Sequence[bool]) -> float:
     return sum(truths) / len(truths)
-
-
-def _right(below: Sequence[bool], above: Sequence[bool]) -> int:
-    return sum(above) + len(below) - sum(below)
 
 
 def fit_strip(
@@ -231,7 +227,9 @@ def choose_stop(
     held = fmean(one[-1][1].has_answer for one in lists)
     right = fmean(one[-1][1].eligible for one in lists)
     for threshold in [i / 1000 for i in range(1, 1000)]:
-        stops = [_stop(one, threshold) for one in lists]
+        stops = [
+            next((each for chance, each in one if chance >= threshold), one[-1][1]) for one in lists
+        ]
         answers = fmean(stop.has_answer for stop in stops)
         accuracy = fmean(stop.eligible for stop in stops)
         if answers >= keep * held and accuracy >= keep * right:
@@ -254,10 +252,6 @@ def _prefixes(
     pairs = zip(chances, row.combinations, strict=True)
     own = sorted((p for p in pairs if "prefixes" in p[1].kinds), key=lambda p: len(p[1].scores))
     return [p for i, p in enumerate(own) if not i or max_share is None or p[1].share <= max_share]
-
-
-def _stop(prefixes: Sequence[tuple[float, Judged]], threshold: float) -> Judged:
-    return next((one for chance, one in prefixes if chance >= threshold), prefixes[-1][1])
 
 
 class Read(Protocol):
