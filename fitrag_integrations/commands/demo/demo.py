@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.options import AsJson, ModelOptions
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.tables import pivot, show
-from fitrag_integrations.commands.run.telling import MARKS, cost, kept_lines, shown
+from fitrag_integrations.commands.run.telling import MARKS, PLAIN_MARKS, cost, kept_lines, shown
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.ports import Method
@@ -229,6 +230,7 @@ def show_before_after(each: Worked) -> None:
     """Print a question, what was retrieved, what is left of it, and the answer."""
     from rich.text import Text
 
+    marks = MARKS if sys.stdout.isatty() else PLAIN_MARKS
     wholes = list(map(Excerpt.whole, each.found))
     titles = "; ".join(dict.fromkeys(one.title or one.id for one in each.found))
     lines = [
@@ -239,7 +241,7 @@ def show_before_after(each: Worked) -> None:
     ]
     for at, one in enumerate(each.kept[:LINES]):
         title = f"{one.passage.title or one.passage.id}: "
-        lines.append(f"  {title if at else title}{shown(one.text, each.answer, MARKS)}")
+        lines.append(f"  {title if at else title}{shown(one.text, each.answer, marks)}")
     more = len(each.kept) - LINES
     lines += [f"  and {more} more"] * (more > 0)
     lines += ["", f"Answer: {each.answer}"]

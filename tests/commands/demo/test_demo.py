@@ -262,7 +262,7 @@ def test_the_first_screen_fits_and_names_what_goes_wrong(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 105 and len(lines) <= 40
     shown = "\n".join(lines)
-    assert "who wrote it" in shown and "Answer: Ann" in shown
+    assert "who wrote it" in shown and "**Ann** wrote it." in shown and "Answer: Ann" in shown
     assert "the answer is in the prompt, of 1" in shown and "+100 points" in shown
     assert "0 of 1 retrieved answers lost; 1 of 1 questions without an answer" in shown
 
