@@ -17,7 +17,7 @@ from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.evaluation.answers import tokens
 from fitrag_integrations.methods.ik.self_evaluation import KNOW_PROMPT, AskGate
-from fitrag_integrations.text.blocks import blocks_of
+from fitrag_integrations.text.blocks import PROSE, blocks_of
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.training.collecting import is_correct
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -169,9 +169,9 @@ def questions_from(passages: Sequence[Passage], count: int) -> list[Asked]:
 
 
 def _question_from(passage: Passage) -> Asked | None:
-    for start, end, is_code in blocks_of(passage.text):
+    for start, end, kind, _ in blocks_of(passage.text):
         block = passage.text[start:end]
-        if is_code or _NO_PROSE.match(block):
+        if kind != PROSE or _NO_PROSE.match(block):
             continue
         for first, last in split_sentences(block):
             sentence = " ".join(block[first:last].split())
