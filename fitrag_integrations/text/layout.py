@@ -40,6 +40,7 @@ which who why will with you your
 """
 _COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
 _WORD = re.compile(r"[^\W_]+")
+_RUN_IN = re.compile(r"[•◦▪■►]\s|\(?\d{1,3}[.)]\s")
 _LABEL = 60  # characters of a line without a stop that may be a lead-in
 # What is linked or drawn: the first group is what a reader sees of it.
 _LINKS = re.compile(
@@ -112,7 +113,8 @@ class _Leads:
     def _each(self, block: Block, spans: Sequence[Span], lead: Lead) -> Iterator[Lead]:
         yield lead
         further = self._with(lead, spans[0]) if block.kind == ITEM else lead
-        yield from (further,) * (len(spans) - 1)
+        for start, _ in spans[1:]:  # in a list run together into a line, they are items too
+            yield lead if _RUN_IN.match(self.text, start) else further
 
     def _lead(self, block: Block, first: Span) -> Lead:
         """Return the lead of a block, and note what the block opens and closes."""

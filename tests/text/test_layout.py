@@ -26,6 +26,7 @@ LEADS = {
     "sibling after a nested list": ("Do:\n- a\n  - b\n- d", "- d", ["Do:"]),
     "paragraph of an item": ("1. a\n\n   Then b.\n\n2. c", "Then b.", ["1. a"]),
     "further sentence": ("Do:\n- A one. A two.", "A two.", ["Do:", "- A one."]),
+    "list run together": ("• One a.\nSells: • two • three", "• three", ()),
     "after the list": ("Do:\n- a\n\nThe end is here.", "The end is here.", ()),
     "pipes": (f"Text.\n\n{PIPES}\n| 1 | a |\n| 2 | b |", "| 2 | b |", [PIPES]),
     "open pipes": ("port | use\n--- | ---\n1 | a\n2 | b", "2 | b", ["port | use\n--- | ---"]),
