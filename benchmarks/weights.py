@@ -78,9 +78,9 @@ def main() -> None:
         for figure, values in found.items():
             for weight, column in values.items():
                 kind.setdefault(figure, {}).setdefault(weight, []).extend(column)
-    for kind, found in every.items():
-        if found:
-            told(f"all of {kind}", found)
+    for group, figures in every.items():
+        if figures:
+            told(f"all of {group}", figures)
 
 
 def measured(rows: Sequence[Listed], cut: bool) -> dict[str, dict[float, list[float]]]:
@@ -145,13 +145,13 @@ def _searched(data: Path, name: str, n: int) -> Iterator[Listed]:
         own = {key for _, key, _ in some}
         rest = chance.sample([one for one in pool if one.id not in own], POOL)
         asked, pool = some, [one for one in pool if one.id in own] + rest
-    for (question, own, answers), found in zip(
+    for (question, gold, answers), found in zip(
         asked, searching(pool, depth=DEPTH)([each[0] for each in asked]), strict=True
     ):
         if answers:
-            yield _listed(question, found, answers, own)
+            yield _listed(question, found, answers, gold)
         else:
-            yield Listed(question, found, [int(one.id == own) for one in found])
+            yield Listed(question, found, [int(one.id == gold) for one in found])
 
 
 def _listed(

@@ -118,11 +118,10 @@ def _embeddings_filter(
             _judged(row, [row.passages[i].text for i in chosen(row, 1 - below)]) for row in rows
         ]
 
-    def chosen(row: Asked, threshold: float) -> list[int]:
+    def by_rule(row: Asked, threshold: float) -> list[int]:
         return [i for i, cosine in enumerate(near[row.question]) if cosine > threshold]
 
-    if real := _langchain_filter(vectors):
-        chosen = real
+    chosen = _langchain_filter(vectors) or by_rule
     return [_spending(fraction, kept, 0.5, 1.0) for fraction in fractions]
 
 
@@ -167,7 +166,8 @@ def _optimizer(
         def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
             return vectors(texts).tolist()
 
-        _get_query_embedding = _get_text_embedding
+        def _get_query_embedding(self, query: str) -> list[float]:
+            return self._get_text_embedding(query)
 
         async def _aget_query_embedding(self, query: str) -> list[float]:
             return self._get_text_embedding(query)

@@ -150,7 +150,7 @@ def test_an_action_is_its_word():
 
 def test_the_prompt_follows_the_decision_and_what_was_kept():
     assert "1. Amarcord: Nino Rota\n" in CONTEXT.prompt()
-    assert "background passage" in Context("q").prompt()
+    assert "none was found" in Context("q").prompt()
     skipped = Context("q", (EXCERPT,), decision=RetrievalDecision(False))
     assert "background passage" in skipped.prompt()
 

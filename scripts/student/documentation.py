@@ -127,9 +127,9 @@ def debian(folder: Path) -> tuple[str, list[Any]]:
         found = [
             named.group(1).strip()
             for part in re.split(r"\n\s*\n(?=Files:)", text)
-            if (files := re.match(r"Files:(.*(?:\n\s+.*)*)", part))
-            and re.search(r"(^|\s)\*(\s|$)|doc|man|\.[13578]\b", files.group(1))
-            and "debian/" not in files.group(1)
+            if (named_files := re.match(r"Files:(.*(?:\n\s+.*)*)", part))
+            and re.search(r"(^|\s)\*(\s|$)|doc|man|\.[13578]\b", named_files.group(1))
+            and "debian/" not in named_files.group(1)
             and (named := re.search(r"^License:(.+)$", part, re.MULTILINE))
         ]
         license = license or " and ".join(dict.fromkeys(found))

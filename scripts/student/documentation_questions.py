@@ -135,7 +135,7 @@ def by_head(block: Block, follow: Any, chance: random.Random) -> Iterator[Any]:
             "q": asks.format(reworded(f"{verb} {rest}", chance)),
             "hide": block["t"],
             "answers": [shown or first],
-            "at": code[0] if shown else body[0],
+            "at": code[0] if code and shown else body[0],
             "kind": "code" if shown else "prose",
         }
 
@@ -198,12 +198,12 @@ def by_text(
             }
     if subject and (found := VERSION.search(text)):
         verb = (found.group(1) or "added").lower()
-        asks = {
+        by_verb = {
             "changed": "In which version did {} change?",
             "deprecated": "Since when is {} deprecated?",
             "removed": "In which version was {} dropped?",
         }
-        shown = asks.get(
+        shown = by_verb.get(
             verb,
             chance.choice(["Which version do I need for {}?", "Since which release is there {}?"]),
         )

@@ -466,12 +466,12 @@ def licensed(data: Path, cache_at: Path, chance: random.Random) -> Iterator[tupl
             )
             if len(items) > 9:
                 yield item, out
-    texts = {}
+    labeled: dict[str, tuple[str, str, str]] = {}
     for row in read_jsonl(data / "pubmedqa" / "pubmedqa_labeled.jsonl.gz"):
         for text, label in zip(row["contexts"], row["labels"], strict=True):
-            texts[text] = (row["id"], label, row["question"])
-    given = [Passage(str(i), t, "") for i, t in enumerate(texts)]
-    own = {q: i for i, _, q in texts.values()}
+            labeled[text] = (row["id"], label, row["question"])
+    given = [Passage(str(i), t, "") for i, t in enumerate(labeled)]
+    own = {q: i for i, _, q in labeled.values()}
     for (question, number), found in zip(
         own.items(), searching(given, depth=30)([*own]), strict=True
     ):
@@ -482,10 +482,10 @@ def licensed(data: Path, cache_at: Path, chance: random.Random) -> Iterator[tupl
                 int("RESULT" in label or "CONCLU" in label),
                 None if "RESULT" in label else [],
             )
-            for t, (i, label, _) in texts.items()
+            for t, (i, label, _) in labeled.items()
             if i == number
         ]
-        items += [made("", p.text, 0, []) for p in found if texts[p.text][0] != number][
+        items += [made("", p.text, 0, []) for p in found if labeled[p.text][0] != number][
             : 14 - len(items)
         ]
         if any(one["has"] for one in items):

@@ -19,6 +19,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def papers(data: Path, count: int, chance: random.Random) -> list[Row]:
             {"title": "", "text": p.text, "has": contains_answer(p.text, row["answers"])}
             for p in found
         ]
-        if len(passages) > 7 and 0 < sum(p["has"] for p in passages) < 4:
+        if len(passages) > 7 and 0 < sum(bool(p["has"]) for p in passages) < 4:
             made.append({**row, "passages": passages, "kind": "paper"})
         if len(made) == count:
             break
@@ -166,6 +167,10 @@ def measured(rows: list[Row], model: Quick) -> dict[str, list[Any]]:
     return figures
 
 
+def _mean_of(values: Any, drawn: Any) -> float:
+    return float(values[drawn].mean())
+
+
 def line(kind: str, figures: dict[str, list[Any]], first: dict[str, Any]) -> str:
     """Return a line of a table: the figures of a kind, differences from the first run."""
     at = [
@@ -181,7 +186,7 @@ def line(kind: str, figures: dict[str, list[Any]], first: dict[str, Any]) -> str
         parts.append(f"{name} {values.mean():.3f}")
         if first:
             other = values - np.array([first[name][i] for i in at])
-            parts[-1] += f" ({other.mean():+.3f} {ends(lambda d, o=other: o[d].mean(), len(at))})"
+            parts[-1] += f" ({other.mean():+.3f} {ends(partial(_mean_of, other), len(at))})"
     pairs = [figures["pairs"][i] for i in at]
 
     def error(drawn: Any) -> float:

@@ -581,7 +581,7 @@ def test_a_methods_option_is_a_field_with_its_type_default_and_meaning(made, of)
     parameters = inspect.signature(made).parameters
     for option in settings_of(of):
         assert parameters[option.name].default == option.default
-        assert made.model_fields[option.name].description == option.told
+        assert made.model_fields[option.name].description == option.help
         if option.kind is not None:
             assert option.name in made(base=Shelf()).model_dump()
 

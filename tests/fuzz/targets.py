@@ -89,7 +89,7 @@ def sentences(data):
         assert not text[last:start].strip()
         last = end
     assert not text[last:].strip()
-    assert "".join(text[start:end] for start, end, _ in blocks_of(text)) == text
+    assert "".join(text[start:end] for start, end, *_ in blocks_of(text)) == text
     assert asked_of(text) in text
     approximate_tokens(text)
 

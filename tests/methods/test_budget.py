@@ -100,7 +100,9 @@ def test_nothing_left_out_would_still_fit(passages, most, chance):
     budget = Budget(most)
     fitted = run(budget.fitted(cut)).value
     assert budget.cost(fitted.kept) <= most
-    assert not [one for one in fitted.left if budget.fits([*fitted.kept, one])]
+    # beside one that is kept, another may close a gap and cost less than nothing
+    apart = [o for o in fitted.left if o.passage not in {k.passage for k in fitted.kept}]
+    assert not [one for one in apart if budget.fits([*fitted.kept, one])]
     assert len(fitted.kept) + len(fitted.left) == len(cut)
 
 

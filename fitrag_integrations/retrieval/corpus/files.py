@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -180,9 +181,7 @@ def decoded(data: bytes) -> tuple[str, str]:
 def _guessed(sample: bytes) -> str:
     """Guess an encoding by charset-normalizer if it is there and has enough to go by."""
     if sum(byte > 127 for byte in sample) >= LEAST_SAMPLE and installed("charset_normalizer"):
-        from charset_normalizer import from_bytes
-
-        best = from_bytes(sample).best()
+        best = import_module("charset_normalizer").from_bytes(sample).best()
         if best is not None:
             return str(best.encoding)
     return "cp1252"
