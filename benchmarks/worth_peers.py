@@ -246,7 +246,9 @@ def _first(ranked: Sequence[Excerpt], count: int) -> list[Excerpt]:
 
 
 def _sentences(row: Asked) -> list[Excerpt]:
-    return [one for passage in row.passages for one in windows(passage, size=1)]
+    """Return plain sentences: the rivals know nothing of headings and header rows."""
+    found = (one for passage in row.passages for one in windows(passage, size=1))
+    return [replace(one, lead=()) for one in found]
 
 
 def _in_turns(excerpts: Sequence[Excerpt]) -> list[Excerpt]:

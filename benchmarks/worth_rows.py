@@ -26,7 +26,7 @@ from fitrag_integrations.types import Passage
 ROOT = Path(__file__).parents[1]
 DEPTH = 20
 POOL = ("squad_dev", "hotpotqa", "2wikimultihopqa", "musique")
-RANDOM = 1500  # passages of wikipool that join BM25's candidates
+RANDOM = 1000  # passages of wikipool that join BM25's candidates
 WEB = ("toolqa", "freshqa", "realtimeqa")
 WIKIPEDIA = ("nq", "popqa", "triviaqa", "2wiki", "pool")
 ELSEWHERE = ("web", "papers", "docs")
