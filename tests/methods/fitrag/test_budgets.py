@@ -151,7 +151,9 @@ def test_every_window_and_strip_slices_its_source(text, size, data):
 @settings(max_examples=60)
 @given(passages, st.randoms(use_true_random=False), st.sampled_from([1, None]))
 def test_the_order_of_passages_does_not_matter_where_scores_differ(passages, chance, per_passage):
-    reducer = TokenReducer(max_tokens=60, per_passage=per_passage, detector=False, window=1)
+    reducer = TokenReducer(  # of equal texts the first stays, which an order decides
+        max_tokens=60, per_passage=per_passage, detector=False, window=1, deduplicate=False
+    )
     shuffled = chance.sample(passages, len(passages))
     first, second = (
         run(reducer(QUESTION, given, score_port(by_text))).value[0]
