@@ -61,7 +61,7 @@ READ_BY_HAND = {
     "nsd": "BSD-3-Clause",
     "zstd": "BSD-3-Clause (its choice of two)",
 }
-"""Whose copyright file is prose or lists parts that are not documentation: read by a person."""
+"""Licenses set by hand, where the copyright file cannot be parsed; not all are verified yet."""
 SKIPPED = re.compile(
     r"(?i)genindex|modindex|search|_modules|/_static|copyright|objects\.inv|index-\d|glossary/"
     r"|/readme\.debian|-sources|license|blank|py-modindex|contributors|authors|thanks|bookindex"
