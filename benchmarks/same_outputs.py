@@ -4,10 +4,10 @@
     PYTHONPATH=NEW_CHECKOUT python benchmarks/same_outputs.py run ROWS NEW
     python benchmarks/same_outputs.py compare OLD NEW
 
-ROWS is a JSON Lines file with question and passages[{title, text}]. `run` uses the first 200 rows with
-five passages each and the bundled models, and writes one output per verb. `compare` prints for each
-output whether it is equal to the byte, else how many rows differ and the largest difference of a
-number. The exit code is 1 if a row has other fields or other text.
+ROWS is a JSON Lines file with question and passages[{title, text}]. `run` uses the first 200 rows
+with five passages each and the bundled models, and writes one output per verb. `compare` prints for
+each output whether it is equal to the byte, else how many rows differ and the largest difference of
+a number. The exit code is 1 if a row has other fields or other text.
 """
 
 from __future__ import annotations
