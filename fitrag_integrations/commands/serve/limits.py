@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
@@ -15,6 +16,12 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 WATCHED = {"/health", "/info", "/metrics"}  # answered however crowded it is
+ELEMENTS = 100_000  # values, lists and objects of a body: more take seconds and gigabytes to parse
+DEPTH = 100  # lists and objects within each other
+BODY_SECONDS = 20.0  # until the whole body has arrived
+READING = 4  # bodies being read, for each request that may be open
+STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+NESTING = re.compile(rb"[\[\]{}]")
 
 
 class Refusal(Exception):
@@ -30,7 +37,7 @@ class Door:
 
     def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
-        self._open = 0
+        self._open = self._reading = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
@@ -60,13 +67,14 @@ class Door:
         self._check_key(scope)
         if scope["path"] in WATCHED:
             return await self._app(scope, receive, send)
+        body = await self._read(scope, receive)  # a slow sender holds no slot
         if self._open >= self._settings.concurrency:
             raise Refusal(429, "Overloaded", f"{self._open} requests are open: try again in 1 s")
         self._open += 1
         self._metrics.open(self._open)
         try:
             async with asyncio.timeout(self._settings.deadline):
-                await self._app(scope, await self._read(scope, receive), send)
+                await self._app(scope, body, send)
         except TimeoutError:
             told = f"not answered within {self._settings.deadline:g} s: send fewer documents"
             raise Refusal(504, "Deadline", told) from None
@@ -84,7 +92,34 @@ class Door:
             raise Refusal(401, "Unauthorized", "send the header Authorization: Bearer KEY")
 
     async def _read(self, scope: Message, receive: Receive) -> Receive:
-        """Read the body, at most `payload` bytes; FastAPI would answer 400 where reading fails."""
+        """Read and check the body; FastAPI would answer 400 where reading fails."""
+        if self._reading >= READING * self._settings.concurrency:
+            raise Refusal(
+                429, "Overloaded", f"{self._reading} bodies are being sent: try again in 1 s"
+            )
+        self._reading += 1
+        try:
+            async with asyncio.timeout(min(BODY_SECONDS, self._settings.deadline)):
+                body = await self._received(scope, receive)
+        except TimeoutError:
+            raise Refusal(
+                408, "Deadline", "the body did not arrive in time: send it again"
+            ) from None
+        finally:
+            self._reading -= 1
+        if len(body) > ELEMENTS:
+            await asyncio.to_thread(_check_elements, body)
+        else:
+            _check_elements(body)
+        whole = iter([{"type": "http.request", "body": body}])
+
+        async def again() -> Message:
+            return next(whole, None) or await receive()
+
+        return again
+
+    async def _received(self, scope: Message, receive: Receive) -> bytes:
+        """Return the body, at most `payload` bytes of it."""
         most, body = self._settings.payload, bytearray()
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > most:
@@ -94,14 +129,21 @@ class Door:
             body += message.get("body", b"")
             if len(body) > most:
                 raise Refusal(413, "Payload", f"the body has over {most} bytes")
-            if not message.get("more_body"):
-                break
-        whole = iter([{"type": "http.request", "body": bytes(body)}])
+            if message["type"] == "http.disconnect" or not message.get("more_body"):
+                return bytes(body)
 
-        async def again() -> Message:
-            return next(whole, None) or await receive()
 
-        return again
+def _check_elements(body: bytes) -> None:
+    """Raise `Refusal` if a JSON body has too many values, or too deep ones, before it is parsed."""
+    bare = STRINGS.sub(b"", body)
+    found = bare.count(b",") + bare.count(b"[") + bare.count(b"{")
+    if found > ELEMENTS:
+        raise Refusal(413, "Payload", f"the body has over {ELEMENTS} values: send fewer a request")
+    depth = 0
+    for mark in NESTING.findall(bare):
+        depth += 1 if mark in b"[{" else -1
+        if depth > DEPTH:
+            raise Refusal(413, "Payload", f"the body nests deeper than {DEPTH} levels")
 
 
 async def _refuse(send: Send, refusal: Refusal) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -53,7 +54,7 @@ class ServePlan:
             dtype=self.hardware.dtype or "",
             batch_tokens=self.hardware.batch_tokens or 0,
             backend=self.hardware.backend or "",
-            api_key=os.environ.get(f"{PREFIX}API_KEY") or None,
+            api_key=os.environ.get(f"{PREFIX}API_KEY"),
             documents=self.documents,
             payload=self.payload,
             concurrency=self.concurrency,
@@ -66,7 +67,14 @@ class ServePlan:
             require_extra(module, extra="serve", feature="fitrag serve")
         import uvicorn
 
-        os.environ.update(self.settings().to_environment())  # where each process reads them
+        settings = self.settings()
+        if not settings.api_key.found and self.host not in ("127.0.0.1", "localhost", "::1"):
+            print(
+                f"fitrag serve: {self.host} is reachable from outside and no key is required: set "
+                f"{PREFIX}API_KEY, or listen on 127.0.0.1",
+                file=sys.stderr,
+            )
+        os.environ.update(settings.to_environment())  # where each process reads them
         uvicorn.run(
             "fitrag_integrations.commands.serve:create_app",
             factory=True,

@@ -118,7 +118,8 @@ class Service:
     async def _with_spans(
         self, question: str, passages: list[Passage], wanted: Spans
     ) -> list[Ranked]:
-        items = [(question, p, split_sentences(p.text)) for p in passages]
+        cut = await asyncio.to_thread(lambda: [split_sentences(p.text) for p in passages])
+        items = [(question, p, places) for p, places in zip(passages, cut, strict=True)]
         judged = await self._scorer.ascore_sentences(items)
         found = []
         for i, ((_, passage, places), (whole, parts)) in enumerate(zip(items, judged, strict=True)):

@@ -41,6 +41,9 @@ class Settings:
     deadline: float = 60.0
 
     def __post_init__(self) -> None:
+        if isinstance(self.api_key, str) and not self.api_key.strip():
+            allowed = "a key; to serve without one, unset the variable"
+            raise InputError.of(f"{PREFIX}API_KEY", given="a blank text", allowed=allowed)
         if not isinstance(self.api_key, Secret):
             object.__setattr__(self, "api_key", Secret(self.api_key))
         for name in ("documents", "payload", "concurrency"):

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Text = Annotated[str, Field(max_length=2_000_000)]
 Query = Annotated[str, Field(min_length=1, max_length=200_000)]
+Name = Annotated[str, Field(max_length=1000)]  # a bounded text may not hold a lone surrogate either
 
 
 class Shape(BaseModel):
@@ -24,7 +25,7 @@ class Document(Shape):
 
     text: Text
     title: Text = ""
-    id: str = ""
+    id: Name = ""
 
 
 class Spans(Shape):
@@ -44,9 +45,10 @@ class Rerank(Shape):
     """
 
     query: Query
-    texts: list[Text] | None = None
-    documents: list[Text | Document] | None = None
-    model: str = ""
+    # Without fail_fast, pydantic writes an error for each of a million wrong elements.
+    texts: Annotated[list[Text], Field(fail_fast=True)] | None = None
+    documents: Annotated[list[Text | Document], Field(fail_fast=True)] | None = None
+    model: Name = ""
     top_n: Annotated[int, Field(ge=0)] | None = None
     return_documents: bool = False
     return_text: bool = False

@@ -11,6 +11,7 @@ import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
@@ -213,9 +214,95 @@ async def test_a_crowd_is_told_to_come_back_and_a_slow_answer_ends():
     assert (await through(door))[0] == 200  # the places are free again
 
 
+COSTLY = {
+    "numbers": b'{"query": "q", "documents": [' + b"1," * 3_500_000 + b"1]}",
+    "some numbers": b'{"query": "q", "documents": [' + b"1," * 90_000 + b"1]}",
+    "numbers as texts": b'{"query": "q", "texts": [' + b"1," * 90_000 + b"1]}",
+    "lists": b'{"query": "q", "documents": [' + b"[]," * 2_000_000 + b"1]}",
+    "objects": b'{"query": "q", "documents": [' + b"{}," * 90_000 + b"{}]}",
+    "blank texts": b'{"query": "q", "documents": [' + b'"",' * 90_000 + b'""]}',
+    "deep": b'{"query": "q", "documents": ' + b"[" * 99_000 + b"]" * 99_000 + b"}",
+    "quotes": b'{"query": "q", "documents": ["' + b'\\"' * 3_000_000,
+    "fields": b"{" + b",".join(b'"%d": 1' % i for i in range(90_000)) + b"}",
+    "surrogate": b'{"query": "q", "documents": ["a"], "model": "\\ud800"}',
+}
+
+
+async def silence_during(app, path, content):
+    """Post a body, and return the status and the longest silence of the event loop in seconds."""
+    longest, done = 0.0, asyncio.Event()
+
+    async def listen():
+        nonlocal longest
+        while not done.is_set():
+            began = time.perf_counter()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.perf_counter() - began)
+
+    listening = asyncio.create_task(listen())
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://s", timeout=None) as client:
+        reply = await client.post(
+            path, content=content, headers={"Content-Type": "application/json"}
+        )
+    done.set()
+    await listening
+    return reply.status_code, longest
+
+
+@pytest.mark.parametrize("body", COSTLY.values(), ids=COSTLY)
+async def test_a_costly_body_is_refused_and_keeps_nobody_waiting(body):
+    status, silence = await silence_during(create_app(Settings()), "/v2/rerank", body)
+    assert status in (413, 422)
+    assert silence < 3
+
+
+async def test_a_long_document_with_spans_keeps_nobody_waiting():
+    app = create_app(Settings(deadline=2.0))
+    text = "The Danube rises in the Black Forest, e.g. near Furtwangen. " * 10_000
+    body = json.dumps({"query": QUESTION, "documents": [text], "relevant_spans": {}}).encode()
+    async with app.router.lifespan_context(app):
+        status, silence = await silence_during(app, "/v2/rerank", body)
+    assert status in (200, 504)
+    assert silence < 3
+
+
+async def test_a_body_that_never_ends_holds_no_slot():
+    async def ready(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def silent():
+        await asyncio.Event().wait()
+
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    door = Door(ready, Settings(concurrency=2, deadline=0.5), Metrics())
+    slow = [
+        asyncio.create_task(door({"type": "http", "path": "/rerank", "headers": []}, silent, send))
+        for _ in range(6)
+    ]
+    await asyncio.sleep(0)
+    assert (await through(door))[0] == 200
+    await asyncio.gather(*slow)
+    assert [m["status"] for m in sent if m["type"] == "http.response.start"] == [408] * 6
+
+
+def test_a_service_that_is_reachable_without_a_key_warns(monkeypatch, capsys):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(uvicorn, "run", lambda app, **options: None)
+    ServePlan(host="0.0.0.0").run()
+    assert "FITRAG_SERVE_API_KEY" in capsys.readouterr().err
+    ServePlan().run()
+    assert not capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
+        ({"FITRAG_SERVE_API_KEY": " "}, "FITRAG_SERVE_API_KEY"),
         ({"FITRAG_SERVE_DOCUMENT": "3"}, "FITRAG_SERVE_DOCUMENT"),
         ({"FITRAG_SERVE_DEADLINE": "soon"}, "a number"),
         ({"FITRAG_SERVE_CONCURRENCY": "0"}, "concurrency"),
