@@ -16,6 +16,10 @@ from fitrag_integrations.models.encoder.trunk import Trunk, mask_of, states_of
 from fitrag_integrations.models.runtime.engine import Options
 
 OPEN = Options(device="cpu")
+packs = pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+    reason="this processor cannot pack bfloat16 weights: the layers run in torch's own steps",
+)
 
 
 @pytest.fixture
@@ -79,6 +83,7 @@ def test_in_place_is_what_transformers_makes_of_it(bert, dtype):
         assert apart < (1e-6 if dtype == torch.float32 else 0.02)
 
 
+@packs
 @torch.inference_mode()
 def test_layers_in_bfloat16_are_as_near_to_float32_as_those_of_transformers(bert):
     exact, trunk = (
@@ -108,6 +113,7 @@ def test_attention_in_parts_and_beyond_the_safe_range_is_the_same(bert, monkeypa
     assert (found - expected)[inside].norm() < 0.02 * expected[inside].norm()
 
 
+@packs
 def test_scores_that_overflow_an_exponential_are_weighed_all_the_same(bert):
     layer = load_base(bert)[0].to(torch.bfloat16).encoder.encoder.layer[0]
     heads = layer.attention.self.num_attention_heads
