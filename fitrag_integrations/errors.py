@@ -5,6 +5,7 @@
     FitRagError
     ├── InputError (also ValueError)         an argument or a row is not what is allowed
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
+    ├── StorageError (also OSError)          a disk is full, read-only or broken
     ├── EngineError                          the workers that answer rows elsewhere failed
     ├── ModelLoadError                       a model or adapter could not be loaded
     │   └── ChecksumError                    its file is not the published one
@@ -36,6 +37,38 @@ class InputError(FitRagError, ValueError):
 
 class MissingExtraError(FitRagError, ImportError):
     """A missing optional dependency; names the extra that installs it."""
+
+
+class StorageError(FitRagError, OSError):
+    """A file could not be written: the disk is full, over quota, read-only or broken.
+
+    Attributes:
+        reason: The system's own words.
+        path: File that was being written; None if it is not known.
+        needed: Bytes that were to be written; None if they are not known.
+    """
+
+    reason: str = ""
+    path: str | None = None
+    needed: int | None = None
+
+    @classmethod
+    def of(cls, reason: str, path: object = None, needed: int | None = None) -> StorageError:
+        """Word the error.
+
+        Args:
+            reason: The system's own words, such as "No space left on device".
+            path: File that was being written, if it is known.
+            needed: Bytes that were to be written, if they are known.
+        """
+        what = "a file" if path is None else str(path)
+        size = "" if needed is None else f" ({needed:,} bytes)"
+        error = cls(
+            f"{what}{size} could not be written: {reason}; nothing written before is lost: "
+            "make room or choose another disk, then run the same command again"
+        )
+        error.reason, error.path, error.needed = reason, None if path is None else what, needed
+        return error
 
 
 class EngineError(FitRagError):

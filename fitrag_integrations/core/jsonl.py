@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fitrag_integrations.core.files import only_writer, replacing, storage_error, storing
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 
@@ -100,41 +101,47 @@ def dump(row: Row) -> bytes:
 
 
 def write_jsonl(path: Path, rows: Iterable[Row]) -> None:
-    """Write a file of objects, in the place of one that is there."""
-    with gzip.open(path, "wb") if is_gzipped(path.name) else path.open("wb") as out:
+    """Write a file of objects atomically, in the place of one that is there."""
+    with (
+        replacing(path) as beside,
+        gzip.open(beside, "wb") if is_gzipped(path.name) else beside.open("wb") as out,
+    ):
         out.writelines(map(dump, rows))
 
 
 @contextmanager
 def appending(name: str) -> Iterator[Write]:
-    """Yield a function that appends bytes and flushes them to the system before it returns.
+    """Lock a file, and yield a function that appends bytes and flushes them to the system.
 
     A gzipped file gets a member of its own for each call, so whatever was written before a kill can
-    be read. Raises `InputError` where the system will not take them.
+    be read. Raises `InputError` where another run is writing the file or it may not be written,
+    and `StorageError` for a disk that is full.
     """
     if name == STREAM:
         yield _to_stdout
         return
-    with _telling(name):
+    with storing(name), _opening(name):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         file = open(name, "ab", buffering=0)  # noqa: SIM115 - closed below
 
     def write(data: bytes) -> None:
         whole = memoryview(gzip.compress(data, mtime=0) if is_gzipped(name) else data)
-        with _telling(name):
+        with storing(name, len(whole)), _opening(name):
             while whole:
                 whole = whole[file.write(whole) or 0 :]
 
-    with file:
+    with file, only_writer(Path(name)):
         yield write
 
 
 @contextmanager
-def _telling(name: str) -> Iterator[None]:
-    """Raise a plain error for a file that cannot be written: a full disk, or a read-only folder."""
+def _opening(name: str) -> Iterator[None]:
+    """Raise a plain error for a file that may not be written."""
     try:
         yield
     except OSError as error:
+        if storage_error(error) is not None:
+            raise
         allowed = (
             f"a file that can be written ({error.strerror or error}); the rows that are in it "
             "stay, and the same command goes on after them"

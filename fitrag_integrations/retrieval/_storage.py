@@ -17,7 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.lock import only_writer
+from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
 from fitrag_integrations.retrieval._kinds import MARKS, Kind, checked_kind, faiss

@@ -245,7 +245,7 @@ def test_two_who_loaded_the_same_index_lose_nothing_of_each_other(saved, words):
 
 def test_a_folder_that_another_process_writes_to_is_refused(saved, words):
     script = (
-        "import sys, pathlib; from fitrag_integrations.core.lock import only_writer\n"
+        "import sys, pathlib; from fitrag_integrations.core.files import only_writer\n"
         "with only_writer(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True); sys.stdin.read()"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import threading
 import time
@@ -30,6 +31,7 @@ from fitrag_integrations.commands.engine.resume import Source, holds_rows
 from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.commands.engine.settings import settled
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.files import real_path
 from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping
 
 REASONS = 5  # shown, the most frequent first
@@ -71,7 +73,7 @@ def run_plan(name: str, plan: RowsPlan) -> None:
         with progress_bar(name, total, shown=shown) as advance:
             done = run_batch(engine, source, into, advance=advance, stopping=stopping)
         if into != target and not done.stopped:
-            Path(into).replace(target)
+            os.replace(into, real_path(Path(target)))
     done = replace(done, summary=replace(done.summary, output=target))
     _tell(name, done, how)
     leave(done, how)
@@ -91,7 +93,8 @@ def _again(source: Source, target: str, how: RunOptions, engine: Engine) -> tupl
 
     It lies beside the first one, which it replaces when it is whole; a stopped run goes on in it.
     """
-    into = str(Path(target).with_name(f"retried.{Path(target).name}"))
+    home = real_path(Path(target))
+    into = str(home.with_name(f"retried.{home.name}"))
     if how.overwrite:
         Path(into).unlink(missing_ok=True)
     if not (how.retry_failed and holds_rows(target)):

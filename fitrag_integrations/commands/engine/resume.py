@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fitrag_integrations.commands.engine.rows import Line, Shard, read_rows, reason_of
+from fitrag_integrations.core.files import replacing
 from fitrag_integrations.core.jsonl import STREAM, is_gzipped, read_lines
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
@@ -119,12 +120,14 @@ class _Output:
         if not is_gzipped(self._path.name):
             os.truncate(self._path, self._kept)
         elif self.tail or not self._whole:
-            partial = self._path.with_name(f"{self._path.name}.partial")
-            with self._path.open("rb") as file, gzip.open(partial, "wb") as anew:
+            with (
+                replacing(self._path) as beside,
+                self._path.open("rb") as file,
+                gzip.open(beside, "wb") as anew,
+            ):
                 for block in self._inflated(file):
                     anew.write(block[: self._kept])
                     self._kept -= len(block[: self._kept])
-            partial.replace(self._path)
 
     def _inflated(self, file: BinaryIO) -> Iterator[bytes]:
         """Yield what can still be read of a gzip file of any number of members."""

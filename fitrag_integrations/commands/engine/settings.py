@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.lock import lock
+from fitrag_integrations.core.files import lock, only_writer, real_path
 from fitrag_integrations.errors import InputError
 
 SUFFIX = ".settings"
@@ -75,18 +75,23 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[bo
     Gives whether it was known how rows that are in it were made. Raises `InputError` where another
     run is writing it, and naming the first option that differs from those of its rows.
     """
-    settings, beside = {"verb": verb, **settings_of(plan)}, output.with_name(output.name + SUFFIX)
+    settings, home = {"verb": verb, **settings_of(plan)}, real_path(output)
+    beside = home.with_name(home.name + SUFFIX)
     try:
         beside.parent.mkdir(parents=True, exist_ok=True)
         file = beside.open("a+b")
     except OSError as error:
         allowed = f"a place that can be written ({error.strerror})"
         raise InputError.of("output", given=str(output), allowed=allowed) from error
-    with file:
+    with file, ExitStack() as held:
         lock(file.fileno(), output)
+        held.enter_context(only_writer(home))  # which may have other names, with other settings
         if anew:
-            output.unlink(missing_ok=True)
-        there = output.exists() and output.stat().st_size > 0
+            home.unlink(missing_ok=True)
+        if is_new := not home.exists():
+            home.touch()
+            held.enter_context(only_writer(home))
+        there = home.stat().st_size > 0
         file.seek(0)
         begun = _read(file.read())
         if there and begun is not None:
@@ -100,6 +105,8 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[bo
         except BaseException:
             if there and begun is None:  # it may be no output of ours
                 beside.unlink()
+            if is_new and home.exists() and not home.stat().st_size:
+                home.unlink()
             raise
 
 

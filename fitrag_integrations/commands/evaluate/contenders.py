@@ -135,12 +135,9 @@ def answer_all(
     rows: Iterator[Line] = (
         Line(_given(run, i, row)) for run in runs for i, row in enumerate(asked)
     )
-    done = 0
-    if out.exists():
-        resumed, rows = resume(out, rows, ADDS)
-        done = resumed.rows
     named = {run.name: run.answers for run in runs}
     with jsonl.appending(str(out)) as write:
+        resumed, rows = resume(out, rows, ADDS)
         for name, group in itertools.groupby(rows, key=lambda row: row.given["method"]):
             waiting = list(group)
             if warm:
@@ -148,7 +145,7 @@ def answer_all(
             for chunk in chunks(waiting, CHUNK):
                 write(b"".join(_answered(named[name], chunk, asked, count, explained)))
                 advance(len(chunk))
-    return done
+    return resumed.rows
 
 
 def _given(run: Contender, number: int, row: Row) -> Row:

@@ -16,7 +16,7 @@ from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.corpus import echo_notes
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.rows import Shard
-from fitrag_integrations.core.lock import only_writer
+from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_whole
-from fitrag_integrations.core.lock import only_writer
+from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.retrieval._same_encoder import Origin

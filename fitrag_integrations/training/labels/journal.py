@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.lock import lock
+from fitrag_integrations.core.files import lock
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.collecting import Failed, Told
 

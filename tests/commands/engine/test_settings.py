@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from command_fakes import passages, read, write
 
 from fitrag_integrations.commands.engine import models
+from fitrag_integrations.core import jsonl
 
 
 @pytest.fixture
@@ -135,6 +137,43 @@ def test_two_runs_do_not_write_one_output(tmp_path, rows, scorer, fitrag):
         first.communicate()
     assert fitrag("score", given, out)[0] == 0
     assert [row["id"] for row in read(out)] == list(range(40))
+
+
+@pytest.mark.parametrize("joined", [Path.symlink_to, Path.hardlink_to])
+@pytest.mark.parametrize("how", [[], ["--overwrite"]])
+def test_a_link_to_an_output_is_that_output(tmp_path, rows, scorer, fitrag, joined, how):
+    given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    (tmp_path / "elsewhere").mkdir()
+    other = tmp_path / "elsewhere" / "other.jsonl"
+    first = begun(60, "score", given, out)
+    try:
+        joined(other, out)
+        code, _, err = fitrag("score", given, other, *how)
+        assert code == 2 and other.name in err and "no other run is writing" in err
+    finally:
+        first.kill()
+        first.communicate()
+    assert fitrag("score", given, out)[0] == 0
+    assert [row["id"] for row in read(out)] == list(range(40))
+
+
+def test_an_output_may_be_a_symbolic_link(tmp_path, rows, scorer, fitrag):
+    given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    out.symlink_to(tmp_path / "disk.jsonl")
+    for how in ([], [], ["--retry-failed"], ["--overwrite"]):
+        assert fitrag("score", given, out, *how)[0] == 0
+        assert out.is_symlink() and len(read(tmp_path / "disk.jsonl")) == 40
+    assert (tmp_path / "disk.jsonl.settings").exists()
+
+
+def test_two_runs_of_evaluate_do_not_write_one_output(tmp_path, rows, fitrag):
+    given = write(tmp_path / "in.jsonl", [{**row, "answers": ["Ann"]} for row in rows[:1]])
+    with jsonl.appending(str(tmp_path / "out.jsonl")):
+        (tmp_path / "other.jsonl").symlink_to(tmp_path / "out.jsonl")
+        words = ["evaluate", "methods", str(given), "--out", str(tmp_path / "other.jsonl")]
+        command = [sys.executable, "-m", "fitrag_integrations.cli", *words, "--methods", "direct"]
+        second = subprocess.run(command, capture_output=True, text=True)
+    assert second.returncode == 2 and "no other run is writing" in second.stderr
 
 
 def test_a_run_asked_to_stop_ends_its_batch_and_says_where(tmp_path, rows, scorer, fitrag):

@@ -7,7 +7,7 @@ from training_rows import judged_rows, reading_rows
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
-from fitrag_integrations.core.lock import lock
+from fitrag_integrations.core.files import lock
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.thresholds.fits import GradedStrip, fit_actions, fit_strip
 from fitrag_integrations.models import RetrievalEvaluator

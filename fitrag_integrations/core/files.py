@@ -1,0 +1,166 @@
+"""Files that one writer at a time writes, and that are whole or not there.
+
+Locks lie on the file itself (its device and inode), so a symbolic or hard link is the same file.
+Files that are replaced are written beside, flushed to the disk and renamed. A disk that is full,
+read-only or broken raises `StorageError`, whichever library was writing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from fitrag_integrations.errors import InputError, StorageError
+
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
+_HELD: dict[tuple[int, int], int] = {}  # by device and inode, the thread that holds it
+_GUARD = threading.Lock()
+
+
+def lock(descriptor: int, output: Path) -> None:
+    """Lock an open file until it is closed or the process ends, however it ends; not on Windows.
+
+    Raises `InputError` naming `output` where another run has it.
+    """
+    with contextlib.suppress(ImportError):
+        import fcntl
+
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _busy(output) from None
+
+
+@contextlib.contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Lock a file or folder for the block; the same thread may lock it again.
+
+    The lock is on what the name leads to and leaves no file behind; what is neither a file nor a
+    folder is not locked. Raises `InputError` at once where another thread or process holds it.
+    Where the system cannot lock (Windows, some network file systems), only this process is watched.
+    """
+    with contextlib.ExitStack() as closing:
+        handle = _opened(path)
+        if handle is not None:
+            closing.callback(os.close, handle)  # which releases the lock
+            found = os.fstat(handle)
+            inode, me = (found.st_dev, found.st_ino), threading.get_ident()
+            with _GUARD:
+                holder = _HELD.get(inode)
+                if holder not in (None, me):
+                    raise _busy(path)
+                _HELD[inode] = me
+            if holder is None:
+                closing.callback(_HELD.pop, inode)
+                with contextlib.suppress(OSError):  # a file system that has no locks
+                    lock(handle, path)
+        yield
+
+
+def _opened(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        kind = path.stat().st_mode
+        if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
+            return os.open(path, os.O_RDONLY)
+    return None
+
+
+def _busy(output: Path) -> InputError:
+    allowed = "an output that no other run is writing"
+    return InputError.of("output", given=str(output), allowed=allowed)
+
+
+def real_path(path: Path) -> Path:
+    """Return the file that a symbolic link leads to; a device or pipe keeps its own name."""
+    real = Path(os.path.realpath(path))
+    return path if real.exists() and not real.is_file() else real
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a new file beside `path`, which takes its place once the block has written it.
+
+    A reader sees the old file or the whole new one, also after a power cut. Where the block fails,
+    the old file stays. A device or pipe is written directly. Raises `StorageError`.
+    """
+    path = real_path(path)
+    if path.exists() and not path.is_file():
+        with storing(path):
+            yield path
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".fitrag-{secrets.token_hex(4)}.partial")
+    try:
+        with storing(path):
+            yield beside
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copymode(path, beside)
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+            _sync_folder(path.parent)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, data: str | bytes) -> None:
+    """Write a file atomically, text in UTF-8. Raises `StorageError` naming the bytes it needs."""
+    data = data.encode("utf-8") if isinstance(data, str) else data
+    with storing(path, len(data)), replacing(path) as beside:
+        beside.write_bytes(data)
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # Windows opens no folder
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def storing(path: Path | str, needed: int | None = None) -> Iterator[None]:
+    """Raise `StorageError` for an error of the disk in the block; `needed` counts bytes."""
+    try:
+        yield
+    except Exception as error:
+        failed = storage_error(error, path, needed)
+        if failed is None:
+            raise
+        raise failed from error
+
+
+def storage_error(
+    error: BaseException, path: Path | str | None = None, needed: int | None = None
+) -> StorageError | None:
+    """Return what an error says of the disk; None if it is about something else.
+
+    Libraries that write through C or Rust raise errors of their own with the system's words in
+    them, and numpy counts what it wrote.
+
+    Args:
+        error: What was raised.
+        path: File that was being written, if it is known.
+        needed: Bytes that were to be written, if they are known.
+    """
+    if isinstance(error, StorageError):
+        known = error.needed is not None or needed is None
+        return error if known else StorageError.of(error.reason, path or error.path, needed)
+    code = error.errno if isinstance(error, OSError) else None
+    if code is not None:
+        reason = os.strerror(code) if code in DISK_ERRORS else ""
+        path = path or (error.filename if isinstance(error, OSError) else None)
+    else:
+        words = str(error)
+        reason = next((said for said in map(os.strerror, DISK_ERRORS) if said in words), "")
+        if isinstance(error, OSError) and "requested and" in words:
+            reason = f"not all of it could be written: {words}"
+    return StorageError.of(reason, path, needed) if reason else None
