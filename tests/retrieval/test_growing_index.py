@@ -1,12 +1,14 @@
 """An index on disk finds what one in memory finds, while it grows and after it was stopped."""
 
 import json
+import multiprocessing
+import shutil
 
 import pytest
 from retrieval_fakes import WordEncoder, passages
 
 from fitrag_integrations import Passage
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
 from fitrag_integrations.retrieval import FaissIndex, GrowingIndex
 from fitrag_integrations.retrieval.disk import growing
 
@@ -95,3 +97,122 @@ def test_another_encoder_and_a_damaged_folder_are_refused(tmp_path):
     state.write_text(json.dumps({**json.loads(state.read_text()), "format": 9}))
     with pytest.raises(ModelLoadError, match="format 9"):
         GrowingIndex(tmp_path, WordEncoder())
+
+
+FILES = ["vectors.f16", "passages.jsonl", "ends.i64", "marks.i64", "segments.jsonl", "state.json"]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["missing", "short", "changed"])
+def test_a_damaged_file_is_refused_with_the_remedy_and_kept(tmp_path, name, damage):
+    GrowingIndex(tmp_path, WordEncoder()).add(passages(*TEXTS))
+    path = tmp_path / name
+    before = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    elif damage == "short":
+        path.write_bytes(before[: len(before) // 2])
+    else:
+        middle = len(before) // 2
+        path.write_bytes(before[:middle] + bytes([before[middle] ^ 1]) + before[middle + 1 :])
+    kept = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    with pytest.raises(ModelLoadError, match="build the index again") as caught:
+        GrowingIndex(tmp_path, WordEncoder()).verify()
+    if damage == "changed" and name != "state.json":
+        assert isinstance(caught.value, ChecksumError) and name in str(caught.value)
+    else:
+        with pytest.raises((ModelLoadError, InputError)):
+            GrowingIndex(tmp_path, WordEncoder()).add(passages(*TEXTS, "one more"))
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == kept
+
+
+def test_a_folder_that_is_damaged_under_an_open_index_is_refused(tmp_path):
+    index = GrowingIndex(tmp_path, WordEncoder())
+    index.add(passages(*TEXTS))
+    (tmp_path / "passages.jsonl").write_bytes(b"[" * (tmp_path / "passages.jsonl").stat().st_size)
+    with pytest.raises(ModelLoadError, match=r"passages\.jsonl cannot be read"):
+        index.search(["w1"])
+    (tmp_path / "ends.i64").unlink()
+    for call in (lambda: index.search(["w1"]), lambda: len(index), lambda: index.add([])):
+        with pytest.raises(ModelLoadError, match=r"ends\.i64 has 0 bytes, not 720"):
+            call()
+
+
+def test_a_state_of_fewer_passages_than_were_committed_is_found(tmp_path):
+    GrowingIndex(tmp_path, WordEncoder()).add(passages(*TEXTS))
+    state = tmp_path / "state.json"
+    state.write_text(state.read_text().replace('"count": 90', '"count": 10'))
+    with pytest.raises(ChecksumError, match=r"state\.json does not agree"):
+        GrowingIndex(tmp_path, WordEncoder()).verify()
+
+
+def test_an_index_without_checksums_is_read_and_gets_them_with_the_next_passages(tmp_path):
+    whole = GrowingIndex(tmp_path / "whole", WordEncoder())
+    whole.add(passages(*TEXTS[:40]))
+    old = tmp_path / "old"
+    shutil.copytree(tmp_path / "whole", old)
+    (old / "segments.jsonl").unlink()
+    state = json.loads((old / "state.json").read_text())
+    state = {key: state[key] for key in ("count", "bytes", "encoder")} | {"format": 1}
+    (old / "state.json").write_text(json.dumps(state))
+    index = GrowingIndex(old, WordEncoder())
+    index.verify()
+    assert found(index) == found(whole) and sorted(each.name for each in old.iterdir()) == sorted(
+        set(FILES) - {"segments.jsonl"}
+    )
+    assert index.add(passages(*TEXTS)) == 50
+    whole.add(passages(*TEXTS))
+    index.verify()
+    assert found(index) == found(whole)
+    (old / "vectors.f16").write_bytes(bytes((old / "vectors.f16").stat().st_size))
+    with pytest.raises(ChecksumError, match=r"vectors\.f16 .*block 1"):
+        index.verify()
+
+
+def begin(folder, barrier, told):
+    """Open and fill an index the moment that others do; what is told is the error, or "done"."""
+    growing.BLOCK = 20
+    for turn in range(15):
+        barrier.wait()
+        try:
+            index = GrowingIndex(folder / str(turn), WordEncoder())
+            index.add(passages(*TEXTS))
+            told.put("done")
+        except Exception as error:
+            told.put(f"{type(error).__name__}: {error}")
+
+
+def test_processes_that_begin_at_once_end_with_one_whole_index_or_a_message(tmp_path):
+    home = multiprocessing.get_context("spawn")
+    barrier, told = home.Barrier(4), home.Queue()
+    started = [home.Process(target=begin, args=(tmp_path, barrier, told)) for _ in range(4)]
+    for process in started:
+        process.start()
+    ends = [told.get(timeout=120) for _ in range(60)]
+    for process in started:
+        process.join()
+    assert {end.split(":")[0] for end in ends} <= {"done", "InputError"}, set(ends)
+    assert all("no other run is writing" in end for end in ends if end != "done")
+    for turn in range(15):
+        index = GrowingIndex(tmp_path / str(turn), WordEncoder())
+        index.verify()
+        assert len(index) == 90
+
+
+def test_a_reader_sees_the_last_committed_state_while_another_process_writes(tmp_path):
+    home = multiprocessing.get_context("spawn")
+    barrier, told = home.Barrier(1), home.Queue()
+    writer = home.Process(target=begin, args=(tmp_path, barrier, told))
+    writer.start()
+    lengths = set()
+    for turn in range(15):
+        while not (tmp_path / str(turn) / "state.json").exists():
+            pass
+        index = GrowingIndex(tmp_path / str(turn), WordEncoder())
+        while (count := len(index)) < 90:
+            rows = index.search(["w1"], 200)[0]
+            assert count <= len(rows) <= 90
+            lengths.add(count)
+        index.verify()
+    writer.join()
+    assert lengths <= {0, 20, 40, 60, 80}

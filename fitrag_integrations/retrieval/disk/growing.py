@@ -1,8 +1,9 @@
 """An index that is built and searched on disk, block by block, in bounded memory.
 
 Vectors lie in half precision in one file, passages as lines in another, and beside them where each
-line ends and what tells passages apart. A block counts once `state.json` names it, which is
-replaced last and in one step: what an interrupted block left is cut off at the next writing.
+line ends, hashes of ids and texts, and a line of checksums for each block. A block counts once
+`state.json` names it, which is replaced last and in one step: what an interrupted block left is cut
+off at the next writing. The state holds the checksum of all lines of checksums.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import hashlib
 import json
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +25,8 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
+from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval._same_encoder import Origin
 from fitrag_integrations.retrieval._store import admit
 from fitrag_integrations.retrieval._vectors import (
@@ -35,17 +38,36 @@ from fitrag_integrations.retrieval._vectors import (
 from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
 
-STATE, FORMAT = "state.json", 1
+STATE, SEGMENTS = "state.json", "segments.jsonl"
+FORMATS = (1, 2)  # without and with checksums
+PARTS = ("vectors.f16", "passages.jsonl", "ends.i64", "marks.i64")
 BLOCK = 1024  # passages encoded and committed at once
 ROWS = 32768  # vectors that a search holds in float32 at once
+PATIENCE = 10.0  # seconds to wait while another process creates the index
+REMEDY = "restore the folder from a copy, or delete it and build the index again"
 
 
 class GrowingIndex:
-    """Find the passages whose vectors have the largest inner product with a query's, on disk.
+    """Index on disk that finds the passages with the largest inner product with a query.
 
-    `folder` is new, or one that was written before, whole or not. `encoder` as for `FaissIndex`; it
-    must be the one of the first call. One process writes at a time; any number may search
-    meanwhile, and see what is committed.
+    One process writes at a time, a second one gets an `InputError`; any number may search meanwhile
+    and see what was committed last.
+
+    Args:
+        folder: A new folder, or one written before, complete or not.
+        encoder: As for `FaissIndex`; it must be the one of the first call.
+
+    Raises:
+        InputError: If the index was begun with another encoder.
+        ModelLoadError: If a file is missing, too short or not an index's.
+
+    Example:
+        ```python
+        index = GrowingIndex("folder", encoder)
+        index.add(passages)
+        index.verify()
+        found = index.search(["who wrote the score?"], k=5)
+        ```
     """
 
     def __init__(self, folder: str | Path, encoder: TextEncoder | None = None) -> None:
@@ -54,21 +76,26 @@ class GrowingIndex:
         described = Origin.of(self.encoder).describe()
         self._width: int = described["width"]
         self._adding = threading.Lock()
-        self._known: dict[int, int] | None = None  # of each passage's id, that of its text
-        self._folder.mkdir(parents=True, exist_ok=True)
-        found = self._state()
-        if found is None:
-            self._commit({"count": 0, "bytes": 0, "encoder": described})
-        elif found["encoder"] != described:
+        self._known: dict[int, int] | None = None  # hash of each id to that of its text
+        found = self._opened(described)
+        if found["encoder"] != described:
             allowed = f"the encoder this index was begun with, {found['encoder']['name']!r}"
             raise InputError.of("encoder", given=self.encoder.name, allowed=allowed)
 
     def add(self, passages: Iterable[object], *, on_bad: str = "raise") -> int:
-        """Encode and store passages, a block of 1,024 after the other; gives how many were new.
+        """Encode and store passages in blocks of 1,024; each block is kept once it is written.
 
-        What a block brings is kept from then on, whatever comes after. Bad passages are those of
-        `FaissIndex.add`, looked for within a block; a text under an id that another text has raises
-        `InputError`, or is left out with `on_bad="skip"`.
+        Args:
+            passages: Passages, as for `FaissIndex.add`; an iterator is read block by block.
+            on_bad: "raise" an `InputError` for a bad passage, or for a text under an id that
+                another text has, or "skip" it.
+
+        Returns:
+            How many passages were new.
+
+        Raises:
+            InputError: If another process is writing to the index, or a passage is bad.
+            ModelLoadError: If a file is damaged.
         """
         added = 0
         with self._adding, only_writer(self._folder):
@@ -83,24 +110,58 @@ class GrowingIndex:
         return added
 
     def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Return the best k passages for each query, best first; all where there are fewer.
+        """Return the best passages for each query, best first.
 
-        Each has `retrieval_score`, the inner product, in its metadata.
+        Args:
+            queries: Texts to search for.
+            k: Passages for each query; all where the index has fewer.
+
+        Returns:
+            A list for each query; `retrieval_score`, the inner product, is in the metadata.
         """
-        k, state = check_whole("k", k, low=1), self._read_state()
+        k, state = check_whole("k", k, low=1), self._state()
         if not queries or not state["count"]:
             return [[] for _ in queries]
         asked = self._checked(self.encoder.encode(list(queries)), len(queries))
         scores, places = self._nearest(asked, min(k, state["count"]), state["count"])
-        ends = self._ends(state["count"])
+        ends = np.memmap(self._folder / "ends.i64", np.int64, "r", shape=(state["count"],))
         with (self._folder / "passages.jsonl").open("rb") as file:
             rows = zip(scores.tolist(), places.tolist(), strict=True)
             return [
-                [_passage(file, ends, *each) for each in zip(*row, strict=True)] for row in rows
+                [self._passage(file, ends, *each) for each in zip(*row, strict=True)]
+                for row in rows
             ]
 
+    def verify(self) -> None:
+        """Compare all that is committed with its checksums; reads every file once.
+
+        An index begun before there were checksums gets them with its next `add`; until then only
+        its sizes are checked.
+
+        Raises:
+            ChecksumError: If a file was changed.
+            ModelLoadError: If a file is missing or too short.
+        """
+        state = self._state()
+        if state["format"] == 1 or not state["count"]:
+            return
+        with (self._folder / SEGMENTS).open("rb") as file:
+            lines = file.read(state["segments"])
+        if hashlib.sha256(lines).hexdigest() != state["checksum"]:
+            self._refuse(SEGMENTS, "was changed after it was written", ChecksumError)
+        segments = [jsonl.loads(line) for line in lines.splitlines()]
+        for part in PARTS:
+            if sum(segment[part][0] for segment in segments) != self._sizes(state)[part]:
+                self._refuse(STATE, f"does not agree with {SEGMENTS}", ChecksumError)
+            with (self._folder / part).open("rb") as file:
+                for number, segment in enumerate(segments, start=1):
+                    size, expected = segment[part]
+                    if _digest(file, size) != expected:
+                        problem = f"was changed after it was written (block {number})"
+                        self._refuse(part, problem, ChecksumError)
+
     def __len__(self) -> int:
-        return int(self._read_state()["count"])
+        return int(self._state()["count"])
 
     def __repr__(self) -> str:
         return f"GrowingIndex({len(self)} passages, encoder={self.encoder.name!r})"
@@ -123,24 +184,30 @@ class GrowingIndex:
         return np.take_along_axis(scores, order, 1), np.take_along_axis(places, order, 1)
 
     def _append(self, new: Sequence[Passage]) -> None:
-        state = self._read_state()
+        state = self._state()
         vectors = self._checked(self.encoder.encode([passage_text(p) for p in new]), len(new))
         lines = [json.dumps(passage.to_dict()).encode() + b"\n" for passage in new]
         ends = state["bytes"] + np.cumsum([len(line) for line in lines], dtype=np.int64)
         marks = np.array([_marks(passage) for passage in new], dtype=np.int64)
-        parts = {
-            "vectors.f16": vectors.astype(np.float16).tobytes(),
-            "passages.jsonl": b"".join(lines),
-            "ends.i64": ends.tobytes(),
-            "marks.i64": marks.tobytes(),
+        contents = (
+            vectors.astype(np.float16).tobytes(),
+            b"".join(lines),
+            ends.tobytes(),
+            marks.tobytes(),
+        )
+        found = {
+            part: [len(content), hashlib.sha256(content).hexdigest()]
+            for part, content in zip(PARTS, contents, strict=True)
         }
-        for name, content in parts.items():
+        segment = jsonl.dump(found)
+        for name, content in zip((*PARTS, SEGMENTS), (*contents, segment), strict=True):
             with (self._folder / name).open("ab") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        count = state["count"] + len(new)
-        self._commit({**state, "count": count, "bytes": int(ends[-1])})
+        self._sums.update(segment)
+        grown = {"count": state["count"] + len(new), "bytes": int(ends[-1])}
+        self._commit({**state, **grown, **self._segments(state["segments"] + len(segment))})
         self._known_marks().update(map(_marks, new))
 
     def _unknown(self, passages: Iterable[Passage], on_bad: str) -> Iterator[Passage]:
@@ -155,59 +222,120 @@ class GrowingIndex:
 
     def _known_marks(self) -> dict[int, int]:
         if self._known is None:
-            path, count = self._folder / "marks.i64", self._read_state()["count"]
+            count = self._state()["count"]
+            path = self._folder / "marks.i64"
             marks = np.fromfile(path, np.int64, 2 * count) if count else np.empty(0, np.int64)
             self._known = {int(own): int(text) for own, text in marks.reshape(-1, 2)}
         return self._known
 
     def _cut(self) -> None:
-        """Cut off what a block left that was never committed, and forget what it brought."""
-        state = self._read_state()
-        count, self._known = state["count"], None
-        sizes = {"vectors.f16": 2 * self._width * count, "passages.jsonl": state["bytes"]}
-        for name, size in {**sizes, "ends.i64": 8 * count, "marks.i64": 16 * count}.items():
-            path = self._folder / name
-            path.touch()
-            if path.stat().st_size < size:
-                raise ModelLoadError(f"{path} has {path.stat().st_size} bytes, not {size}")
-            os.truncate(path, size)
+        """Cut off what was never committed, and give an older index checksums."""
+        state = self._state()
+        self._known = None
+        if state["format"] == 1:
+            found = dict[str, list[object]]()
+            for part, size in self._sizes(state).items():
+                (self._folder / part).touch()
+                with (self._folder / part).open("rb") as file:
+                    found[part] = [size, _digest(file, size)]
+            line = jsonl.dump(found) if state["count"] else b""
+            _storage._replace(self._folder / SEGMENTS, lambda path: path.write_bytes(line))
+            self._sums = hashlib.sha256(line)
+            state = {**state, **self._segments(len(line))}
+            self._commit(state)
+        for name, size in self._sizes(state).items():
+            with (self._folder / name).open("ab") as file:
+                file.truncate(size)
+        self._sums = hashlib.sha256((self._folder / SEGMENTS).read_bytes())
+        if self._sums.hexdigest() != state["checksum"]:
+            self._refuse(SEGMENTS, "was changed after it was written", ChecksumError)
 
-    def _ends(self, count: int) -> NDArray[np.int64]:
-        return np.memmap(self._folder / "ends.i64", np.int64, "r", shape=(count,))
+    def _segments(self, size: int) -> dict[str, object]:
+        return {"format": FORMATS[-1], "segments": size, "checksum": self._sums.hexdigest()}
+
+    def _sizes(self, state: dict[str, Any]) -> dict[str, int]:
+        """Return how many bytes of each file are committed."""
+        count = state["count"]
+        sizes = (2 * state["encoder"]["width"] * count, state["bytes"], 8 * count, 16 * count)
+        found = dict(zip(PARTS, sizes, strict=True))
+        return found if state["format"] == 1 else {**found, SEGMENTS: state["segments"]}
 
     def _checked(self, found: object, count: int) -> Vectors:
         return checked_vectors(found, count=count, width=self._width, encoder=self.encoder)
 
-    def _state(self) -> dict[str, Any] | None:
-        path = self._folder / STATE
-        if not path.is_file():
-            return None
+    def _passage(
+        self, file: IO[bytes], ends: NDArray[np.int64], score: float, place: int
+    ) -> Passage:
+        start, end = int(ends[place - 1]) if place else 0, int(ends[place])
         try:
-            state: dict[str, Any] = jsonl.loads(path.read_text(encoding="utf-8"))
-            _ = state["count"] + state["bytes"], state["encoder"]["name"]
-            if state["format"] != FORMAT:
-                raise ValueError(f"format {state['format']!r}, allowed {FORMAT}")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ModelLoadError(f"{path} is not an index's state: {error!r}") from error
+            file.seek(start)
+            row = jsonl.loads(file.read(end - start))
+            metadata = {**row.get("metadata", {}), "retrieval_score": score}
+            return Passage.from_dict({**row, "metadata": metadata})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            self._refuse("passages.jsonl", f"cannot be read at byte {start} ({error})")
+
+    def _opened(self, encoder: dict[str, Any]) -> dict[str, Any]:
+        """Return the committed state; create an empty one under the lock where there is none."""
+        until = time.monotonic() + PATIENCE
+        self._folder.mkdir(parents=True, exist_ok=True)
+        while not (self._folder / STATE).exists():
+            try:
+                with only_writer(self._folder):
+                    if not (self._folder / STATE).exists():
+                        left = [part for part in PARTS if (self._folder / part).exists()]
+                        if left:
+                            self._refuse(STATE, f"is missing beside {left[0]}")
+                        self._sums = hashlib.sha256()
+                        empty = {"count": 0, "bytes": 0, "encoder": encoder}
+                        (self._folder / SEGMENTS).touch()
+                        self._commit({**empty, **self._segments(0)})
+            except InputError:  # another process is creating it
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+        return self._state()
+
+    def _state(self) -> dict[str, Any]:
+        """Read what is committed; refuse it where a file is missing or shorter than it says."""
+        try:
+            text = (self._folder / STATE).read_text(encoding="utf-8")
+            state: dict[str, Any] = jsonl.loads(text)
+            numbers = [state["count"], state["bytes"], state.get("segments", 0)]
+            numbers.append(state["encoder"]["width"])
+            if any(type(number) is not int or number < 0 for number in numbers):
+                raise ValueError(f"sizes {numbers}")
+            if state["format"] not in FORMATS:
+                raise ValueError(f"format {state['format']!r}, allowed {FORMATS}")
+            _ = (
+                state["encoder"]["name"],
+                state["format"] == 1
+                or (
+                    state["segments"],
+                    state["checksum"],
+                ),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._refuse(STATE, f"is not an index's state: {error!r}")
+        for name, size in self._sizes(state).items():
+            path = self._folder / name
+            found = path.stat().st_size if path.is_file() else 0
+            if found < size:
+                self._refuse(name, f"has {found} bytes, not {size}")
         return state
 
-    def _read_state(self) -> dict[str, Any]:
-        state = self._state()
-        if state is None:
-            raise ModelLoadError(f"{self._folder / STATE} is missing")
-        return state
+    def _refuse(
+        self, name: str, problem: str, kind: type[ModelLoadError] = ModelLoadError
+    ) -> NoReturn:
+        raise kind(f"{self._folder / name} {problem}: {REMEDY}")
 
     def _commit(self, state: dict[str, Any]) -> None:
-        beside = self._folder / f".{STATE}.tmp"
-        with beside.open("w", encoding="utf-8") as file:
-            json.dump({**state, "format": FORMAT}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._folder / STATE)
+        text = json.dumps(state)
+        _storage._replace(self._folder / STATE, lambda path: path.write_text(text, "utf-8"))
 
 
 def _marks(passage: Passage) -> tuple[int, int]:
-    """Return eight-byte hashes of each passage and its text."""
+    """Return eight-byte hashes of a passage's id and text."""
     own, text = (
         int.from_bytes(hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=8).digest())
         for part in (passage.id, passage.text)
@@ -215,9 +343,10 @@ def _marks(passage: Passage) -> tuple[int, int]:
     return own - 2**63, text - 2**63
 
 
-def _passage(file: Any, ends: NDArray[np.int64], score: float, place: int) -> Passage:
-    start = int(ends[place - 1]) if place else 0
-    file.seek(start)
-    row = jsonl.loads(file.read(int(ends[place]) - start))
-    metadata = {**row.get("metadata", {}), "retrieval_score": score}
-    return Passage.from_dict({**row, "metadata": metadata})
+def _digest(file: IO[bytes], size: int) -> str:
+    """Return the SHA-256 digest of the next bytes of a file."""
+    found = hashlib.sha256()
+    while size > 0 and (piece := file.read(min(size, 2**20))):
+        found.update(piece)
+        size -= len(piece)
+    return found.hexdigest()
