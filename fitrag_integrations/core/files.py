@@ -2,23 +2,30 @@
 
 Locks lie on the file itself (its device and inode), so a symbolic or hard link is the same file.
 Files that are replaced are written beside, flushed to the disk and renamed. A disk that is full,
-read-only or broken raises `StorageError`, whichever library was writing.
+read-only or broken raises `StorageError`, whichever library was writing. A fingerprint is of what
+is in a file, not of its name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import json
 import os
 import secrets
 import shutil
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from fitrag_integrations.errors import InputError, StorageError
 
+LARGE = 1 << 20  # bytes; the hash of a larger file is kept
+SETTLED = 2_000_000_000  # nanoseconds after which a file's times tell of each change
+HASHES = 1000  # kept
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 _HELD: dict[tuple[int, int], int] = {}  # by device and inode, the thread that holds it
 _GUARD = threading.Lock()
@@ -164,3 +171,49 @@ def storage_error(
         if isinstance(error, OSError) and "requested and" in words:
             reason = f"not all of it could be written: {words}"
     return StorageError.of(reason, path, needed) if reason else None
+
+
+def fingerprint(path: Path) -> str:
+    """Hash a file, or a folder by its files' names and contents: SHA-256 in hexadecimal digits.
+
+    The hash of a large file is looked up by its inode, size and times, and so read once.
+    """
+    digest = hashlib.sha256()
+    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+    known = _Hashes(max((each.stat().st_size for each in files), default=0) > LARGE)
+    for each in files:
+        size = each.stat().st_size
+        digest.update(f"{each.relative_to(path)}\0{size}\0".encode())
+        digest.update(each.read_bytes() if size <= LARGE else known.of(each).encode("ascii"))
+    known.close()
+    return digest.hexdigest()
+
+
+class _Hashes:
+    """Hashes of large files, kept in a file of the user's cache folder if it can be written."""
+
+    def __init__(self, wanted: bool) -> None:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        self._path = Path(cache, "fitrag", "hashes.json")
+        self._known: dict[str, str] = {}
+        self._fresh = False
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            self._known = dict(json.loads(self._path.read_bytes())) if wanted else {}
+
+    def of(self, path: Path) -> str:
+        found = path.stat()
+        times = found.st_mtime_ns, found.st_ctime_ns
+        key = ":".join(map(str, (found.st_dev, found.st_ino, found.st_size, *times)))
+        if not isinstance(self._known.get(key), str):
+            with path.open("rb") as file:
+                value = hashlib.file_digest(file, "sha256").hexdigest()
+            if time.time_ns() - max(times) < SETTLED:  # a further change may have the same times
+                return value
+            self._known[key], self._fresh = value, True
+        return self._known[key]
+
+    def close(self) -> None:
+        if self._fresh:
+            kept = dict(list(self._known.items())[-HASHES:])
+            with contextlib.suppress(OSError):
+                write_whole(self._path, json.dumps(kept))

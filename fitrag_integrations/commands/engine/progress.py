@@ -108,10 +108,7 @@ def going(name: str, plan: Plan, target: str) -> Iterator[Stopping]:
     stopping = Stopping()
     with stopping.heard(), ExitStack() as held:
         if target != jsonl.STREAM:
-            known = held.enter_context(settled(Path(target), name, plan, anew=plan.how.overwrite))
-            if not known and not plan.how.quiet:
-                said = f"{target} does not tell its settings: taken to be made with these"
-                typer.echo(f"fitrag {name}: {said}", err=True)
+            held.enter_context(settled(Path(target), name, plan, anew=plan.how.overwrite))
         yield stopping
 
 

@@ -1,23 +1,23 @@
 """Keep with an output the settings it was made with, and have it to ourselves meanwhile.
 
 They are in a file beside it, `out.jsonl.settings`: the verb, and each option that was not left at
-its default, unless it changes only how a run goes. A folder or recipe that is named is kept with a
-hash of what is in it, so that a model trained anew is another one.
+its default, unless it changes only how a run goes. A file or folder that is named is kept with a
+hash of what is in it, so that a model trained anew or edited is another one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, fields, is_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.files import lock, only_writer, real_path
+from fitrag_integrations.core.extras import is_own_file
+from fitrag_integrations.core.files import fingerprint, lock, only_writer, real_path, storing
 from fitrag_integrations.errors import InputError
 
 SUFFIX = ".settings"
@@ -26,13 +26,13 @@ OF_THE_RUN |= {"overwrite", "strict", "quiet", "json", "retry_failed", "engine",
 OF_THE_RUN |= {"url", "api", "concurrency", "retries", "timeout"}
 OF_THE_RUN |= {"price_read", "price_written", "max_cost", "max_failures"}
 """Options that say how a run goes and change no row."""
-HASHED_WHOLE = 1 << 20  # bytes; of a larger file in a folder only the size counts
+SHOWN = 12  # digits of a fingerprint
 Settings = dict[str, Any]
 
 
 def settings_of(plan: object) -> Settings:
     """Return the options of a plan that rows depend on, without those left at their defaults."""
-    return {name: _plain(value) for name, value, default in _options(plan) if value != default}
+    return {name: plain(value) for name, value, default in _options(plan) if value != default}
 
 
 def _options(plan: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -46,34 +46,27 @@ def _options(plan: Any) -> Iterator[tuple[str, Any, Any]]:
             yield field.name, value, default
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return an option as plain values; what names a file or folder with a hash of its content."""
     if isinstance(value, str | Path):
-        is_read = str(value).endswith(".toml") or (isinstance(value, Path) and value.is_file())
-        if is_read or Path(value).is_dir():
-            return f"{value} ({_fingerprint(Path(value))})"
+        path = f"{str(value).rpartition('.py')[0]}.py" if is_own_file(str(value)) else value
+        if os.path.isfile(path) or os.path.isdir(path):
+            return f"{value} ({fingerprint(Path(path))[:SHOWN]})"
     return json.loads(json.dumps(value, default=str))
 
 
-def _fingerprint(path: Path) -> str:
-    """Sum up a file, or a folder by its files' names and sizes and what is in the small ones."""
-    digest = hashlib.sha256()
-    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-    for each in files:
-        size = each.stat().st_size if each.exists() else 0
-        digest.update(f"{each.relative_to(path)}\0{size}\0".encode())
-        if size and (size <= HASHED_WHOLE or each == path):
-            with each.open("rb") as file:
-                for block in iter(partial(file.read, HASHED_WHOLE), b""):
-                    digest.update(block)
-    return digest.hexdigest()[:12]
-
-
 @contextmanager
-def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[bool]:
-    """Lock `output`, made by `verb` with a plan; with `anew` it starts empty.
+def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[None]:
+    """Lock an output for the block, and keep how it is made beside it.
 
-    Gives whether it was known how rows that are in it were made. Raises `InputError` where another
-    run is writing it, and naming the first option that differs from those of its rows.
+    Raises `InputError` where another run is writing the output, where it has rows and no settings,
+    and naming the first option that differs from those of its rows.
+
+    Args:
+        output: File to be written.
+        verb: Name of the command that writes it.
+        plan: Options of that command.
+        anew: Start with an empty output.
     """
     settings, home = {"verb": verb, **settings_of(plan)}, real_path(output)
     beside = home.with_name(home.name + SUFFIX)
@@ -83,7 +76,7 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[bo
     except OSError as error:
         allowed = f"a place that can be written ({error.strerror})"
         raise InputError.of("output", given=str(output), allowed=allowed) from error
-    with file, ExitStack() as held:
+    with file, ExitStack() as held, storing(beside):
         lock(file.fileno(), output)
         held.enter_context(only_writer(home))  # which may have other names, with other settings
         if anew:
@@ -91,20 +84,25 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[bo
         if is_new := not home.exists():
             home.touch()
             held.enter_context(only_writer(home))
-        there = home.stat().st_size > 0
         file.seek(0)
-        begun = _read(file.read())
-        if there and begun is not None:
+        written = file.read()
+        if home.stat().st_size > 0:
+            if (begun := _read(written)) is None:
+                if not written:  # we made it
+                    beside.unlink()
+                allowed = (
+                    f"an output with {beside.name}, the options of its rows, beside it: put that "
+                    "file back, choose another output, or give --overwrite"
+                )
+                raise InputError.of("output", given=str(output), allowed=allowed)
             _check(begun, settings, {name: usual for name, _, usual in _options(plan)}, output)
         else:
             file.truncate(0)
             file.write(json.dumps(settings).encode("ascii") + b"\n")
             file.flush()
         try:
-            yield begun is not None or not there
+            yield
         except BaseException:
-            if there and begun is None:  # it may be no output of ours
-                beside.unlink()
             if is_new and home.exists() and not home.stat().st_size:
                 home.unlink()
             raise

@@ -16,6 +16,7 @@ from fitrag_integrations.commands.engine.options import (
     Tokenizer,
 )
 from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.engine.settings import plain
 from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
     answer_all,
@@ -171,10 +172,11 @@ class EvaluateMethods:
         outcome.check("--result")
 
     def _world(self) -> Row:
-        """Return the settings on which every method's answers depend."""
-        names = {"llm": self.llm, "reader": self.reader, "template": self.template}
-        index = None if self.index is None else str(self.index)
-        searched = {"k": self.k, "index": index, "encoder": self.encoder}
+        """Return the settings on which every method's answers depend, with hashes of the files."""
+        named = {"index": self.index, "encoder": self.encoder, "reader": self.reader}
+        files = {name: None if each is None else plain(each) for name, each in named.items()}
+        names = {"llm": self.llm, "reader": files["reader"], "template": self.template}
+        searched = {"k": self.k, "index": files["index"], "encoder": files["encoder"]}
         worse = {"drop_right": self.drop_right, "seed": self.draws.seed} if self.drop_right else {}
         return {**searched, **names, "tokenizer": self.tokenizer, **worse}
 

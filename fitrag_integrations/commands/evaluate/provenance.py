@@ -14,6 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import fitrag_integrations
+from fitrag_integrations.core.extras import is_own_file
+from fitrag_integrations.core.files import fingerprint
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.result import data_hash
 
@@ -60,12 +62,19 @@ def settings_of(
 def model_entry(role: str, name: str | None) -> Row:
     """Return the name of a model and the hash of its manifest, which has the weights' checksums.
 
-    The hash is None where there is no manifest to be read, as for a model of the hub.
+    A file or folder without a manifest has the hash of what is in it; the hash is None for what is
+    neither, such as a model of the hub.
+
+    Args:
+        role: What the model is for.
+        name: Name, file or folder; None for the embedded model.
     """
     folder = EMBEDDED / FOLDERS.get(role, role) if name is None else Path(name)
     manifest = folder / "model.json"
     if not manifest.is_file():
-        return {"name": name or "embedded", "manifest": None}
+        file = Path(f"{str(name).rpartition('.py')[0]}.py") if is_own_file(name) else folder
+        digest = fingerprint(file) if file.is_file() or file.is_dir() else None
+        return {"name": name or "embedded", "manifest": digest}
     data = manifest.read_bytes()
     encoder = json.loads(data).get("encoder")
     shared = folder / str(encoder) / "encoder.json"

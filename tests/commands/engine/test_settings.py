@@ -13,6 +13,7 @@ from command_fakes import passages, read, write
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.files import LARGE
 
 
 @pytest.fixture
@@ -87,12 +88,56 @@ def test_a_model_trained_anew_is_another(tmp_path, given, scorer, fitrag):
     assert fitrag("score", given, out, "--model", model)[0] == 2
 
 
-def test_an_output_without_settings_is_continued_and_told(tmp_path, given, scorer, fitrag):
+OWN = """
+from fitrag_integrations.types import BiLabelScore
+
+class Words:
+    def score(self, pairs):
+        return [BiLabelScore(0.5, 0.5) for _ in pairs]
+"""
+
+
+@pytest.mark.parametrize("named", ["words.py", "words.py:Words"])
+def test_an_edited_file_of_a_model_is_another_model(tmp_path, given, fitrag, named):
+    (tmp_path / "words.py").write_text(OWN)
+    out, model = tmp_path / "out.jsonl", tmp_path / named
+    for _ in range(2):
+        assert fitrag("score", given, out, "--model", model)[0] == 0
+    (tmp_path / "words.py").write_text(OWN.replace("0.5, 0.5", "0.25, 0.5"))
+    code, _, err = fitrag("score", given, out, "--model", model)
+    assert code == 2 and "--model" in err and "--overwrite" in err
+    assert read(out)[0]["scores"][0]["has_answer"] == 0.5
+
+
+def test_large_weights_are_compared_by_content(tmp_path, given, scorer, fitrag):
+    model, out = tmp_path / "model", tmp_path / "out.jsonl"
+    model.mkdir()
+    (model / "weights").write_bytes(b"a" * (LARGE + 1))
+    for _ in range(2):
+        assert fitrag("score", given, out, "--model", model)[0] == 0
+    (model / "weights").write_bytes(b"b" * (LARGE + 1))
+    code, _, err = fitrag("score", given, out, "--model", model)
+    assert code == 2 and "--model" in err
+
+
+@pytest.mark.parametrize("left", [None, b"", b'{"verb": "sc'])
+def test_rows_without_their_settings_are_refused(tmp_path, given, unloadable, scorer, fitrag, left):
+    out, beside = tmp_path / "out.jsonl", tmp_path / "out.jsonl.settings"
+    fitrag("score", given, out)
+    before = out.read_bytes()
+    beside.unlink() if left is None else beside.write_bytes(left)
+    unloadable()
+    code, _, err = fitrag("score", given, out)
+    assert code == 2 and "out.jsonl.settings" in err and "--overwrite" in err
+    assert out.read_bytes() == before and (not left or beside.read_bytes() == left)
+
+
+def test_rows_without_their_settings_can_be_overwritten(tmp_path, given, scorer, fitrag):
     out = tmp_path / "out.jsonl"
     fitrag("score", given, out)
     (tmp_path / "out.jsonl.settings").unlink()
-    code, _, err = fitrag("score", given, out)
-    assert code == 0 and "does not tell its settings" in err
+    assert fitrag("score", given, out, "--overwrite")[0] == 0
+    assert fitrag("score", given, out)[0] == 0
 
 
 def test_nothing_is_left_beside_a_file_that_is_not_ours(tmp_path, given, scorer, fitrag):
