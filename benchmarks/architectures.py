@@ -1,0 +1,329 @@
+"""Put random models of many architectures into every place that takes one, beside transformers.
+
+    python benchmarks/architectures.py [--only llama bert] [--json OUT]
+
+Each model has two layers and random weights (seed 7), is saved as its own library saves it, loaded
+by the public `from_pretrained` or `from_reranker`, and run over the same texts, of mixed lengths in
+one batch. The reference is transformers itself, one text at a time without padding, in float32 on
+the CPU. A number is the largest difference between the two over all texts; "same" says that all
+generated ids are equal; a refusal is shown with its message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
+from transformers.utils import logging
+
+from fitrag_integrations.errors import FitRagError
+from fitrag_integrations.models import (
+    BiLabelScorer,
+    LocalGenerator,
+    NecessityJudge,
+    RetrievalEvaluator,
+)
+from fitrag_integrations.retrieval import Encoder
+from fitrag_integrations.types import Passage
+
+SEED, NEW_TOKENS = 7, 12
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+DECODER = SIZES | {
+    "intermediate_size": 64,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+}
+GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512}
+ENCODER = SIZES | {"intermediate_size": 64, "max_position_embeddings": 514}
+T5 = {
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 64,
+    "num_layers": 2,
+    "num_heads": 4,
+    "decoder_start_token_id": 1,
+}
+CAUSAL: dict[str, dict[str, Any]] = {
+    "llama": DECODER,
+    "mistral": DECODER,
+    "mixtral": DECODER | {"num_local_experts": 2, "num_experts_per_tok": 2},
+    "qwen2": DECODER,
+    "qwen3": DECODER | {"head_dim": 8},
+    "gemma": DECODER | {"head_dim": 8},
+    "gemma2": DECODER | {"head_dim": 8, "query_pre_attn_scalar": 8},
+    "gemma3_text": DECODER | {"head_dim": 8, "query_pre_attn_scalar": 8},
+    "phi": DECODER,
+    "phi3": DECODER | {"pad_token_id": 1},
+    "olmo2": DECODER,
+    "granite": DECODER,
+    "smollm3": DECODER,
+    "starcoder2": DECODER,
+    "stablelm": DECODER,
+    "gpt_neox": DECODER,
+    "gpt2": GPT,
+    "gpt_bigcode": GPT,
+    "opt": SIZES | {"ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": 512},
+    "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
+    "falcon": SIZES | {"alibi": False},
+}
+ENCODERS: dict[str, dict[str, Any]] = {
+    "bert": ENCODER,
+    "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64},
+    "roberta": ENCODER | {"pad_token_id": 1, "type_vocab_size": 1},
+    "xlm-roberta": ENCODER | {"pad_token_id": 1, "type_vocab_size": 1},
+    "camembert": ENCODER | {"pad_token_id": 1, "type_vocab_size": 1},
+    "electra": ENCODER | {"embedding_size": 32},
+    "albert": ENCODER | {"embedding_size": 16},
+    "mpnet": ENCODER | {"pad_token_id": 1},
+    "deberta-v2": ENCODER | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "modernbert": ENCODER
+    | {"pad_token_id": 1, "cls_token_id": 2, "sep_token_id": 3, "global_attn_every_n_layers": 2},
+}
+SEQUENCE = {name: T5 | {"decoder_start_token_id": 1} for name in ("t5", "mt5")}
+QUESTIONS = ["What sea does the Danube flow into?", "Who wrote it?", "When was the old city built?"]
+TEXTS = [
+    "The Danube flows into the Black Sea. " * 9,
+    "A king of Rome wrote the score of the film.",
+    "The river and the city are old; the ocean is older than both of them. " * 3,
+]
+PROMPTS = [
+    f"{text}\nQuestion: {question}\nAnswer:"
+    for question, text in zip(QUESTIONS, TEXTS, strict=True)
+]
+PAIRS = [
+    (question, Passage(str(n), text)) for question in QUESTIONS for n, text in enumerate(TEXTS)
+]
+
+
+def main() -> None:
+    """Run every architecture in every place, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--only", nargs="+", default=[*CAUSAL, *ENCODERS, *SEQUENCE])
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    rows = []
+    for row in (row for name in args.only for row in compared(name)):
+        print(f"| {row['model']} | {row['place']} | {row['outcome']} |", flush=True)
+        rows.append(row)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+    worst = max((row["difference"] for row in rows if row["difference"] is not None), default=0.0)
+    refused = sum(row["difference"] is None for row in rows)
+    print(
+        f"{len(args.only)} architectures, {len(rows)} places, {refused} refused, worst {worst:.1e}"
+    )
+
+
+def compared(name: str) -> Iterator[dict[str, Any]]:
+    """Compare one architecture with transformers in every place that may take it."""
+    if name in CAUSAL:
+        head, places = AutoModelForCausalLM, CAUSAL_PLACES
+    else:
+        head, places = AutoModelForSequenceClassification, CLASSIFIER_PLACES
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), name, head)
+        for place, run in places.items():
+            try:
+                difference: float | None = run(folder)
+                outcome = "same" if difference == 0 else f"{difference:.1e}"
+            except FitRagError as error:
+                message = str(error).replace(folder, "FOLDER").splitlines()[0]
+                difference, outcome = None, f"refused: {message}"
+            yield {"model": name, "place": place, "difference": difference, "outcome": outcome}
+        if name in ENCODERS:
+            write(Path(folder) / "bare", name, AutoModel)
+            worst = embeddings(str(Path(folder) / "bare"))
+            yield {
+                "model": name,
+                "place": "Encoder",
+                "difference": worst,
+                "outcome": f"{worst:.1e}",
+            }
+
+
+def write(folder: Path, name: str, head: Any) -> None:
+    """Save a tokenizer of bytes and a random model of the architecture."""
+    tokenizer = byte_tokenizer("" if name in CAUSAL else "</s>" if name in SEQUENCE else "[SEP]")
+    folder.mkdir(exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    sizes = (CAUSAL | ENCODERS | SEQUENCE)[name]
+    ids = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1, "vocab_size": len(tokenizer)}
+    labels = {} if name in CAUSAL else {"num_labels": 1}
+    config = AutoConfig.for_model(name, **(ids | sizes | labels))
+    torch.manual_seed(SEED)
+    model = head.from_config(config).eval()
+    for weights in model.parameters():  # large enough that every layer changes the answer
+        if weights.dim() > 1:
+            torch.nn.init.normal_(weights, std=0.2)
+    model.save_pretrained(folder)
+
+
+def byte_tokenizer(end: str) -> PreTrainedTokenizerFast:
+    """Make a byte-level BPE with the words that gates read; `end` closes each text of a pair."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["</s>", "<pad>", "[CLS]", "[SEP]"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=500, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    words = ["Yes", "No", " Yes", " No", " True", " False"] * 9
+    raw.train_from_iterator([*PROMPTS, *words], trainer)
+    names = {"eos_token": "</s>", "pad_token": "<pad>"}
+    if end:
+        start = "[CLS] " if end == "[SEP]" else ""
+        raw.post_processor = processors.TemplateProcessing(
+            single=f"{start}$A {end}",
+            pair=f"{start}$A {end} $B:1 {end}:1",
+            special_tokens=[(word, special.index(word)) for word in ("[CLS]", end)],
+        )
+        names |= {"cls_token": "[CLS]", "sep_token": "[SEP]"} if start else {}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=raw,
+        model_max_length=512,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        **names,
+    )
+
+
+@torch.inference_mode()
+def generated(folder: str) -> float:
+    """Compare greedy continuations; 0 where all are equal, else the fraction that is not."""
+    ours = LocalGenerator.from_pretrained(
+        folder, device="cpu", dtype="float32", max_new_tokens=NEW_TOKENS, stop=[]
+    )
+    found = ours.generate(PROMPTS)
+    ours.unload()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    wanted = []
+    for prompt in PROMPTS:
+        given = tokenizer(prompt, return_tensors="pt")
+        ids = model.generate(
+            given.input_ids,
+            attention_mask=given.attention_mask,
+            max_new_tokens=NEW_TOKENS,
+            do_sample=False,
+            pad_token_id=1,
+        )
+        wanted.append(
+            tokenizer.decode(ids[0, given.input_ids.shape[1] :], skip_special_tokens=True).strip()
+        )
+    return sum(str(a) != b for a, b in zip(found, wanted, strict=True)) / len(wanted)
+
+
+@torch.inference_mode()
+def yes_or_no(folder: str) -> float:
+    """Compare P(Yes) against No as the next word."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    yes, no = (tokenizer(word).input_ids[0] for word in (" Yes", " No"))
+    wanted = []
+    for prompt in PROMPTS:
+        last = model(tokenizer(prompt, return_tensors="pt").input_ids).logits[0, -1].float()
+        wanted.append(torch.softmax(last[[yes, no]], dim=0)[0].item())
+    ours = LocalGenerator.from_pretrained(folder, device="cpu", dtype="float32")
+    found = ours.p_yes(PROMPTS)
+    ours.unload()
+    return largest(found, wanted)
+
+
+def judged(folder: str) -> float:
+    """Load as a judge and check that one call and single calls agree, as no library has a peer."""
+    judge = NecessityJudge.from_pretrained(folder, device="cpu", dtype="float32")
+    together = judge.p_known(QUESTIONS, TEXTS)
+    alone = [judge.p_known([q], [t])[0] for q, t in zip(QUESTIONS, TEXTS, strict=True)]
+    judge.unload()
+    return largest(together, alone)
+
+
+def reranked(folder: str) -> float:
+    """Compare `has_answer` with the sigmoid of the classifier's logit."""
+    scorer = BiLabelScorer.from_reranker(folder, device="cpu", dtype="float32")
+    found = [score.has_answer for score in scorer.score(PAIRS)]
+    scorer.unload()
+    logits = classified(folder, lambda tokenizer, q, text: tokenizer(q, text, return_tensors="pt"))
+    return largest(found, [1 / (1 + math.exp(-logit)) for logit in logits])
+
+
+def graded(folder: str) -> float:
+    """Compare grades with the classifier's logit over CRAG's input, clipped to [-1, 1]."""
+    evaluator = RetrievalEvaluator.from_pretrained(folder, device="cpu", dtype="float32")
+    found = evaluator.evaluate(PAIRS)
+    evaluator.unload()
+    logits = classified(
+        folder, lambda tokenizer, q, text: tokenizer(f"{q} [SEP] {text}", return_tensors="pt")
+    )
+    return largest(found, [max(-1.0, min(1.0, logit)) for logit in logits])
+
+
+@torch.inference_mode()
+def classified(folder: str, encode: Callable[..., Any]) -> list[float]:
+    """Run transformers' classifier over each pair alone."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    logits = []
+    for question, passage in PAIRS:
+        given = encode(tokenizer, question, passage.text)
+        if getattr(model.config, "type_vocab_size", 0) < 2:  # the real tokenizer returns none
+            given.pop("token_type_ids", None)
+        logits.append(model(**given).logits.item())
+    return logits
+
+
+@torch.inference_mode()
+def embeddings(folder: str) -> float:
+    """Compare vectors with the mean of the last hidden states, at length 1."""
+    encoder = Encoder.from_pretrained(folder, device="cpu", dtype="float32", normalize=True)
+    found = torch.from_numpy(encoder.encode(TEXTS))
+    encoder.unload()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    wanted = []
+    for text in TEXTS:
+        given = tokenizer(text, return_tensors="pt")
+        states = model(input_ids=given.input_ids, attention_mask=given.attention_mask)
+        wanted.append(torch.nn.functional.normalize(states.last_hidden_state[0].mean(0), dim=0))
+    return float((found - torch.stack(wanted)).abs().max())
+
+
+def largest(found: list[float], wanted: list[float]) -> float:
+    """Return the largest difference of two lists of numbers."""
+    return max(abs(one - other) for one, other in zip(found, wanted, strict=True))
+
+
+CAUSAL_PLACES: dict[str, Callable[[str], float]] = {
+    "LocalGenerator.generate": generated,
+    "LocalGenerator.p_yes": yes_or_no,
+    "NecessityJudge": judged,
+    "from_reranker": reranked,
+    "RetrievalEvaluator": graded,
+}
+CLASSIFIER_PLACES: dict[str, Callable[[str], float]] = {
+    "from_reranker": reranked,
+    "RetrievalEvaluator": graded,
+    "LocalGenerator.generate": generated,
+    "NecessityJudge": judged,
+}
+
+if __name__ == "__main__":
+    main()
