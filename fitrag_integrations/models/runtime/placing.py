@@ -28,8 +28,13 @@ def place(module: M, device: torch.device | str, dtype: torch.dtype) -> M:
 
 
 def is_placed(module: nn.Module) -> bool:
-    """Check whether transformers has put a model where it is: in 4 bits, or by a device map."""
-    return bool(getattr(module, "is_quantized", False) or getattr(module, "hf_device_map", None))
+    """Check whether transformers has put a model, or a part of one, where it is: in 4 bits, or by a
+    device map.
+    """
+    return any(
+        getattr(part, "is_quantized", False) or getattr(part, "hf_device_map", None)
+        for part in module.modules()
+    )
 
 
 def sent(tensor: Tensor, device: torch.device | str) -> Tensor:

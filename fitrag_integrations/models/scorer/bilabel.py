@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self, cast
+from typing import Self, Unpack, cast
 
 import torch
 from torch import Tensor
 
-from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
+from fitrag_integrations.models.encoder.pair_model import PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
 from fitrag_integrations.models.evaluator.head import (
     FURTHEST,
@@ -43,7 +41,6 @@ from fitrag_integrations.models.runtime.folder import (
 )
 from fitrag_integrations.models.runtime.manifest import kind_in
 from fitrag_integrations.models.runtime.placing import place
-from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.items import Item, checked_items
 from fitrag_integrations.models.scorer.one_pass import (
@@ -53,13 +50,16 @@ from fitrag_integrations.models.scorer.one_pass import (
     load_span_head,
     save_onepass,
 )
-from fitrag_integrations.models.scorer.published import Scale, load_published
+from fitrag_integrations.models.scorer.reranker import (
+    PairScorer,
+    ReadyReranker,
+    RerankerOptions,
+    sigmoid,
+)
 from fitrag_integrations.types import BiLabelScore
 
-SMALLEST = 1e-7  # of a probability, so that its logit is a number
 
-
-class BiLabelScorer(PairModel):
+class BiLabelScorer(PairScorer, PairModel):
     """Score (question, passage) pairs with the two labels of FIT-RAG.
 
     Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train bilabel`.
@@ -101,20 +101,6 @@ class BiLabelScorer(PairModel):
         base = Path(str(self.manifest.get("base", ""))).name
         return str(self.manifest.get("name") or (f"bilabel {base} {digest[:8]}" if digest else ""))
 
-    def score(
-        self, pairs: Sequence[Pair], *, show_progress: bool | None = False
-    ) -> list[BiLabelScore]:
-        """Return the two labels of each pair, in the order given; `show_progress` draws a bar.
-
-        Probabilities in [0, 1], calibrated where the scorer was. Raises `InputError` naming the
-        first pair that is not a question and a passage with text.
-        """
-        return self._shown(self._score, checked_pairs(pairs), show_progress)
-
-    async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
-        """Async version of `score`."""
-        return await self._acall(self._score, checked_pairs(pairs))
-
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
         folder = Path(folder)
@@ -125,38 +111,25 @@ class BiLabelScorer(PairModel):
 
     @classmethod
     def from_reranker(
-        cls,
-        name_or_dir: str | Path,
-        *,
-        scale: Scale | None = None,
-        temperature: float = 1.0,
-        device: str | None = None,
-        dtype: str | None = None,
-        batch_tokens: int | None = None,
-        backend: str | None = None,
-    ) -> BiLabelScorer:
+        cls, name_or_dir: str | Path, **options: Unpack[RerankerOptions]
+    ) -> ReadyReranker:
         """Load a published reranker; it scores `has_answer` only, `llm_prefer` is None.
 
         Args:
             name_or_dir: Hub name or folder of the checkpoint.
-            scale: Output of the model: "tokens", the logits of "true" and "false", as of monoT5;
-                "logit", one number without bounds; "probability", one in [0, 1]. None is "tokens"
-                for a T5 that writes and "logit" for an encoder.
-            temperature: What logits are divided by.
-            device: As in `from_pretrained`, like `dtype`, `batch_tokens` and `backend`.
+            **options: `family`, `scale`, `temperature`, `instruction`, `max_length`, `device`,
+                `dtype`, `batch_tokens`, `backend`, `model_kwargs` and `tokenizer_kwargs`, as in
+                `ReadyReranker.from_pretrained`.
 
         Raises:
+            InputError: If an option does not fit the checkpoint.
             ModelLoadError: If the checkpoint has another shape, or no weights for its output.
+
+        Example:
+            >>> scorer = BiLabelScorer.from_reranker("BAAI/bge-reranker-v2-m3", max_length=1024)
+            >>> scorer = BiLabelScorer.from_reranker("Qwen/Qwen3-Reranker-0.6B")
         """
-        return ReadyReranker.from_pretrained(
-            name_or_dir,
-            scale=scale,
-            temperature=temperature,
-            device=device,
-            dtype=dtype,
-            batch_tokens=batch_tokens,
-            backend=backend,
-        )
+        return ReadyReranker.from_pretrained(name_or_dir, **options)
 
     @classmethod
     def _load(cls, folder: Path, options: Options) -> Self:
@@ -215,7 +188,7 @@ class BiLabelScorer(PairModel):
 
     def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
         has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
-        return BiLabelScore(_sigmoid(has), _sigmoid(prefer), has, prefer)
+        return BiLabelScore(sigmoid(has), sigmoid(prefer), has, prefer)
 
 
 class OnePassScorer(BiLabelScorer):
@@ -295,75 +268,6 @@ class OnePassScorer(BiLabelScorer):
         self._scorer.unload()
 
 
-class ReadyReranker(BiLabelScorer):
-    """Score pairs with a published reranker; `BiLabelScorer.from_reranker` makes one.
-
-    `has_answer` is the sigmoid of the output over `temperature`, and `llm_prefer` is None.
-    `scale` names what the output is. A passage longer than the input takes its best chunk's output.
-    """
-
-    def __init__(
-        self, engine: Engine, *, name: str, scale: Scale, temperature: float = 1.0
-    ) -> None:
-        # it has no head of ours
-        PairModel.__init__(self, engine, manifest={"base": name, "name": name})
-        self._temperatures = (temperature, 1.0)
-        self.scale = scale
-
-    @classmethod
-    @remembered
-    def from_pretrained(
-        cls,
-        name_or_dir: str | Path,
-        *,
-        device: str | None = None,
-        dtype: str | None = None,
-        batch_tokens: int | None = None,
-        backend: str | None = None,
-        scale: Scale | None = None,
-        temperature: float = 1.0,
-    ) -> Self:
-        """Load a checkpoint by name or folder, as `BiLabelScorer.from_reranker` tells."""
-        temperature = check_number("temperature", temperature, low=1e-6)
-        name, options = str(name_or_dir), Options.checked(device, dtype, batch_tokens, backend)
-        engine, scale = load_published(name, options, scale=scale)
-        short = Path(name).name if Path(name).exists() else name
-        return cls(engine, name=short, scale=scale, temperature=temperature)
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Raise `TypeError`: its weights are published already, and it has no second label."""
-        raise TypeError(
-            f"{self!r} is kept where it was published: name it to from_reranker again, or make a "
-            "scorer with both labels of it with `fitrag train bilabel --base`"
-        )
-
-    @torch.inference_mode()
-    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
-        found = yield from self._engine.run(pairs, self._outputs)
-        return [self._one_label(max(outputs)) for outputs in found]
-
-    def _outputs(self, outputs: Tensor, mask: Tensor, batch: Batch) -> list[float]:
-        numbers: list[float] = outputs.float().tolist()
-        if not all(map(math.isfinite, numbers)):  # float16 overflows in T5
-            raise ModelLoadError(f"{self.name!r} gave no number in {self._engine.dtype}")
-        return numbers
-
-    def _one_label(self, output: float) -> BiLabelScore:
-        logit = output
-        if self.scale == "probability":
-            if not 0 <= output <= 1:
-                allowed = "'logit', whose outputs are not kept to [0, 1] as a probability is"
-                raise InputError.of("scale", given=self.scale, allowed=allowed)
-            inside = min(1 - SMALLEST, max(SMALLEST, output))
-            logit = math.log(inside / (1 - inside))
-        logit /= self._temperatures[0]
-        return BiLabelScore(_sigmoid(logit), None, logit, None)
-
-    def _details(self) -> list[str]:
-        """Return the scale, and that `llm_prefer` is missing."""
-        return [f"scale={self.scale!r}", "llm_prefer=None", *super()._details()]
-
-
 def write_head(folder: Path, head: BiLabelHead, rarity: Rarity | None) -> dict[str, str]:
     """Save a head, and the rarity of tokens where it uses it; gives the entry that names them."""
     tensors = {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
@@ -382,7 +286,3 @@ def _interaction(engine: Engine, base: str, rarity: Rarity | None) -> LateIntera
         pad_id=engine.tokenizer.pad_id,
         budget=engine.budget,
     )
-
-
-def _sigmoid(logit: float) -> float:
-    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0

@@ -9,7 +9,6 @@ the windows get by themselves, and to where the answer is.
 from __future__ import annotations
 
 import copy
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from fitrag_integrations.models.runtime.folder import (
 from fitrag_integrations.models.runtime.manifest import label_count
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.items import Item, best_logits
+from fitrag_integrations.models.scorer.reranker import sigmoid
 from fitrag_integrations.models.scorer.span_head import LineHead, SpanHead
 from fitrag_integrations.models.scorer.span_reading import SpanReader, WholeScorer
 from fitrag_integrations.types import BiLabelScore
@@ -102,8 +102,4 @@ def save_onepass(folder: Path, head: Head, scorer: Path, fields: Row) -> None:
 
 
 def _labels(has: float, prefer: float | None = None) -> BiLabelScore:
-    return BiLabelScore(_sigmoid(has), None if prefer is None else _sigmoid(prefer), has, prefer)
-
-
-def _sigmoid(logit: float) -> float:
-    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
+    return BiLabelScore(sigmoid(has), None if prefer is None else sigmoid(prefer), has, prefer)

@@ -156,6 +156,54 @@ def test_an_input_has_no_more_tokens_than_the_encoder_has_places():
     assert position_limit(XLMRobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
 
 
+def write_long(folder, kind, *, positions=1026):
+    """Write a ModernBERT or an XLM-R classifier with more than 512 positions."""
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+    write_bert(folder)
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=len(AutoTokenizer.from_pretrained(folder)),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=positions,
+        type_vocab_size=1,
+        pad_token_id=0 if kind == "modernbert" else 1,
+        num_labels=1,
+        initializer_range=0.3,
+    )
+    torch.manual_seed(0)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    return str(folder)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(("kind", "longest"), [("modernbert", 1026), ("xlm-roberta", 1024)])
+def test_an_input_is_as_long_as_the_positions_allow(kind, longest, tmp_path):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    folder = write_long(tmp_path, kind)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    question, passage = "what river", Passage("2", "the danube in the black sea " * 160)
+    given = tokenizer(question, passage.text, return_tensors="pt", return_token_type_ids=False)
+    assert 512 < given["input_ids"].shape[1] <= longest
+    scorer = BiLabelScorer.from_reranker(folder, device="cpu")
+    (score,) = scorer.score([(question, passage)])
+    assert score.has_answer_logit == pytest.approx(model(**given).logits.item(), abs=1e-4)
+    assert scorer._engine.tokenizer.max_length == longest
+    short = BiLabelScorer.from_reranker(folder, device="cpu", max_length=256)
+    (chunks,) = short._engine.tokenizer.encode([(question, passage)])
+    assert len(chunks) > 3
+    assert max(map(len, chunks)) <= 256
+    with pytest.raises(InputError, match=f"max_length: .* to {longest}, the positions"):
+        BiLabelScorer.from_reranker(folder, max_length=longest + 1)
+    small = BiLabelScorer.from_reranker(folder, tokenizer_kwargs={"model_max_length": 300})
+    assert small._engine.tokenizer.max_length == 300
+
+
 def test_llm_prefer_is_not_there_and_it_says_so(ready):
     score = ready.score(SHORT[:1])[0]
     assert score.llm_prefer is None
@@ -181,8 +229,12 @@ def test_each_architecture_has_its_scale(monot5, cross):
     assert BiLabelScorer.from_reranker(cross).scale == "logit"
     with pytest.raises(InputError, match="scale: given 'tokens'.* for a bert"):
         BiLabelScorer.from_reranker(cross, scale="tokens")
-    with pytest.raises(ModelLoadError, match="a t5 checkpoint of"):
+    with pytest.raises(InputError, match="scale: given 'logit'.* for a t5"):
         BiLabelScorer.from_reranker(monot5, scale="logit")
+    with pytest.raises(ModelLoadError, match="a t5 checkpoint of"):
+        BiLabelScorer.from_reranker(monot5, family="classifier")
+    with pytest.raises(InputError, match="family: given 'colbert'.* allowed monot5, qwen3, "):
+        BiLabelScorer.from_reranker(cross, family="colbert")
     with pytest.raises(InputError, match="scale: given 'cosine'"):
         BiLabelScorer.from_reranker(cross, scale="cosine")
 

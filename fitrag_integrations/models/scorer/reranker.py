@@ -1,0 +1,233 @@
+"""Published rerankers as scorers: `has_answer` from one output, and no second label.
+
+`FAMILIES` is the registry: a new kind of checkpoint is a file in `families/` and an entry here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypedDict
+
+import torch
+from torch import Tensor
+
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.pair_model import checked_pairs
+from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.runtime.engine import EngineModel, Options
+from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary
+from fitrag_integrations.models.runtime.saved import remembered
+from fitrag_integrations.models.runtime.sources import weights_source
+from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.scorer.families import causal, classifier, monot5
+from fitrag_integrations.models.scorer.families.family import Family, Folder, Scale
+from fitrag_integrations.types import BiLabelScore
+
+FAMILIES = {family.name: family for family in (monot5.FAMILY, *causal.FAMILIES, classifier.FAMILY)}
+"""By name, in the order in which they are tried."""
+SMALLEST = 1e-7  # of a probability, so that its logit is a number
+
+
+class PairScorer(EngineModel[Engine]):
+    """Scorer of (question, passage) pairs on an engine's worker."""
+
+    def score(
+        self, pairs: Sequence[Pair], *, show_progress: bool | None = False
+    ) -> list[BiLabelScore]:
+        """Score pairs of question and passage.
+
+        Args:
+            pairs: Pairs of a question and a `Passage`.
+            show_progress: Draw a bar. None draws it on a terminal.
+
+        Returns:
+            The labels of each pair, in order; probabilities in [0, 1].
+
+        Raises:
+            InputError: Naming the first pair that is not a question and a passage with text.
+        """
+        return self._shown(self._score, checked_pairs(pairs), show_progress)
+
+    async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
+        """Async version of `score`."""
+        return await self._acall(self._score, checked_pairs(pairs))
+
+    @abstractmethod
+    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]: ...
+
+
+class RerankerOptions(TypedDict, total=False):
+    """Keyword arguments of `from_reranker`, described in `ReadyReranker.from_pretrained`."""
+
+    family: str | None
+    scale: Scale | None
+    temperature: float
+    instruction: str | None
+    max_length: int | None
+    device: str | None
+    dtype: str | None
+    batch_tokens: int | None
+    backend: str | None
+    model_kwargs: Mapping[str, Any] | None
+    tokenizer_kwargs: Mapping[str, Any] | None
+
+
+class ReadyReranker(PairScorer):
+    """Scorer over a published reranker; `BiLabelScorer.from_reranker` makes one.
+
+    `has_answer` is the sigmoid of the output over `temperature`, and `llm_prefer` is None. A
+    passage longer than the input takes its best chunk's output.
+    """
+
+    kind = "reranker"
+
+    def __init__(
+        self, engine: Engine, *, name: str, family: str, scale: Scale, temperature: float = 1.0
+    ) -> None:
+        super().__init__({"base": name, "name": name})
+        self._engine = engine
+        self.name, self.family, self.scale = name, family, scale
+        self.temperature = temperature
+
+    @classmethod
+    @remembered
+    def from_pretrained(
+        cls,
+        name_or_dir: str | Path,
+        *,
+        family: str | None = None,
+        scale: Scale | None = None,
+        temperature: float = 1.0,
+        instruction: str | None = None,
+        max_length: int | None = None,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
+        backend: str | None = None,
+        model_kwargs: Mapping[str, Any] | None = None,
+        tokenizer_kwargs: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Load a published reranker; only safetensors are read, and no remote code runs.
+
+        Args:
+            name_or_dir: Hub name or folder of the checkpoint.
+            family: "classifier", "monot5", "qwen3", "bge-gemma" or "mxbai". Defaults to what the
+                configuration shows.
+            scale: Output of the model: "tokens", the logits of the words it answers with; "logit",
+                one number without bounds; "probability", one in [0, 1]. Defaults to the family's.
+            temperature: Divisor of logits.
+            instruction: Task description in the prompt of "qwen3" and "mxbai". Defaults to the
+                published one.
+            max_length: Maximum number of tokens of an input; longer passages are read in chunks.
+                Defaults to what tokenizer and positions allow, at most 8,192.
+            device: Device, e.g. `cuda:0`. Defaults to CUDA if available, else the CPU.
+            dtype: "float32", "bfloat16" or "float16". Defaults to bfloat16 on a GPU that has it.
+            batch_tokens: Padded size of one forward pass.
+            backend: "torch" (default), "onnx" or "openvino".
+            model_kwargs: Passed to the `from_pretrained` of transformers: `attn_implementation`,
+                `device_map`, `quantization_config`, `revision`.
+            tokenizer_kwargs: Passed to that of the tokenizer.
+
+        Raises:
+            InputError: If an argument is invalid for the checkpoint.
+            ModelLoadError: If the checkpoint has another shape, or no weights for its output.
+        """
+        temperature = check_number("temperature", temperature, low=1e-6)
+        options = Options.checked(
+            device,
+            dtype,
+            batch_tokens,
+            backend,
+            model_kwargs=model_kwargs,
+            tokenizer_kwargs=tokenizer_kwargs,
+        )
+        source = weights_source(str(name_or_dir))
+        checkpoint = Checkpoint(
+            source, f"reranker {str(name_or_dir)!r}", options.model_kwargs, options.tokenizer_kwargs
+        )
+        config = checkpoint.config()
+        folder = Folder(checkpoint, config, checkpoint.tokenizer(), max_length, instruction)
+        chosen = family_of(folder, family)
+        scale = chosen.scales[0] if scale is None else scale
+        if scale not in chosen.scales:
+            named = " or ".join(map(repr, chosen.scales))
+            allowed = f"{named} for a {config.model_type} of the family {chosen.name!r}"
+            raise InputError.of("scale", given=scale, allowed=allowed)
+        if instruction is not None and not chosen.takes_instruction:
+            allowed = f"none: the family {chosen.name!r} has no place for one"
+            raise InputError.of("instruction", given=instruction, allowed=allowed)
+        trunk, pairs = chosen.load(folder)
+        check_vocabulary(trunk.encoder, folder.tokenizer, checkpoint.what)
+        name = Path(source).name if Path(source).exists() else str(name_or_dir)
+        if instruction is not None:  # its scores are others, and so are thresholds fitted on them
+            name += f" {hashlib.sha256(instruction.encode()).hexdigest()[:8]}"
+        return cls(
+            Engine(trunk, pairs, options).retain(),
+            name=name,
+            family=chosen.name,
+            scale=scale,
+            temperature=temperature,
+        )
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Raise `TypeError`: its weights are published already, and it has no second label."""
+        raise TypeError(
+            f"{self!r} is kept where it was published: name it to from_reranker again, or make a "
+            "scorer with both labels of it with `fitrag train bilabel --base`"
+        )
+
+    @torch.inference_mode()
+    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
+        found = yield from self._engine.run(pairs, self._outputs)
+        return [self._label(max(outputs)) for outputs in found]
+
+    def _outputs(self, outputs: Tensor, mask: Tensor, batch: Batch) -> list[float]:
+        numbers: list[float] = outputs.float().tolist()
+        if not all(map(math.isfinite, numbers)):  # float16 overflows in T5
+            raise ModelLoadError(f"{self.name!r} gave no number in {self._engine.dtype}")
+        return numbers
+
+    def _label(self, output: float) -> BiLabelScore:
+        logit = output
+        if self.scale == "probability":
+            if not 0 <= output <= 1:
+                allowed = "'logit', whose outputs are not kept to [0, 1] as a probability is"
+                raise InputError.of("scale", given=self.scale, allowed=allowed)
+            inside = min(1 - SMALLEST, max(SMALLEST, output))
+            logit = math.log(inside / (1 - inside))
+        logit /= self.temperature
+        return BiLabelScore(sigmoid(logit), None, logit, None)
+
+    def _details(self) -> list[str]:
+        return [f"scale={self.scale!r}", "llm_prefer=None", *super()._details()]
+
+
+def family_of(folder: Folder, named: str | None) -> Family:
+    """Return the family with a name, or the first that a checkpoint fits.
+
+    Raises:
+        InputError: For a name that no family has.
+        ModelLoadError: For a checkpoint that fits none.
+    """
+    if named is not None:
+        if named not in FAMILIES:
+            raise InputError.of("family", given=named, allowed=", ".join(FAMILIES))
+        return FAMILIES[named]
+    for family in FAMILIES.values():
+        if family.fits(folder):
+            return family
+    raise ModelLoadError(
+        f"{folder.checkpoint.what}: {folder.architecture} is a language model whose prompt is not "
+        f"known; pass family= with the one it was trained with: {', '.join(FAMILIES)}"
+    )
+
+
+def sigmoid(logit: float) -> float:
+    """Return the probability of a logit."""
+    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
