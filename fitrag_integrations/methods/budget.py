@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.text.layout import under_heading, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
@@ -153,12 +154,13 @@ class Budget:
 
         Of the outer parts the worse goes, until the rest fits.
         """
-        if excerpt.lead and self.fits([*before, bare := replace(excerpt, lead=())]):
+        bare = replace(excerpt, lead=(), start=excerpt.start + under_heading(excerpt.body))
+        if bare != excerpt and self.fits([*before, bare]):
             return bare
         for spans in (self.split or split_sentences, clauses):
             parts = [
                 replace(excerpt, start=excerpt.start + start, end=excerpt.start + end)
-                for start, end in spans(excerpt.body)
+                for (start, end), _ in units_of(excerpt.body, spans(excerpt.body))
             ]
             if len(parts) > 1:
                 if ask is not None:
@@ -170,6 +172,7 @@ class Budget:
                 return None  # a fragment beside better ones is not worth its tokens
             if self.max_tokens is None or self.cost([excerpt]) <= self.max_tokens:
                 return excerpt
+        excerpt = replace(excerpt, start=excerpt.start + under_heading(excerpt.body))
         return self._first_words(excerpt) or self._first_words(replace(excerpt, lead=()))
 
     def _without_ends(self, parts: Sequence[Excerpt], before: Sequence[Excerpt]) -> Excerpt:

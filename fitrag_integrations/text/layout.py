@@ -41,6 +41,7 @@ which who why will with you your
 _COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
 _WORD = re.compile(r"[^\W_]+")
 _RUN_IN = re.compile(r"[•◦▪■►]\s|\(?\d{1,3}[.)]\s")
+_MARKED = re.compile(r"\A\s{0,3}#|([^\w\s])\1\1\s*\Z")  # hashes before, or signs under a heading
 _LABEL = 60  # characters of a line without a stop that may be a lead-in
 # What is linked or drawn: the first group is what a reader sees of it.
 _LINKS = re.compile(
@@ -73,15 +74,51 @@ def leads_of(text: str, spans: Iterable[Span]) -> list[Lead | None]:
         Prose has none. None stands for a heading or lead-in line that is the lead of others: it is
         shown with these.
     """
-    return list(_kept(text, tuple(spans)))
+    return [lead for lead, _ in _walked(text, tuple(spans))]
+
+
+def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]:
+    """Return the spans with their leads, each heading joined to what stands under it.
+
+    A heading by itself answers nothing. One with nothing under it is left out, unless the text has
+    nothing else; a line in bold or in capitals at the end of a text is text.
+    """
+    given = tuple(spans)
+    units, above = list[tuple[Span, Lead | None]](), list[Span]()
+    for span, (lead, heading) in zip(given, _walked(text, given), strict=True):
+        if heading:
+            above.append(span)
+            if lead is None:  # it is shown with what it leads
+                units += [(one, None) for one in above]
+                above.clear()
+            continue
+        start = above[0][0] if above else span[0]
+        units.append(((start, span[1]), lead))
+        above.clear()
+    marked = [span for span in above if _MARKED.search(text[slice(*span)])]
+    last = [span for span in above if span not in marked or not units]
+    return units + [(span, ()) for span in last]
+
+
+def under_heading(text: str) -> int:
+    """Return where a text goes on after its headings; 0 where it has none, or nothing else."""
+    end = 0
+    for block in blocks_of(text):
+        if block.kind == HEADING:
+            end = block.end
+        elif block.kind != BLANK:
+            return end
+    return 0
 
 
 @lru_cache(maxsize=2048)
-def _kept(text: str, spans: tuple[Span, ...]) -> tuple[Lead | None, ...]:
+def _walked(text: str, spans: tuple[Span, ...]) -> tuple[tuple[Lead | None, bool], ...]:
+    """Return the lead of each span, and whether it is a heading."""
     walk = _Leads(text)
     leads = list(walk.of(spans))
     return tuple(
-        None if span in walk.openers else lead for span, lead in zip(spans, leads, strict=True)
+        (None if span in walk.openers else lead, span in walk.headings)
+        for span, lead in zip(spans, leads, strict=True)
     )
 
 
@@ -96,6 +133,7 @@ class _Leads:
         self.items: list[tuple[int, Lead, Span]] = []  # open ones: indent, lead, first sentence
         self.table: Lead | None = None
         self.openers: set[Span] = set()  # headings and lead-in lines that lead something
+        self.headings: set[Span] = set()
 
     def of(self, spans: Sequence[Span]) -> Iterator[Lead]:
         at = 0
@@ -107,6 +145,8 @@ class _Leads:
                 yield from ((),) * (at - first)
                 continue
             lead = self._lead(block, spans[first])
+            if block.kind == HEADING:
+                self.headings.update(span for span in spans[first:at] if span[1] <= block.end)
             yield from self._each(block, spans[first:at], lead)
             self.above, self.last = block, spans[at - 1]
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.html import merge_spans
-from fitrag_integrations.text.layout import is_links, leads_of
+from fitrag_integrations.text.layout import is_links, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.values.excerpt import Excerpt, place
 from fitrag_integrations.values.passage import Passage, named
@@ -28,19 +28,22 @@ def windows(
     In the order of the text, scores 0. The last window always reaches the last sentence; a
     passage of fewer sentences gives one window, a blank one none. A window of a list, a table or
     code has as its lead what ``leads_of`` finds before it, but for the passage's own title; what
-    only leads others is no window by itself.
+    only leads others is no window by itself, and ends none. A heading counts as part of the
+    sentence under it.
     """
     size = check_whole("size", size, low=1)
     stride = check_whole("stride", stride, low=1, high=size)
-    spans = (split_sentences if split is None else split)(passage.text)
-    if not spans:
+    units = units_of(passage.text, (split_sentences if split is None else split)(passage.text))
+    if not units:
         return []
-    firsts = list(range(0, max(len(spans) - size, 0), stride)) + [max(len(spans) - size, 0)]
-    leads, title = leads_of(passage.text, spans), _words(passage.title)
-    made = []
+    firsts = list(range(0, max(len(units) - size, 0), stride)) + [max(len(units) - size, 0)]
+    spans, leads = zip(*units, strict=True)
+    title, made = _words(passage.title), []
     for first in firsts:
         after = min(first + size, len(spans))
-        if not any(lead is not None for lead in leads[first:after]):
+        while after > first and leads[after - 1] is None:
+            after -= 1
+        if after == first:
             continue
         start, end = spans[first][0], spans[after - 1][1]
         before = {span for lead in leads[first:after] for span in lead or () if span[1] <= start}

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitrag_integrations.text.blocks import CODE, HEADER, ITEM, blocks_of
-from fitrag_integrations.text.layout import is_links, leads_of, named_by
+from fitrag_integrations.text.layout import is_links, leads_of, named_by, under_heading, units_of
 from fitrag_integrations.text.sentences import MAX_CODE, split_sentences
 
 
@@ -105,6 +105,29 @@ def test_code_is_cut_at_blank_lines_only_where_it_is_very_long():
     assert all(piece.startswith(("```", "def f")) for piece in pieces)
     short = f"```\n{part}\n{part}\n```"
     assert split_sentences(short) == [(0, len(short))]
+
+
+UNITS = {
+    "prose under headings": (
+        "# A\n\n## B\n\nOne is. Two is.",
+        ["# A\n\n## B\n\nOne is.", "Two is."],
+    ),
+    "nothing under it": ("One is.\n\nEnd\n---\n", ["One is."]),
+    "nothing else": ("# A\n\n# B\n", ["# A", "# B"]),
+    "a bold line at the end": ("# A\n\nOne is.\n\n**Two**", ["# A\n\nOne is.", "**Two**"]),
+    "a list": ("# A\n\n## B\n\n- one\n- two", ["# A", "## B", "- one", "- two"]),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_headings_belong_to_what_is_under_them(name):
+    text, units = UNITS[name]
+    assert [text[slice(*span)] for span, _ in units_of(text, split_sentences(text))] == units
+
+
+@pytest.mark.parametrize(("text", "rest"), [("# A\n\nB is.", "B is."), ("# A", "# A"), ("B", "B")])
+def test_what_is_under_the_headings_of_a_text(text, rest):
+    assert text[under_heading(text) :].strip() == rest
 
 
 NAMED = [

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.methods.crag.actions import SENTENCES
+from fitrag_integrations.text.layout import units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.passage import is_web
@@ -28,13 +29,15 @@ def strips(
     """Cut a passage into strips of at most ``sentences`` sentences.
 
     In the order of the text, scores 0. The sentences are shared out evenly, so that no strip is
-    left with a stray one: seven become 2, 2 and 3. A blank passage gives none.
+    left with a stray one: seven become 2, 2 and 3. A heading counts as part of the sentence under
+    it. A blank passage gives none.
     """
     most = check_whole("sentences", sentences, low=1)
     splitter = split_sentences if split is None else split
     cut: list[Excerpt] = []
     for start, end in paragraphs(passage.text) if is_web(passage) else [(0, len(passage.text))]:
-        spans = splitter(passage.text[start:end])
+        text = passage.text[start:end]
+        spans = [span for span, _ in units_of(text, splitter(text))]
         for first, after in _shares(len(spans), most):
             place = start + spans[first][0], start + spans[after - 1][1]
             cut.append(Excerpt(passage, *place))

@@ -136,3 +136,66 @@ def test_a_window_with_a_lead_is_judged_with_it_too():
     assert scores["web\t80"].has_answer_logit == 2.0
     assert scores["web\t80"].has_answer == pytest.approx(0.8808, abs=1e-4)
     assert scores["End is here."].has_answer_logit == -2.0
+
+
+SECTIONS = {
+    "Markdown": """\
+# Files
+
+Files are kept in folders. A folder holds up to a thousand files.
+
+## Trash
+
+A deleted file goes to the trash. It stays there for thirty days, then it is gone.
+
+## Quota
+
+Each account has ten gigabytes. What is in the trash counts.
+
+## See also
+""",
+    "reStructuredText": """\
+Files
+=====
+
+Files are kept in folders. A folder holds up to a thousand files.
+
+Trash
+-----
+
+A deleted file goes to the trash. It stays there for thirty days, then it is gone.
+
+Quota
+-----
+
+Each account has ten gigabytes. What is in the trash counts.
+
+See also
+--------
+""",
+}
+HEADS = ("# Files", "## Trash", "## Quota", "## See also", "=====", "-----", "--------")
+ASKED = ("How many files does a folder hold?", "How long do files stay in the trash?", "The quota?")
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+@pytest.mark.parametrize("question", ASKED)
+def test_no_excerpt_ends_in_a_heading(name, question):
+    for settings in (
+        *({"max_tokens": most} for most in (2, 6, 10, 20, 30, 45, 90)),
+        {"max_share": 0.9},
+        {"window": 3, "max_tokens": 60},
+        {"window": 2, "per_passage": None},
+    ):
+        for one in compress(question, [SECTIONS[name]], **settings):
+            assert one.text.strip() and not one.text.rstrip().endswith(HEADS), settings
+
+
+def test_a_heading_is_kept_with_the_sentence_under_it():
+    kept = compress("How long do deleted files stay?", [SECTIONS["Markdown"]], max_tokens=60)
+    shown = "\n".join(one.text for one in kept)
+    assert "## Trash\n\nA deleted file goes to the trash." in shown
+    (alone,) = compress("What is it?", ["## The trash\n"])
+    assert alone.text == "## The trash"
+    bold = compress("What is the total?", ["It is due on Monday.\n\n**Total: 42 euros**"])
+    assert any("**Total: 42 euros**" in one.text for one in bold)
