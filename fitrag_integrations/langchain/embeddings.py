@@ -32,7 +32,7 @@ class EncoderEmbeddings(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         """Embed a question, ``text``: numbers in [-1, 1], of length 1 all together."""
-        return self._vectors.of([text])[0]
+        return self._vectors.of([text], role="query")[0]
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Embed ``texts`` as ``embed_documents`` does, in [-1, 1]; the event loop stays free."""
@@ -40,4 +40,4 @@ class EncoderEmbeddings(Embeddings):
 
     async def aembed_query(self, text: str) -> list[float]:
         """Embed ``text`` as ``embed_query`` does, in [-1, 1]; the event loop stays free."""
-        return (await self._vectors.aof([text]))[0]
+        return (await self._vectors.aof([text], role="query"))[0]

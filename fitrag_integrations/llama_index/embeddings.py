@@ -42,7 +42,7 @@ class EncoderEmbedding(BaseEmbedding):
         return self._vectors.of(texts)
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self._vectors.of([query])[0]
+        return self._vectors.of([query], role="query")[0]
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
         return (await self._vectors.aof([text]))[0]
@@ -51,4 +51,4 @@ class EncoderEmbedding(BaseEmbedding):
         return await self._vectors.aof(texts)
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        return (await self._vectors.aof([query]))[0]
+        return (await self._vectors.aof([query], role="query"))[0]

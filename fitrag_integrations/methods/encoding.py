@@ -13,7 +13,8 @@ from fitrag_integrations.errors import InputError
 class EncoderVectors:
     """Vectors of texts as lists, by an `Encoder`, a checkpoint's name, or the bundled encoder.
 
-    An encoder is any object with `encode(texts)`; where it has `aencode`, that is awaited.
+    An encoder is any object with `encode(texts)`. Its `encode_query`, `encode_document` and their
+    async versions are used where it has them.
     """
 
     def __init__(self, encoder: Any = None) -> None:
@@ -25,7 +26,6 @@ class EncoderVectors:
             allowed = "an object with an 'encode' method, or the name of a checkpoint"
             raise InputError.of("encoder", given=encoder, allowed=allowed)
         self.encoder = encoder
-        self._asynchronous = callable(getattr(encoder, "aencode", None))
 
     @property
     def name(self) -> str:
@@ -33,15 +33,18 @@ class EncoderVectors:
         own = getattr(self.encoder, "name", None)
         return own if isinstance(own, str) else type(self.encoder).__name__
 
-    def of(self, texts: Sequence[str]) -> list[list[float]]:
-        """Encode texts, in their order."""
-        return _plain(self.encoder.encode(list(texts))) if texts else []
+    def of(self, texts: Sequence[str], *, role: str = "document") -> list[list[float]]:
+        """Encode texts, in their order, with the prompt of a role ("query" or "document")."""
+        encode = getattr(self.encoder, f"encode_{role}", self.encoder.encode)
+        return _plain(encode(list(texts))) if texts else []
 
-    async def aof(self, texts: Sequence[str]) -> list[list[float]]:
-        """Encode texts without blocking the event loop."""
-        if not self._asynchronous or not texts:
-            return await asyncio.to_thread(self.of, texts)
-        return _plain(await self.encoder.aencode(list(texts)))
+    async def aof(self, texts: Sequence[str], *, role: str = "document") -> list[list[float]]:
+        """Async version of `of`."""
+        own = hasattr(self.encoder, f"encode_{role}")
+        aencode = getattr(self.encoder, f"aencode_{role}" if own else "aencode", None)
+        if not callable(aencode) or not texts:
+            return await asyncio.to_thread(self.of, texts, role=role)
+        return _plain(await aencode(list(texts)))
 
 
 def _plain(vectors: Any) -> list[list[float]]:

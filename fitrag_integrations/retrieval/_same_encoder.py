@@ -14,7 +14,12 @@ import numpy as np
 
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.retrieval._store import Store
-from fitrag_integrations.retrieval._vectors import TextEncoder, checked_vectors, passage_text
+from fitrag_integrations.retrieval._vectors import (
+    TextEncoder,
+    checked_vectors,
+    encode_as,
+    passage_text,
+)
 from fitrag_integrations.retrieval.encoder import Encoder
 
 SAMPLE = 4
@@ -53,7 +58,8 @@ class Origin:
             allowed = f"the encoder this index was built with, {name!r}"
             raise InputError.of("encoder", given=None, allowed=allowed)
         try:
-            return cls(Encoder(name, **settings), name, width, settings)
+            # an index of before prompts were read has vectors without them
+            return cls(Encoder(name, **{"prompts": {}, **settings}), name, width, settings)
         except (TypeError, InputError) as error:
             raise ModelLoadError(f"encoder {name!r} of the manifest: {error}") from error
 
@@ -61,7 +67,7 @@ class Origin:
         """Return name, width and settings, for the manifest."""
         return {"name": self.name, "width": self.width, "settings": self.settings}
 
-    def prove(self, store: Store) -> None:
+    def prove(self, store: Store, *, role: str = "document") -> None:
         """Encode some stored passages, once; raises `InputError` where the vectors are others."""
         if self.proven:
             return
@@ -69,7 +75,7 @@ class Origin:
             self._refuse(f"width {self.encoder.width}, not {self.width}")
         passages, stored = store.first(SAMPLE)
         texts = [passage_text(passage) for passage in passages]
-        given = self.encoder.encode(texts) if texts else stored
+        given = encode_as(self.encoder, role, texts) if texts else stored
         found = checked_vectors(given, count=len(texts), width=self.width, encoder=self.encoder)
         lengths = np.linalg.norm(stored, axis=1).clip(min=1e-12)
         drift = np.linalg.norm(found - stored, axis=1) / lengths

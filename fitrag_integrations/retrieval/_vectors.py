@@ -18,7 +18,8 @@ Vectors = NDArray[np.float32]
 class TextEncoder(Protocol):
     """Turn texts into vectors of `width` numbers, whose inner product ranks.
 
-    An object may add `aencode`, a coroutine function of the same shape.
+    An object may add `aencode`, a coroutine function of the same shape, and `encode_query`,
+    `encode_document`, `aencode_query` where questions and passages are encoded differently.
     """
 
     @property
@@ -34,6 +35,23 @@ class TextEncoder(Protocol):
     def encode(self, texts: Sequence[str], /) -> Any:
         """Return an array of shape (texts, width), in the order of `texts`."""
         ...
+
+
+def encode_as(encoder: TextEncoder, role: str, texts: Sequence[str]) -> Any:
+    """Encode texts by `encode_query` or `encode_document`, or by `encode` without such a method.
+
+    Args:
+        encoder: The encoder.
+        role: "query" or "document".
+        texts: The texts.
+    """
+    return getattr(encoder, f"encode_{role}", encoder.encode)(texts)
+
+
+def async_query(encoder: TextEncoder) -> Any:
+    """Return the coroutine function that encodes questions; None if the encoder has none."""
+    name = "aencode_query" if hasattr(encoder, "encode_query") else "aencode"
+    return getattr(encoder, name, None)
 
 
 def passage_text(passage: Passage) -> str:

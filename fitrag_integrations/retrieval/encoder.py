@@ -1,19 +1,18 @@
 """A dense text encoder over any Hugging Face encoder, by name or folder.
 
 all-MiniLM-L6-v2 is the embedded one; `facebook/contriever` is FIT-RAG's retriever (Izacard et al.,
-2022). Left out: instructions put before queries or passages, as E5 wants; whoever needs them gives
-the index an object of their own with `name`, `width` and `encode`.
+2022). Prompts, pooling and dense layers are those of the checkpoint.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fitrag_integrations.core.checks import check_is, check_many, check_text, check_whole
 from fitrag_integrations.core.extras import torch_needed
+from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import checked_backend
 from fitrag_integrations.models.runtime.sources import MINILM
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fitrag_integrations.retrieval._dense import Dense
+    from fitrag_integrations.models.encoder.vectors import Dense
 
 _DTYPES = ("float32", "bfloat16", "float16")
 
@@ -35,23 +34,46 @@ class EncoderOptions(TypedDict, total=False):
     dtype: object
     pooling: str | None
     normalize: bool | None
+    max_length: int | None
     max_tokens: int | None
     batch_tokens: int | None
     backend: str | None
+    prompts: Mapping[str, str] | None
+    default_prompt_name: str | None
+    truncate_dim: int | None
+    model_kwargs: Mapping[str, Any] | None
+    tokenizer_kwargs: Mapping[str, Any] | None
 
 
 class Encoder:
-    """Turn texts into vectors, from any number of threads.
+    """Encoder that turns texts into vectors, from any number of threads.
 
-    `name_or_dir` is a hub name or a folder; MiniLM also comes with the extra `offline`.
     Weights load at the first use. A text longer than the encoder's input is cut: split long
     documents first, as `read_corpus` does. Pickles as its name and options, without weights.
     A checkpoint published as a pickle only is refused until it is converted to safetensors.
 
-    `device` is "cuda" where there is one, else "cpu"; `dtype` bfloat16 on CUDA, else float32.
-    `pooling` ("mean" or "first"), `normalize` and `max_tokens` are read from the checkpoint where
-    they are not given; `batch_tokens` bounds one padded batch. `backend` is "torch", "onnx" or
-    "openvino".
+    Args:
+        name_or_dir: Hub name or folder; MiniLM also comes with the extra `offline`.
+        device: Device, e.g. `cuda:0`. Defaults to CUDA if available, else the CPU.
+        dtype: "float32", "bfloat16" or "float16". Defaults to bfloat16 on CUDA, else float32.
+        pooling: "mean", "first" or "last" token. Defaults to the checkpoint's.
+        normalize: Whether vectors have length 1. Defaults to the checkpoint's.
+        max_length: Maximum input length in tokens, prompt included. Defaults to the checkpoint's.
+        batch_tokens: Padded size of one forward pass.
+        backend: "torch", "onnx" or "openvino".
+        prompts: Texts put before the input, by name: `encode_query` uses "query", `encode_document`
+            "document", "passage" or "corpus". Defaults to the checkpoint's.
+        default_prompt_name: Name of the prompt that `encode` uses. Defaults to the checkpoint's.
+        truncate_dim: Number of leading dimensions to keep, for matryoshka encoders; vectors are
+            normalized after the cut.
+        model_kwargs: Passed to the `from_pretrained` of transformers.
+        tokenizer_kwargs: Passed to that of the tokenizer.
+        max_tokens: Earlier name of `max_length`.
+
+    Example:
+        >>> prompts = {"query": "query: ", "document": "passage: "}
+        >>> encoder = Encoder("intfloat/e5-base-v2", prompts=prompts)
+        >>> encoder.encode_query(["Who wrote Amarcord?"]) @ encoder.encode_document(texts).T
     """
 
     def __init__(
@@ -62,9 +84,15 @@ class Encoder:
         dtype: object = None,
         pooling: str | None = None,
         normalize: bool | None = None,
-        max_tokens: int | None = None,
+        max_length: int | None = None,
         batch_tokens: int | None = None,
         backend: str | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        truncate_dim: int | None = None,
+        model_kwargs: Mapping[str, Any] | None = None,
+        tokenizer_kwargs: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
     ) -> None:
         name = check_text("name_or_dir", name_or_dir, blank=False)
         self.name = MINILM if name == MINILM.rpartition("/")[2] else name
@@ -73,11 +101,17 @@ class Encoder:
             "dtype": _dtype(dtype),
             "batch_tokens": _positive("batch_tokens", batch_tokens),
             "backend": checked_backend(backend),
+            "model_kwargs": check_mapping("model_kwargs", model_kwargs or {}),
+            "tokenizer_kwargs": check_mapping("tokenizer_kwargs", tokenizer_kwargs or {}),
         }
+        length = _positive("max_length", max_length)
         self._given = {
             "pooling": pooling,
             "normalize": None if normalize is None else check_is("normalize", normalize, bool),
-            "max_tokens": _positive("max_tokens", max_tokens),
+            "max_tokens": length if length is not None else _positive("max_tokens", max_tokens),
+            "truncate_dim": _positive("truncate_dim", truncate_dim),
+            "prompts": None if prompts is None else _prompts(prompts),
+            "default_prompt_name": default_prompt_name,
         }
         self._dense = _Lazy(self.name, self._options, self._given)
         self._worker = Worker("encoder")
@@ -106,20 +140,50 @@ class Encoder:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return pooling, normalize and max_tokens as plain values; loads the weights."""
+        """Return pooling, normalize, max_tokens and what else the encoder has (prompts,
+        default_prompt_name, truncate_dim) as plain values; loads the weights.
+        """
         return dict(self._facts()["settings"])
 
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Encode texts in length-sorted batches. Shape: (n, width), in the order given."""
-        checked = check_many("texts", texts, str)
+    def encode(self, texts: Sequence[str], *, prompt_name: str = "") -> NDArray[np.float32]:
+        """Encode texts in length-sorted batches.
+
+        Args:
+            texts: What to encode.
+            prompt_name: Name of the prompt before each text. Defaults to the encoder's
+                `default_prompt_name`, or no prompt if there is none.
+
+        Returns:
+            Vectors in the order of the texts. Shape: (texts, width).
+        """
+        checked = [(prompt_name, text) for text in check_many("texts", texts, str)]
         return self._stack(self._worker.call(self._dense.encode, checked))
 
-    async def aencode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Encode as `encode` does; the event loop stays free."""
-        checked = check_many("texts", texts, str)
+    def encode_query(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Encode questions with the prompt "query", if there is one. Shape: (texts, width)."""
+        return self.encode(texts, prompt_name="query")
+
+    def encode_document(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Encode passages with the prompt "document", "passage" or "corpus", the first there is.
+
+        Shape: (texts, width).
+        """
+        return self.encode(texts, prompt_name="document")
+
+    async def aencode(self, texts: Sequence[str], *, prompt_name: str = "") -> NDArray[np.float32]:
+        """Async version of `encode`."""
+        checked = [(prompt_name, text) for text in check_many("texts", texts, str)]
         if not checked:  # the width may still have to be loaded
-            return await asyncio.to_thread(self.encode, checked)
+            return await asyncio.to_thread(self.encode, [])
         return self._stack(await self._worker.acall(self._dense.encode, checked))
+
+    async def aencode_query(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Async version of `encode_query`."""
+        return await self.aencode(texts, prompt_name="query")
+
+    async def aencode_document(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Async version of `encode_document`."""
+        return await self.aencode(texts, prompt_name="document")
 
     def unload(self) -> None:
         """Return the memory back; later calls raise `ModelLoadError`."""
@@ -149,12 +213,12 @@ class _Lazy:
         self._what = name, options, given
         self._loaded: Dense | None = None
 
-    def encode(self, texts: Sequence[str]) -> Steps[list[NDArray[np.float32]]]:
-        return self._load().encode(texts)
+    def encode(self, items: Sequence[tuple[str, str]]) -> Steps[list[NDArray[np.float32]]]:
+        return self._load().encode(items)
 
     def facts(self, items: Sequence[object]) -> list[dict[str, Any]]:
         dense = self._load()
-        return [{"width": dense.width, "settings": asdict(dense.recipe)} for _ in items]
+        return [{"width": dense.width, "settings": dense.recipe.settings} for _ in items]
 
     def drop(self) -> None:
         if self._loaded is not None:
@@ -166,7 +230,7 @@ class _Lazy:
     def _load(self) -> Dense:
         if self._loaded is None:
             try:
-                from fitrag_integrations.retrieval._dense import load
+                from fitrag_integrations.models.encoder.vectors import load
             except ModuleNotFoundError as error:
                 raise torch_needed(error, "an Encoder") from error
 
@@ -187,3 +251,8 @@ def _dtype(dtype: object) -> str | None:
 
 def _positive(field: str, value: object) -> int | None:
     return None if value is None else check_whole(field, value, low=1)
+
+
+def _prompts(prompts: object) -> dict[str, str]:
+    given = check_mapping("prompts", prompts)
+    return {name: check_is(f"prompts[{name!r}]", text, str) for name, text in given.items()}

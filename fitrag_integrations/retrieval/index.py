@@ -22,7 +22,13 @@ from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval._kinds import checked_kind
 from fitrag_integrations.retrieval._same_encoder import Origin
 from fitrag_integrations.retrieval._store import Store, admit
-from fitrag_integrations.retrieval._vectors import TextEncoder, Vectors, checked_vectors
+from fitrag_integrations.retrieval._vectors import (
+    TextEncoder,
+    Vectors,
+    async_query,
+    checked_vectors,
+    encode_as,
+)
 from fitrag_integrations.retrieval._vectors import passage_text as written
 from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
@@ -172,7 +178,7 @@ class FaissIndex:
     def vectors(self, queries: Sequence[str]) -> Vectors:
         """Encode queries, by the encoder of the passages. Shape: (queries, width)."""
         self._origin.prove(self._store)
-        return self._vectors(self.encoder.encode(queries), len(queries))
+        return self._vectors(encode_as(self.encoder, "query", queries), len(queries))
 
     def nearest(self, vectors: Vectors, k: int) -> list[list[Passage]]:
         """Search as `search` does, for what `vectors` gave."""
@@ -182,7 +188,7 @@ class FaissIndex:
     async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
         """Search as `search` does; the event loop stays free."""
         texts, k = checked(queries, k)
-        aencode = getattr(self.encoder, "aencode", None)
+        aencode = async_query(self.encoder)
         if aencode is None or not texts or not self._origin.proven:
             return await asyncio.to_thread(self.search, texts, k)
         vectors = self._vectors(await aencode(texts), len(texts))
@@ -226,7 +232,8 @@ class FaissIndex:
         self._read = ("", "")
 
     def _encode(self, passages: Sequence[Passage]) -> Vectors:
-        return self._vectors(self.encoder.encode([written(p) for p in passages]), len(passages))
+        texts = [written(p) for p in passages]
+        return self._vectors(encode_as(self.encoder, "document", texts), len(passages))
 
     def _vectors(self, found: object, count: int) -> Vectors:
         return checked_vectors(found, count=count, width=self.width, encoder=self.encoder)

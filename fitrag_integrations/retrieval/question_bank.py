@@ -21,7 +21,13 @@ from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
 from fitrag_integrations.retrieval._same_encoder import Origin
 from fitrag_integrations.retrieval._store import Store
-from fitrag_integrations.retrieval._vectors import TextEncoder, Vectors, checked_vectors
+from fitrag_integrations.retrieval._vectors import (
+    TextEncoder,
+    Vectors,
+    async_query,
+    checked_vectors,
+    encode_as,
+)
 from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
 
@@ -59,7 +65,8 @@ class QuestionBank:
     ) -> QuestionBank:
         """Encode labelled questions; the embedded encoder where none is given."""
         origin = Origin.of(Encoder() if encoder is None else encoder)
-        return cls(questions, known, origin.encoder.encode(_checked(questions)), origin)
+        vectors = encode_as(origin.encoder, "query", _checked(questions))
+        return cls(questions, known, vectors, origin)
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: TextEncoder | None = None) -> QuestionBank:
@@ -112,12 +119,12 @@ class QuestionBank:
         texts, k = _checked(questions), check_whole("k", k, low=1)
         if not texts:
             return []
-        self._origin.prove(self._store)
-        return self._nearest(self.encoder.encode(texts), len(texts), k)
+        self._origin.prove(self._store, role="query")
+        return self._nearest(encode_as(self.encoder, "query", texts), len(texts), k)
 
     async def aneighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
         """Async version of `neighbours`."""
-        aencode = getattr(self.encoder, "aencode", None)
+        aencode = async_query(self.encoder)
         if aencode is None or not questions or not self._origin.proven:
             return await asyncio.to_thread(self.neighbours, questions, k)
         texts, k = _checked(questions), check_whole("k", k, low=1)

@@ -14,9 +14,9 @@ from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.encoder.vectors import load as load_dense
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.placing import cast, place, sent
-from fitrag_integrations.retrieval._dense import load as load_dense
 from fitrag_integrations.training.bilabel.measuring import _rounded
 
 ROTARY = ("llama", "qwen2", "mistral")

@@ -18,6 +18,7 @@ from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.adapter import fold
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, build_encoder
+from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     read_tensors,
@@ -31,16 +32,33 @@ from fitrag_integrations.models.runtime.sources import weights_source
 MANIFEST = "encoder.json"
 MAX_LENGTH = 384
 MIN_LENGTH = 16  # of an input, in tokens
-POOLINGS = ("first", "mean")
+POOLINGS = ("first", "mean", "last")
 LEVELS = 127  # of eight bits with a sign
 WORDS = "embeddings.word_embeddings.weight"
 
 
-def load_base(name_or_dir: str, *, attention: str | None = None) -> tuple[Trunk, Any]:
-    """Load a pretrained encoder and its tokenizer, untouched. Gives a trunk and a tokenizer."""
-    checkpoint = Checkpoint(weights_source(name_or_dir), f"base model {name_or_dir!r}")
+def load_base(
+    name_or_dir: str, options: Options | None = None, *, attention: str | None = None
+) -> tuple[Trunk, Any]:
+    """Load a pretrained encoder and its tokenizer, on the CPU in float32.
+
+    Args:
+        name_or_dir: Hub name or folder.
+        options: Keyword arguments for transformers. A model that they quantize or place on devices
+            has their data type.
+        attention: Attention implementation where `options` name none.
+
+    Returns:
+        Trunk without trainable parameters, and tokenizer.
+    """
+    given = options or Options()
+    what = f"base model {name_or_dir!r}"
+    source = weights_source(name_or_dir)
+    checkpoint = Checkpoint(source, what, given.model_kwargs, given.tokenizer_kwargs)
     tokenizer = checkpoint.tokenizer()
-    encoder, pooling = build_encoder(checkpoint, attention=attention)
+    placed = {"quantization_config", "device_map"} & given.model_kwargs.keys()
+    dtype = given.resolved()[1] if placed else torch.float32
+    encoder, pooling = build_encoder(checkpoint, attention=attention, dtype=dtype)
     check_vocabulary(encoder, tokenizer, checkpoint.what)
     # who trains it says what trains, and only that is saved
     return Trunk(encoder, pooling=pooling).requires_grad_(False), tokenizer

@@ -31,8 +31,9 @@ class States(Protocol):
 class Trunk(nn.Module):
     """Run an encoder over padded pairs.
 
-    `pooling` is "first" (the first token, for encoders that have one) or "mean" (T5). `rounded`
-    tells that its embeddings were rounded to eight bits.
+    `pooling` is "first" (the first token, for encoders that have one), "mean" (T5) or "last" (the
+    last token, for decoders, where no earlier one attends to the whole input). `rounded` is set
+    where the embeddings were rounded to eight bits.
     """
 
     rounded = False
@@ -52,11 +53,13 @@ class Trunk(nn.Module):
         return states.float()
 
     def pool(self, states: Tensor, mask: Tensor) -> Tensor:
-        """Return one vector per pair. Shape: (batch, width)."""
-        if self.pooling == "first":
-            return states[:, 0]
-        weights = mask.unsqueeze(-1).to(states.dtype)
-        return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+        """Return one vector per input, of the tokens where `mask` is 1. Shape: (batch, width)."""
+        if self.pooling == "mean":
+            weights = mask.unsqueeze(-1).to(states.dtype)
+            return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+        places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+        at = (mask * (places if self.pooling == "last" else places.flip(0))).argmax(1)
+        return states[torch.arange(len(states), device=mask.device), at]
 
 
 def states_of(forward: Callable[..., Tensor]) -> States:
@@ -69,17 +72,37 @@ def states_of(forward: Callable[..., Tensor]) -> States:
     return states
 
 
-def build_encoder(checkpoint: Checkpoint, *, attention: str | None = None) -> tuple[nn.Module, str]:
-    """Load an encoder and name its pooling; T5 checkpoints give their encoder alone.
+def build_encoder(
+    checkpoint: Checkpoint, *, attention: str | None = None, dtype: torch.dtype = torch.float32
+) -> tuple[nn.Module, str]:
+    """Load an encoder and name its pooling; of a T5 checkpoint the encoder alone is loaded.
 
-    Weights are float32, however the checkpoint stores them: small steps are lost in half precision.
+    Args:
+        checkpoint: Where it is loaded from, with what else `from_pretrained` gets.
+        attention: Attention implementation, unless the checkpoint names one.
+        dtype: Data type of the weights, unless the checkpoint names one. float32 by default,
+            however they are stored: small steps of training are lost in half precision.
     """
-    options: dict[str, Any] = {"dtype": torch.float32}
+    options: dict[str, Any] = {"dtype": dtype}
     if attention:
         options["attn_implementation"] = attention
-    if checkpoint.config().model_type in _T5_LIKE:
+    options = {
+        name: value for name, value in options.items() if name not in checkpoint.model_kwargs
+    }
+    kind = checkpoint.config().model_type
+    if kind in _T5_LIKE:
         return checkpoint.model("T5EncoderModel", **options), "mean"
-    return checkpoint.model("AutoModel", **options), "first"
+    return checkpoint.model("AutoModel", **options), "last" if is_decoder(kind) else "first"
+
+
+def is_decoder(model_type: str) -> bool:
+    """Check whether an architecture is a decoder, whose tokens attend to earlier ones only."""
+    from transformers.models.auto import modeling_auto
+
+    masked = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and (
+        model_type not in masked
+    )
 
 
 def collate(

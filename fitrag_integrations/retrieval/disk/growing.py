@@ -33,6 +33,7 @@ from fitrag_integrations.retrieval._vectors import (
     TextEncoder,
     Vectors,
     checked_vectors,
+    encode_as,
     passage_text,
 )
 from fitrag_integrations.retrieval.encoder import Encoder
@@ -122,7 +123,7 @@ class GrowingIndex:
         k, state = check_whole("k", k, low=1), self._state()
         if not queries or not state["count"]:
             return [[] for _ in queries]
-        asked = self._checked(self.encoder.encode(list(queries)), len(queries))
+        asked = self._checked(encode_as(self.encoder, "query", list(queries)), len(queries))
         scores, places = self._nearest(asked, min(k, state["count"]), state["count"])
         ends = np.memmap(self._folder / "ends.i64", np.int64, "r", shape=(state["count"],))
         with (self._folder / "passages.jsonl").open("rb") as file:
@@ -185,7 +186,8 @@ class GrowingIndex:
 
     def _append(self, new: Sequence[Passage]) -> None:
         state = self._state()
-        vectors = self._checked(self.encoder.encode([passage_text(p) for p in new]), len(new))
+        texts = [passage_text(p) for p in new]
+        vectors = self._checked(encode_as(self.encoder, "document", texts), len(new))
         lines = [json.dumps(passage.to_dict()).encode() + b"\n" for passage in new]
         ends = state["bytes"] + np.cumsum([len(line) for line in lines], dtype=np.int64)
         marks = np.array([_marks(passage) for passage in new], dtype=np.int64)

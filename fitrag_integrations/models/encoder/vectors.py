@@ -1,0 +1,364 @@
+"""An encoder of single texts, run as its checkpoint was trained.
+
+sentence-transformers writes beside the weights how token states become one vector: `modules.json`
+lists the modules after the transformer (pooling, dense layers, normalization),
+`sentence_bert_config.json` holds the input length, and `config_sentence_transformers.json` the
+prompts before queries and passages. A checkpoint without these files, such as Contriever (Izacard
+et al., 2022, section 3), is averaged over its tokens, or read at its last one if it is a decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from fitrag_integrations.core import jsonl
+from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
+from fitrag_integrations.models.encoder.encoders import POOLINGS, load_base
+from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.runtime.batching import in_batches
+from fitrag_integrations.models.runtime.engine import Options, SharedEngine
+from fitrag_integrations.models.runtime.loading import position_limit
+from fitrag_integrations.models.runtime.placing import sent
+from fitrag_integrations.models.runtime.sources import MINILM, weights_source
+from fitrag_integrations.models.runtime.worker import Steps
+
+_MODES = {"mean": "mean", "mean_tokens": "mean", "cls": "first", "cls_token": "first"}
+_MODES |= {"lasttoken": "last"}
+_ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
+_LAYERS = ("Dense", "LayerNorm")
+ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+"""The names under which a checkpoint may have the prompt of a role, the first one present wins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the token states of a text become its vector.
+
+    Args:
+        pooling: "mean", "first" or "last" token.
+        normalize: Whether vectors have length 1.
+        max_tokens: Maximum input length, prompt included.
+        truncate_dim: Number of leading dimensions that are kept, of a matryoshka encoder.
+        prompts: Texts before the input, by name.
+        default_prompt_name: The prompt of `encode`; that of `encode_query` and `encode_document`
+            has the name of the role.
+        include_prompt: Whether the prompt's tokens are pooled as well.
+        layers: Modules after pooling, (type, folder), other than the last normalization.
+    """
+
+    pooling: str = "mean"
+    normalize: bool = False
+    max_tokens: int = 512
+    truncate_dim: int | None = None
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+    include_prompt: bool = True
+    layers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return what an index records of its encoder, without what the encoder does not have."""
+        held = {"pooling": self.pooling, "normalize": self.normalize, "max_tokens": self.max_tokens}
+        more = {
+            "truncate_dim": self.truncate_dim,
+            "prompts": dict(self.prompts),
+            "default_prompt_name": self.default_prompt_name,
+        }
+        return held | {name: value for name, value in more.items() if value}
+
+    def prompt(self, role: str) -> str:
+        """Return the prompt for "query" or "document", or with "" the default one.
+
+        Raises:
+            InputError: If `role` is the name of no prompt.
+        """
+        names = ROLES.get(role, (role or self.default_prompt_name or "",))
+        found = next((name for name in names if name in self.prompts), None)
+        if found is None and role and role not in ROLES:
+            allowed = ", ".join(self.prompts) or "none: the encoder has no prompts"
+            raise InputError.of("prompt_name", given=role, allowed=allowed)
+        return self.prompts[found] if found is not None else ""
+
+
+# So that these need no look-up: their files may be cached without what this module reads.
+_KNOWN = {
+    MINILM: Recipe("mean", normalize=True, max_tokens=256),
+    "facebook/contriever": Recipe(),
+    "facebook/contriever-msmarco": Recipe(),
+}
+
+
+def recipe_of(name: str, source: str, config: Any, given: Mapping[str, Any]) -> Recipe:
+    """Return a checkpoint's recipe.
+
+    Args:
+        name: The encoder's name.
+        source: Folder or hub name of its weights.
+        config: Configuration of the transformer.
+        given: Fields that a caller has set; None is not set.
+
+    Raises:
+        InputError: If a field is wrong.
+        ModelLoadError: If the recipe needs something that is not supported.
+    """
+    chosen = {key: value for key, value in given.items() if value is not None}
+    if chosen.get("pooling", "mean") not in POOLINGS:
+        allowed = " or ".join(map(repr, POOLINGS))
+        raise InputError.of("pooling", given=chosen["pooling"], allowed=allowed)
+    found = _KNOWN.get(name) or _written(source, config, chosen)
+    if "prompts" in chosen and found.default_prompt_name not in chosen["prompts"]:
+        found = replace(found, default_prompt_name=None)
+    made = replace(found, **chosen)
+    if made.default_prompt_name and made.default_prompt_name not in made.prompts:
+        allowed = ", ".join(made.prompts) or "None: there are no prompts"
+        raise InputError.of("default_prompt_name", given=made.default_prompt_name, allowed=allowed)
+    return made
+
+
+def _written(source: str, config: Any, chosen: Mapping[str, Any]) -> Recipe:
+    """Read the recipe from the files beside the weights."""
+    decoder = str((getattr(config, "architectures", None) or [""])[0]).endswith("ForCausalLM")
+    bare = Recipe("last" if decoder else "mean")
+    try:
+        modules = _read(source, "modules.json")
+    except ModelLoadError:
+        if {"pooling", "normalize"} <= chosen.keys():
+            return bare
+        raise
+    named = _read(source, "config_sentence_transformers.json") or {}
+    prompts = {key: text for key, text in (named.get("prompts") or {}).items() if text is not None}
+    default = named.get("default_prompt_name")
+    bare = replace(bare, prompts=prompts, default_prompt_name=default if prompts else None)
+    if modules is None:
+        return bare
+    listed = [(module["type"].rpartition(".")[2], module["path"]) for module in modules]
+    kinds = [kind for kind, _ in listed]
+    after = [each for each in listed[2:] if each[0] != "Dropout"]
+    if kinds[:2] != ["Transformer", "Pooling"] or {k for k, _ in after} - {*_LAYERS, "Normalize"}:
+        raise ModelLoadError(
+            f"encoder {source!r}: modules.json lists {kinds}; allowed: Transformer, Pooling, then "
+            "Dense, LayerNorm and Normalize; encode with sentence-transformers and give that object"
+        )
+    normalize = bool(after) and after[-1][0] == "Normalize"
+    pooled: dict[str, Any] = _read(source, f"{listed[1][1]}/config.json") or {}
+    length = (_read(source, "sentence_bert_config.json") or {}).get("max_seq_length")
+    return replace(
+        bare,
+        pooling=chosen.get("pooling") or _pooling(source, pooled),
+        normalize=normalize,
+        max_tokens=length or 512,
+        include_prompt=bool(pooled.get("include_prompt", True)),
+        layers=tuple(after[: len(after) - normalize]),
+    )
+
+
+def _pooling(source: str, config: Mapping[str, object]) -> str:
+    modes = [k.partition("_mode_")[2] for k, on in config.items() if on is True and "_mode_" in k]
+    if isinstance(word := config.get("pooling_mode"), str):
+        modes = [word]
+    if len(modes) != 1 or modes[0] not in _MODES:
+        allowed = "one of mean, cls and lasttoken; or set pooling="
+        raise ModelLoadError(f"encoder {source!r}: pooling is {modes}; allowed: {allowed}")
+    return _MODES[modes[0]]
+
+
+def _file(source: str, name: str) -> Path | None:
+    """Find a file of a folder or a hub repository; None where it has no such file."""
+    if Path(source).is_dir():
+        path = Path(source) / name
+        return path if path.is_file() else None
+    from transformers.utils.hub import cached_file
+
+    try:
+        found = cached_file(source, name, _raise_exceptions_for_missing_entries=False)
+    except OSError as error:
+        raise ModelLoadError(
+            f"encoder {source!r}: its pooling is unknown, because {name} could not be fetched; "
+            "set pooling= and normalize="
+        ) from error
+    return None if found is None else Path(found)
+
+
+def _read(source: str, name: str) -> Any:
+    path = _file(source, name)
+    return None if path is None else jsonl.loads(path.read_text(encoding="utf-8"))
+
+
+class DenseLayer(nn.Module):
+    """Linear layer, activation and residual, as sentence-transformers' `Dense` module."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__()
+        size = config["in_features"], config["out_features"]
+        self.linear = nn.Linear(*size, bias=config.get("bias", True))
+        given = str(config.get("activation_function", "torch.nn.Tanh"))
+        name = given.rpartition(".")[2]
+        if not given.startswith("torch.nn.") or name not in _ACTIVATIONS:
+            allowed = f"of torch.nn {', '.join(_ACTIVATIONS)}"
+            raise InputError.of("activation_function", given=given, allowed=allowed)
+        self.activation: nn.Module = getattr(nn, name)()
+        self.residual: nn.Module | None = None
+        if config.get("use_residual"):
+            same = size[0] == size[1]
+            self.residual = nn.Identity() if same else nn.Linear(*size, bias=False)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return vectors of shape (batch, out_features)."""
+        made: Tensor = self.activation(self.linear(vectors))
+        return made if self.residual is None else made + self.residual(vectors)
+
+
+class _Normalize(nn.Module):
+    def forward(self, vectors: Tensor) -> Tensor:
+        return F.normalize(vectors)
+
+
+def _layers(source: str, recipe: Recipe, width: int) -> tuple[nn.Sequential, int]:
+    """Load the modules after pooling; return them and the number of dimensions they end with."""
+    made: list[nn.Module] = []
+    for kind, path in recipe.layers:
+        if kind == "Normalize":
+            made.append(_Normalize())
+            continue
+        what = f"encoder {source!r}: {path}"
+        config = _read(source, f"{path}/config.json") or {}
+        weights = _file(source, f"{path}/model.safetensors")
+        if weights is None:
+            raise ModelLoadError(
+                f"{what}/model.safetensors is missing; weights in a pickle are not read: convert "
+                "them with save_pretrained of sentence-transformers where you trust them"
+            )
+        for end in ("input", "output"):
+            if (config.get(f"module_{end}_name") or "sentence_embedding") != "sentence_embedding":
+                raise ModelLoadError(f"{what}: {kind} is over token embeddings; allowed: sentence")
+        try:
+            layer = DenseLayer(config) if kind == "Dense" else nn.LayerNorm(config["dimension"])
+            tensors = {n.removeprefix("norm."): t.float() for n, t in load_file(weights).items()}
+            layer.load_state_dict(tensors)
+        except (SafetensorError, RuntimeError, KeyError, TypeError, InputError) as error:
+            raise ModelLoadError(f"{what} could not be loaded: {error}") from error
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+            raise ModelLoadError(f"{what}/model.safetensors holds NaN or infinity; restore it")
+        given = config["in_features"] if kind == "Dense" else config["dimension"]
+        if given != width:
+            raise ModelLoadError(f"{what} takes {given} dimensions, the encoder has {width}")
+        width = config["out_features"] if kind == "Dense" else width
+        made.append(layer)
+    return nn.Sequential(*made).requires_grad_(False).eval(), width
+
+
+class Dense:
+    """A loaded encoder: tokenizer, weights and recipe. Not thread-safe: one worker owns it."""
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        trunk: Trunk,
+        recipe: Recipe,
+        options: Options,
+        *,
+        name: str,
+        source: str,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._trunk = trunk
+        self.recipe = recipe
+        self._layers, width = _layers(source, recipe, trunk.width)
+        if recipe.truncate_dim is not None and recipe.truncate_dim > width:
+            allowed = f"at most {width}, the dimensions of {name}"
+            raise InputError.of("truncate_dim", given=recipe.truncate_dim, allowed=allowed)
+        self.width = recipe.truncate_dim or width
+        self._engine = SharedEngine(trunk.requires_grad_(False), options, name=name)
+        self._layers.to(self._engine.device)
+        self._pad_id: int = tokenizer.pad_token_id or 0
+
+    def encode(self, items: Sequence[tuple[str, str]]) -> Steps[list[NDArray[np.float32]]]:
+        """Return the vectors of (name of a prompt, text), in order. Shape of each: (width,)."""
+        prompts = [self.recipe.prompt(name) for name, _ in items]
+        texts = [f"{before}{text}" for before, (_, text) in zip(prompts, items, strict=True)]
+        apart = {} if self.recipe.include_prompt else {p: self._left_out(p) for p in set(prompts)}
+        # a text the tokenizer finds nothing in still needs a token to be averaged over
+        filled = [
+            (apart.get(prompt, 0), ids or [self._pad_id])
+            for prompt, ids in zip(prompts, self._ids(texts), strict=True)
+        ]
+        return in_batches(
+            filled, self._vectors, length=lambda each: len(each[1]), budget=self._engine.room
+        )
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        found: list[list[int]] = self._tokenizer(
+            [text.encode("utf-8", "replace").decode("utf-8") for text in texts],  # no surrogates
+            truncation=True,
+            max_length=self.recipe.max_tokens,
+            return_attention_mask=False,
+            verbose=False,
+        )["input_ids"]
+        return found
+
+    def _left_out(self, prompt: str) -> int:
+        """Count the tokens of a prompt that is not pooled, with the one that opens the input."""
+        (ids,) = self._ids([prompt]) if prompt else [list[int]()]
+        ends = {self._tokenizer.sep_token_id, self._tokenizer.eos_token_id}
+        return len(ids) - bool(ids and ids[-1] in ends)
+
+    @torch.inference_mode()
+    def _vectors(self, batch: list[tuple[int, list[int]]]) -> list[NDArray[np.float32]]:
+        rows = [torch.tensor(ids) for _, ids in batch]
+        ids = pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
+        marks = [torch.ones_like(row) for row in rows]
+        mask = sent(pad_sequence(marks, batch_first=True), self._engine.device)
+        ids = sent(ids, mask.device)
+        states = self._engine.compute(ids, mask, torch.zeros_like(ids))
+        if any(skipped for skipped, _ in batch):
+            first = sent(torch.tensor([skipped for skipped, _ in batch]), mask.device)
+            mask = mask * (torch.arange(mask.shape[1], device=mask.device) >= first.unsqueeze(1))
+        vectors = self._layers(self._trunk.pool(states, mask))[:, : self.width]
+        if self.recipe.normalize:
+            vectors = F.normalize(vectors)
+        return list(vectors.cpu().numpy())
+
+
+def load(name: str, options: dict[str, Any], given: dict[str, Any]) -> Dense:
+    """Load an encoder onto a device.
+
+    Args:
+        name: Hub name or folder.
+        options: Arguments of `Options.checked`.
+        given: Fields of `Recipe` that do not come from the checkpoint.
+
+    Raises:
+        InputError: If an option is wrong.
+        ModelLoadError: If the checkpoint cannot be used.
+    """
+    chosen = Options.checked(**options)
+    device, dtype, _ = chosen.resolved()
+    if device.type == "cpu" and dtype == torch.float16:
+        raise InputError.of("dtype", given="float16", allowed="float32 or bfloat16 on a CPU")
+    try:
+        source = weights_source(name)
+        trunk, tokenizer = load_base(name, chosen)
+        config: Any = trunk.encoder.config
+        recipe = recipe_of(name, source, config, given)
+        trunk.pooling = recipe.pooling
+        limit = position_limit(config) or recipe.max_tokens
+        cut = replace(
+            recipe, max_tokens=int(min(recipe.max_tokens, tokenizer.model_max_length, limit))
+        )
+        return Dense(tokenizer, trunk, cut, chosen, name=f"encoder {name!r}", source=source)
+    except FitRagError:
+        raise
+    except Exception as error:
+        raise ModelLoadError(f"encoder {name!r} could not be loaded: {error}") from error
