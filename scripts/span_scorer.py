@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fitrag_integrations.models.encoder.adapter import factors
-from fitrag_integrations.models.encoder.encoders import MANIFEST, load_encoder
+from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, load_encoder
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import EncodedPair
 from fitrag_integrations.models.evaluator.head import FURTHEST

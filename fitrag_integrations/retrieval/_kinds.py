@@ -88,7 +88,7 @@ def products_of(flat: Any, kind: Kind) -> Products | None:
         return None
     import torch
 
-    from fitrag_integrations.models.encoder.half import rate
+    from fitrag_integrations.models.encoder.on_cpu import rate
 
     quick = rate(torch.bfloat16) >= FASTER * rate(torch.float32)
     return Products(flat) if quick else None

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fitrag_integrations import Passage
-from fitrag_integrations.models.encoder import half
+from fitrag_integrations.models.encoder import on_cpu
 from fitrag_integrations.retrieval import _kinds
 from fitrag_integrations.retrieval._kinds import Products, products_of
 from fitrag_integrations.retrieval._store import Store
@@ -24,7 +24,7 @@ def flat():
 @pytest.fixture
 def quick(monkeypatch):
     """Have a processor that is fast in bfloat16, and small indexes gain."""
-    monkeypatch.setattr(half, "rate", {torch.float32: 1.0, torch.bfloat16: 4.0}.get)
+    monkeypatch.setattr(on_cpu, "rate", {torch.float32: 1.0, torch.bfloat16: 4.0}.get)
     monkeypatch.setattr(_kinds, "VECTORS", (100, 5000))
 
 
@@ -48,7 +48,7 @@ def test_who_gains(flat, quick, monkeypatch):
     assert products_of(flat, "flat") is not None
     assert products_of(flat, "fp16") is None
     assert products_of(_kinds.add(_kinds.empty("flat", 24), "flat", unit(50)), "flat") is None
-    monkeypatch.setattr(half, "rate", {torch.float32: 1.0, torch.bfloat16: 1.1}.get)
+    monkeypatch.setattr(on_cpu, "rate", {torch.float32: 1.0, torch.bfloat16: 1.1}.get)
     assert products_of(flat, "flat") is None
 
 

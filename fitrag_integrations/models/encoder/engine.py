@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from fitrag_integrations.models.encoder.encoders import load_encoder
-from fitrag_integrations.models.encoder.half import half_will_do
-from fitrag_integrations.models.encoder.in_place import in_place
+from fitrag_integrations.models.encoder.on_cpu import half_will_do, in_place
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, mask_of, states_of
 from fitrag_integrations.models.runtime.batching import in_blocks

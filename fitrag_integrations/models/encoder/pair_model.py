@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Self
 
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.models.encoder.checked import checked_pairs as checked_pairs
 from fitrag_integrations.models.encoder.encoders import save_encoder
 from fitrag_integrations.models.encoder.engine import Engine, shared_engine
+from fitrag_integrations.models.encoder.pairs import checked_pairs as checked_pairs
 from fitrag_integrations.models.runtime.engine import EngineModel, Options
 from fitrag_integrations.models.runtime.folder import read_manifest, reading
 from fitrag_integrations.models.runtime.saved import remembered

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.types import Passage
 
@@ -126,6 +126,24 @@ def moved_left(ids: Tokens, chosen: NDArray[np.bool_], *, fill: int) -> Tokens:
     ranks = np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)
     found = np.full((len(ids), counts.max(initial=0) + 1), fill, dtype=np.int32)
     found[rows, ranks] = ids[rows, places]
+    return found
+
+
+def checked_pairs(pairs: Sequence[Pair]) -> list[Pair]:
+    """Check that each pair is a question and a passage, both with text."""
+    found: list[Pair] = []
+    for i, pair in enumerate(pairs):
+        given: Any = pair
+        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Passage)):
+            raise InputError.of(f"pairs[{i}]", given=given, allowed="a (question, Passage) tuple")
+        question, passage = given
+        if not isinstance(question, str) or not question.strip():
+            allowed = "a string that is not blank"
+            raise InputError.of(f"pairs[{i}].question", given=question, allowed=allowed)
+        if not passage.text.strip():
+            allowed = "a passage with text"
+            raise InputError.of(f"pairs[{i}].passage.text", given=passage.text, allowed=allowed)
+        found.append((question, passage))
     return found
 
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
-from fitrag_integrations.models.encoder.checked import checked_pairs
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, checked_pairs
 from fitrag_integrations.models.evidence.clues import Clues
 from fitrag_integrations.models.light import heads, spans
 from fitrag_integrations.models.light.engine import Floats, engine_of

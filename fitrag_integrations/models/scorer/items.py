@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.encoder.checked import checked_pairs
-from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.encoder.pairs import EncodedPair, checked_pairs
 from fitrag_integrations.types import Passage
 
 Range = tuple[int, int]

@@ -17,8 +17,7 @@ from torch import nn
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.encoder.adapter import factors
-from fitrag_integrations.models.encoder.encoders import MANIFEST, save_encoder
+from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, save_encoder
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, write_head
 from fitrag_integrations.models.evaluator.sequence_classifier import InputFormat

@@ -5,8 +5,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from fitrag_integrations.errors import ModelLoadError
-from fitrag_integrations.models.encoder.adapter import factors, fold
-from fitrag_integrations.models.encoder.encoders import load_base
+from fitrag_integrations.models.encoder.encoders import factors, fold, load_base
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

@@ -7,11 +7,16 @@ from transformers import BertConfig, BertModel
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer
-from fitrag_integrations.models.encoder import half, half_layers
+from fitrag_integrations.models.encoder import on_cpu
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.encoder.half import VARIABLE, half_will_do, near
-from fitrag_integrations.models.encoder.half_layers import HalfLayer, Kept
-from fitrag_integrations.models.encoder.in_place import in_place
+from fitrag_integrations.models.encoder.on_cpu import (
+    VARIABLE,
+    HalfLayer,
+    Kept,
+    half_will_do,
+    in_place,
+    near,
+)
 from fitrag_integrations.models.encoder.trunk import Trunk, mask_of, states_of
 from fitrag_integrations.models.runtime.engine import Options
 
@@ -27,7 +32,7 @@ def rates(monkeypatch):
     """Have a processor of these rates, and nothing said of a precision."""
     monkeypatch.setenv(VARIABLE, "auto")
     found = {torch.float32: 100.0, torch.bfloat16: 400.0}
-    monkeypatch.setattr(half, "rate", found.get)
+    monkeypatch.setattr(on_cpu, "rate", found.get)
     return found
 
 
@@ -41,7 +46,7 @@ def test_bfloat16_is_the_default_where_it_is_faster_and_near(bert, rates):
 
 
 def test_states_that_go_astray_keep_float32(bert, rates, monkeypatch):
-    monkeypatch.setattr(half, "APART", 1e-6)
+    monkeypatch.setattr(on_cpu, "NEAR", 1e-6)
     assert not half_will_do(load_base(bert)[0], OPEN)
 
 
@@ -107,8 +112,8 @@ def test_attention_in_parts_and_beyond_the_safe_range_is_the_same(bert, monkeypa
     given = torch.arange(36).view(3, -1), torch.zeros(3, 12, dtype=torch.long)
     lengths = torch.tensor([12, 7, 1])
     expected = in_place(trunk)(*given, lengths)
-    monkeypatch.setattr(half_layers, "SCORES", scores)
-    monkeypatch.setattr(half_layers, "SAFE", safe)
+    monkeypatch.setattr(on_cpu, "SCORES", scores)
+    monkeypatch.setattr(on_cpu, "SAFE", safe)
     found, inside = in_place(trunk)(*given, lengths), mask_of(lengths, 12) > 0
     assert (found - expected)[inside].norm() < 0.02 * expected[inside].norm()
 
@@ -127,13 +132,16 @@ def test_scores_that_overflow_an_exponential_are_weighed_all_the_same(bert):
     assert (found - (expected if isinstance(expected, torch.Tensor) else expected[0])[0]).norm() < 1
 
 
-def test_without_onednn_bfloat16_runs_in_torchs_own_steps(bert, monkeypatch):
+def test_without_onednn_bfloat16_runs_in_torchs_own_steps_and_it_is_logged(
+    bert, monkeypatch, caplog
+):
     def missing(*given):
         raise RuntimeError("could not create a primitive descriptor")
 
-    monkeypatch.setattr(half_layers, "_packed", missing)
+    monkeypatch.setattr(on_cpu, "_packed", missing)
     run = in_place(load_base(bert)[0].to(torch.bfloat16).eval())
     assert run is not None and not isinstance(run._layers[0], HalfLayer)
+    assert "without packed bfloat16 layers: could not create" in caplog.text
 
 
 def test_what_is_no_plain_bert_runs_as_it_is(t5, tmp_path):
@@ -144,7 +152,8 @@ def test_what_is_no_plain_bert_runs_as_it_is(t5, tmp_path):
     assert in_place(Trunk(BertModel(config), pooling="first")) is None
 
 
-def test_a_bert_whose_numbers_differ_runs_as_it_is(bert):
+def test_a_bert_whose_numbers_differ_runs_as_it_is_and_it_is_logged(bert, caplog):
     trunk = load_base(bert)[0].eval()
     trunk.encoder.encoder.layer[0].output.register_forward_hook(lambda *given: given[-1] + 1)
     assert in_place(trunk) is None
+    assert "without layers in kept memory: states are" in caplog.text
