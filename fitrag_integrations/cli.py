@@ -15,6 +15,7 @@ import typer
 
 from fitrag_integrations import __version__
 from fitrag_integrations.commands.engine.verbs import Home, Verbs, register
+from fitrag_integrations.core.files import storage_error
 from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping, Terminated
 from fitrag_integrations.errors import FitRagError
 
@@ -157,8 +158,11 @@ def _run(arguments: Sequence[str] | None) -> None:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except OSError as error:  # a full disk, a folder that may not be written, a file that is none
-        typer.echo(f"fitrag: {error}", err=True)
+    except Exception as error:
+        failed = storage_error(error)  # whatever library was writing
+        if failed is None and not isinstance(error, OSError):
+            raise
+        typer.echo(f"fitrag: {failed or error}", err=True)
         sys.exit(EXIT_UNUSABLE)
 
 

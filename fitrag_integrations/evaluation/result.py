@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record, Row, check_mapping, plain
 from fitrag_integrations.errors import InputError
 
@@ -117,11 +118,8 @@ class Result(Record):
     def write(self, path: Path) -> None:
         """Write a `.json` or `.json.gz` file atomically."""
         check_result_name("--out", path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         data = self.to_json().encode("ascii")
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-        partial.replace(path)
+        write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.files import only_writer
+from fitrag_integrations.core.files import only_writer, replacing
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
 from fitrag_integrations.retrieval._kinds import MARKS, Kind, checked_kind, faiss
@@ -174,17 +172,11 @@ def _used(folder: Path) -> set[str]:
 
 
 def _replace(path: Path, write_to: Callable[[Path], object]) -> str:
-    """Write beside a file, then take its place; gives the SHA-256 digest."""
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
-        write_to(temporary)
-        with temporary.open("rb+") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return digest
+    """Write a file atomically; gives the SHA-256 digest."""
+    with replacing(path) as beside:
+        write_to(beside)
+        with beside.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sweep(folder: Path, *, keep: set[str]) -> None:
@@ -196,6 +188,8 @@ def _sweep(folder: Path, *, keep: set[str]) -> None:
     for name in (*known, MANIFEST):
         for left in folder.glob(f".{name}.*.tmp"):
             left.unlink(missing_ok=True)
+    for left in folder.glob(".fitrag-*.partial"):
+        left.unlink(missing_ok=True)
 
 
 def _write_lines(path: Path, passages: Iterable[Passage]) -> None:

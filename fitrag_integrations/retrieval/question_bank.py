@@ -16,6 +16,7 @@ from pathlib import Path
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.files import replacing, write_whole
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
@@ -100,7 +101,8 @@ class QuestionBank:
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({"vectors": self._store.first()[1]}, folder / _VECTORS)
+        with replacing(folder / _VECTORS) as beside:
+            save_file({"vectors": self._store.first()[1]}, beside)
         rows = zip(self.questions, self.known, strict=True)
         asked = ({"question": text, "known": label} for text, label in rows)
         write_jsonl(folder / _QUESTIONS, asked)
@@ -108,7 +110,7 @@ class QuestionBank:
         files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
         manifest = {"format": FORMAT, "kind": KIND, "encoder": self._origin.describe()}
         text = json.dumps({**manifest, "files": files}, indent=2)
-        (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
+        write_whole(folder / _MANIFEST, text + "\n")
 
     def neighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
         """Return the k nearest questions by Euclidean distance, nearest first, and whether they

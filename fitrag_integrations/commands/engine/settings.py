@@ -72,7 +72,7 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[No
     beside = home.with_name(home.name + SUFFIX)
     try:
         beside.parent.mkdir(parents=True, exist_ok=True)
-        file = beside.open("a+b")
+        file = beside.open("a+b", buffering=0)
     except OSError as error:
         allowed = f"a place that can be written ({error.strerror})"
         raise InputError.of("output", given=str(output), allowed=allowed) from error
@@ -81,26 +81,18 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[No
         held.enter_context(only_writer(home))  # which may have other names, with other settings
         if anew:
             home.unlink(missing_ok=True)
-        if is_new := not home.exists():
-            home.touch()
-            held.enter_context(only_writer(home))
-        file.seek(0)
-        written = file.read()
-        if home.stat().st_size > 0:
-            if (begun := _read(written)) is None:
-                if not written:  # we made it
-                    beside.unlink()
-                allowed = (
-                    f"an output with {beside.name}, the options of its rows, beside it: put that "
-                    "file back, choose another output, or give --overwrite"
-                )
-                raise InputError.of("output", given=str(output), allowed=allowed)
-            _check(begun, settings, {name: usual for name, _, usual in _options(plan)}, output)
-        else:
-            file.truncate(0)
-            file.write(json.dumps(settings).encode("ascii") + b"\n")
-            file.flush()
+        is_new = not home.exists()
         try:
+            if is_new:
+                home.touch()
+                held.enter_context(only_writer(home))
+            file.seek(0)
+            written = file.read()
+            if home.stat().st_size > 0:
+                _check(_begun(written, output, beside), settings, plan, output)
+            else:
+                file.truncate(0)
+                file.write(json.dumps(settings).encode("ascii") + b"\n")
             yield
         except BaseException:
             if is_new and home.exists() and not home.stat().st_size:
@@ -108,16 +100,25 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[No
             raise
 
 
-def _read(data: bytes) -> Settings | None:
-    """Read settings; None for none, or for those of a run stopped as it wrote them."""
+def _begun(written: bytes, output: Path, beside: Path) -> Settings:
+    """Return the settings of rows that are there; raises `InputError` where they are unknown."""
     try:
-        found = jsonl.loads(data)
+        begun = jsonl.loads(written)
+        if isinstance(begun, dict):
+            return begun
     except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+        pass
+    if not written:  # we made it
+        beside.unlink()
+    allowed = (
+        f"an output with {beside.name}, the options of its rows, beside it: put that file back, "
+        "choose another output, or give --overwrite"
+    )
+    raise InputError.of("output", given=str(output), allowed=allowed)
 
 
-def _check(begun: Settings, given: Settings, usual: Settings, output: Path) -> None:
+def _check(begun: Settings, given: Settings, plan: object, output: Path) -> None:
+    usual = {name: default for name, _, default in _options(plan)}
     for name in [*given, *(name for name in begun if name not in given)]:
         if begun.get(name) != given.get(name):
             default = usual.get(name)

@@ -17,6 +17,7 @@ from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
 from fitrag_integrations.commands.evaluate.tables import show_notes
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
@@ -216,7 +217,7 @@ def _known(path: Path) -> dict[str, Any]:
     data = path.read_bytes()
     whole, newline, cut = data.rpartition(b"\n")
     if cut:
-        path.write_bytes(whole + newline)
+        write_whole(path, whole + newline)
     known: dict[str, Any] = {}
     try:
         for row in jsonl.read_jsonl(path):

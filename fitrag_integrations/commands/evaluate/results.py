@@ -15,6 +15,7 @@ from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import Outcome, Priced
 from fitrag_integrations.commands.evaluate.provenance import Source
 from fitrag_integrations.commands.evaluate.tables import show, show_figures, show_notes
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
@@ -179,8 +180,7 @@ class EvaluateReport:
             raise InputError.of("--out", given=str(out), allowed=f"a file in {', '.join(PAGES)}")
         results = [Result.read(path) for path in self.results]
         page = html_report(results, title=self.title, prices=self.price.prices())
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(page, encoding="utf-8")
+        write_whole(out, page)
         size = out.stat().st_size
         if self.json:
             typer.echo(json.dumps({"results": len(results), "out": str(out), "bytes": size}))

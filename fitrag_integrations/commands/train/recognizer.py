@@ -14,6 +14,7 @@ from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.train.rows import objects
 from fitrag_integrations.core.checks import trait
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER, Row, fit_recognizer
@@ -76,7 +77,7 @@ class TrainRecognizer:
         fitted = fit_recognizer(rows, bank, scorer=named, ks=tried)
         bank.save(self.out)
         text = json.dumps({"kind": "recognizer", "thresholds": fitted.to_dict()}, indent=2)
-        (self.out / RECOGNIZER).write_text(text + "\n", encoding="utf-8")
+        write_whole(self.out / RECOGNIZER, text + "\n")
         share = max(sum(row.known for row in asked), sum(not row.known for row in asked))
         typer.echo(f"{fitted}; one answer for all: {share / len(asked):.3f}", err=True)
 

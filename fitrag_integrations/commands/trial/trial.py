@@ -19,6 +19,7 @@ from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
 from fitrag_integrations.commands.label.asked import Server
 from fitrag_integrations.commands.label.options import Asking, load_asker
 from fitrag_integrations.commands.trial.comparing import Proof, Trial, compare
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
@@ -271,9 +272,7 @@ class TryPlan:
             lead=lead,
             files=Table("Left out, or not read as usual", ["file", "line", "why"], rows),
         )
-        partial = self.out.with_name(f"{self.out.name}.partial")
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(self.out)
+        write_whole(self.out, page)
 
 
 def _known(asked: Sequence[Asked], oracle: Oracle) -> float:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.methods.baselines.skr_knn import NeighbourGate
@@ -102,11 +103,8 @@ class Fitted(Record):
 
     def write(self) -> None:
         """Write it into its folder, whole or not at all."""
-        path = Path(self.folder) / NAME
         values = {name: value for name, value in self.to_dict().items() if name != "folder"}
-        partial = path.with_name(f"{NAME}.partial")
-        partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-        partial.replace(path)
+        write_whole(Path(self.folder) / NAME, json.dumps(values, indent=2) + "\n")
 
     def check(self, llm: str | None, *, allow_other_model: bool = False) -> None:
         """Raise `ThresholdMismatchError` for the name of another language model; None passes."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fitrag_integrations.core.checks import Checked, Number, Share, check_is, check_text
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record, check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
@@ -87,10 +88,8 @@ class ListVerdict(Record, Checked):
 
     def save(self, folder: str | Path) -> None:
         """Write it into a folder, which is made."""
-        home = Path(folder)
-        home.mkdir(parents=True, exist_ok=True)
         values = {"format": 1, "kind": "verdict", **self.to_dict()}
-        (home / FILE).write_text(json.dumps(values, indent=2) + "\n", "utf-8")
+        write_whole(Path(folder) / FILE, json.dumps(values, indent=2) + "\n")
 
     @property
     def used(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
+from fitrag_integrations.core.files import replacing
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.runtime.manifest import (
     both_positive as both_positive,
@@ -74,8 +75,8 @@ def read_tensors(folder: Path, entry: Mapping[str, str]) -> dict[str, Tensor]:
 
 def write_tensors(folder: Path, file: str, tensors: Mapping[str, Tensor]) -> dict[str, str]:
     """Save tensors and give the entry that names them."""
-    folder.mkdir(parents=True, exist_ok=True)
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(whole, folder / file)
+    with replacing(folder / file) as beside:
+        save_file(whole, beside)
     digest = hashlib.sha256((folder / file).read_bytes()).hexdigest()
     return {"file": file, "sha256": digest}

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.files import replacing, write_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models.runtime.sources import check_digest
@@ -59,9 +60,8 @@ def read_manifest(
 
 def write_manifest(folder: Path, name: str, *, kind: str, fields: Row) -> None:
     """Write `model.json` or `encoder.json`."""
-    folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, "kind": kind, **fields}, indent=2, ensure_ascii=False)
-    (folder / name).write_text(text + "\n", encoding="utf-8")
+    write_whole(folder / name, text + "\n")
 
 
 def positive(manifest: Row, name: str) -> float:
@@ -119,8 +119,8 @@ def read_arrays(folder: Path, entry: Mapping[str, str]) -> dict[str, NDArray[np.
 
 def write_arrays(folder: Path, file: str, arrays: Arrays) -> dict[str, str]:
     """Save arrays and give the entry that names them."""
-    folder.mkdir(parents=True, exist_ok=True)
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    save_file(whole, folder / file)
+    with replacing(folder / file) as beside:
+        save_file(whole, beside)
     digest = hashlib.sha256((folder / file).read_bytes()).hexdigest()
     return {"file": file, "sha256": digest}

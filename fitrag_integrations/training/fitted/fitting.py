@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import write_jsonl
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
@@ -251,9 +252,7 @@ class _Fit:
 def write_corpus(folder: Path, passages: Iterable[Passage]) -> None:
     """Write down what was searched, to see later what has changed."""
     text = json.dumps(passage_hashes(passages), indent=0)
-    partial = folder / f"{CORPUS}.partial"
-    partial.write_text(text + "\n", encoding="ascii")
-    partial.replace(folder / CORPUS)
+    write_whole(folder / CORPUS, text + "\n")
 
 
 def passage_hashes(passages: Iterable[Passage]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations import __version__
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.answers import answer_figures, answer_plots, answer_rows
 from fitrag_integrations.evaluation.figures.summaries import Draws
@@ -105,9 +106,7 @@ def write_page(
         _result(proof, table, order, "Chosen on", ["chosen on these, so the figures flatter"]),
     ]
     page = html_report(results, title="fitrag fit", lead=proof.sentence(), prices=prices)
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(page, encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, page)
 
 
 def _result(proof: Proof, table: Table, places: Places, part: str, notes: Sequence[str]) -> Result:

@@ -85,14 +85,12 @@ def asked_of(row: Mapping[str, Any], place: str) -> Asked:
 
 def write_questions(file: Path, asked: Iterable[Asked]) -> None:
     """Write questions where they can be looked at and edited; whole or not at all."""
-    partial = file.with_name(f"{file.name}.partial")
     rows = (
         {"question": one.question, "answers": list(one.answers)}
         | ({"made_of": one.passage} if one.passage else {})
         for one in asked
     )
-    write_jsonl(partial, rows)
-    partial.replace(file)
+    write_jsonl(file, rows)
 
 
 def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -> list[Asked]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.files import lock
+from fitrag_integrations.core.files import lock, storing
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.collecting import Failed, Told
 
@@ -75,8 +75,9 @@ class AnswerJournal:
 
     def _write(self, entry: Mapping[str, object]) -> None:
         rest = memoryview(json.dumps(entry).encode("ascii") + b"\n")
-        while rest:
-            rest = rest[self._file.write(rest) or 0 :]
+        with storing(self._path, len(rest)):
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
 
     def _has_answers(self) -> bool:
         self._file.seek(0)

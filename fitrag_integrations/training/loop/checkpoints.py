@@ -16,6 +16,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from fitrag_integrations.core.files import replacing
+
 
 def save_checkpoint(
     path: Path,
@@ -33,9 +35,8 @@ def save_checkpoint(
         for key, value in values.items()
     }
     state |= {f"weight/{name}": p.detach().clone() for p, name in names.items()}
-    partial = path.with_suffix(".partial")
-    save_file(state, partial, metadata={"step": str(at), "settings": json.dumps(settings)})
-    partial.rename(path)
+    with replacing(path) as beside:
+        save_file(state, beside, metadata={"step": str(at), "settings": json.dumps(settings)})
 
 
 def load_checkpoint(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:

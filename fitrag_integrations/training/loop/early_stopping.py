@@ -12,6 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from fitrag_integrations.core.files import replacing
 from fitrag_integrations.errors import TrainingError
 
 
@@ -33,10 +34,9 @@ class Best:
         if math.isnan(value):
             raise TrainingError("the held-out loss is no number: training diverged; lower the rate")
         if self.writes and value < self._lowest():
-            partial = self.path.with_suffix(".partial")
             kept = {name: p.detach().clone() for name, p in self._trained()}
-            save_file(kept, partial, metadata={"loss": str(value)})
-            partial.rename(self.path)
+            with replacing(self.path) as beside:
+                save_file(kept, beside, metadata={"loss": str(value)})
         return {"held_out": value}
 
     def restore(self) -> None:

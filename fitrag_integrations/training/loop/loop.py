@@ -16,6 +16,7 @@ from typing import Generic, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
+from fitrag_integrations.core.files import storing
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.loop.batches import epochs
@@ -164,7 +165,8 @@ class Loop(Generic[Batch]):
     def _log(self, row: dict[str, float]) -> None:
         if self.team.first:
             rounded = {k: round(v, 5) for k, v in row.items()}
-            with (self.folder / "log.jsonl").open("a") as log:
+            path = self.folder / "log.jsonl"
+            with storing(path), path.open("a") as log:
                 log.write(json.dumps(rounded | {"time": round(time.time())}) + "\n")
 
     @property

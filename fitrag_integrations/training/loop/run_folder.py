@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.loop.checkpoints import step_of
 
@@ -30,8 +31,8 @@ def begin(folder: Path, fields: Mapping[str, Any]) -> None:
     else:
         _refuse_other(plan, fields)
         rows = [row for row in read_log(log) if row["step"] <= at]
-        _write(log, "".join(json.dumps(row) + "\n" for row in rows))
-    _write(plan, json.dumps(fields, indent=1, sort_keys=True) + "\n")
+        write_whole(log, "".join(json.dumps(row) + "\n" for row in rows))
+    write_whole(plan, json.dumps(fields, indent=1, sort_keys=True) + "\n")
 
 
 def run_fields(plan: Any, processes: int, *parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -69,9 +70,3 @@ def _refuse_other(plan: Path, fields: Mapping[str, Any]) -> None:
         if before.get(name) != given:
             allowed = f"{before.get(name)!r}, with which the run in this folder was begun"
             raise InputError.of(name, given=given, allowed=allowed)
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(text)
-    partial.rename(path)

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.files import replacing
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.runtime.worker import finished
@@ -184,9 +185,8 @@ def _name(rows: Sequence[Asked], scorer: BiLabelScorer, window: int, seed: int) 
 
 
 def _save(tensors: dict[str, Tensor], path: Path) -> None:
-    partial = path.with_suffix(".partial")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial)
-    partial.rename(path)
+    with replacing(path) as beside:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside)
 
 
 def _load(path: Path) -> list[Spans]:
