@@ -20,6 +20,9 @@ ELEMENTS = 100_000  # values, lists and objects of a body: more take seconds and
 DEPTH = 100  # lists and objects within each other
 BODY_SECONDS = 20.0  # until the whole body has arrived
 READING = 4  # bodies being read, for each request that may be open
+HEADER_SECONDS = 10.0  # until the whole header has arrived
+CONNECTIONS = 1000  # of a process, and at most half of the files it may open
+SILENT_SECONDS = 120.0  # in which a worker gives no sign of life: one that loads models is not dead
 STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 NESTING = re.compile(rb"[\[\]{}]")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fitrag_integrations.commands.engine.options import EncoderHardware, Model
 from fitrag_integrations.commands.serve.settings import PREFIX, Settings
+from fitrag_integrations.commands.serve.workers import Workers
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
-
-SILENT = 120  # seconds a worker may say nothing: one that loads its models is not dead
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class ServePlan:
     vLLM, /v2/rerank as Cohere, with relevant_spans; /compress, /route and /gate add to a row what
     the verbs of these names add. GET /health, /info, /metrics. The key that every route asks for
     is read from FITRAG_SERVE_API_KEY; without one the service is open. SIGTERM lets what is being
-    answered end.
+    answered end; SIGHUP replaces the processes one after the other.
     """
 
     host: Annotated[str, Option("Address to listen on.")] = "127.0.0.1"
@@ -75,13 +74,18 @@ class ServePlan:
                 file=sys.stderr,
             )
         os.environ.update(settings.to_environment())  # where each process reads them
-        uvicorn.run(
-            "fitrag_integrations.commands.serve:create_app",
-            factory=True,
-            host=self.host,
-            port=self.port,
-            workers=self.workers,
-            timeout_graceful_shutdown=int(self.deadline) + 1,
-            timeout_worker_healthcheck=max(SILENT, int(self.deadline) + 1),
-            access_log=False,
-        )
+        grace = int(self.deadline) + 1
+        options: dict[str, Any] = {
+            "app": "fitrag_integrations.commands.serve:create_app",
+            "factory": True,
+            "host": self.host,
+            "port": self.port,
+            "http": "fitrag_integrations.commands.serve.connections:BoundedProtocol",
+            "ws": "none",
+            "timeout_graceful_shutdown": grace,
+            "access_log": False,
+        }
+        if self.workers == 1:
+            uvicorn.run(**options)
+        elif status := Workers(options, self.workers, grace=grace).run():
+            sys.exit(status)

@@ -365,11 +365,3 @@ def test_what_is_being_answered_is_answered_before_the_end(process):
         running.send_signal(signal.SIGTERM)
         assert not [one for one in asked.result() if isinstance(one, Exception)]
     assert running.wait(timeout=60) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
-
-
-def test_a_worker_that_loads_slowly_is_not_taken_for_dead(monkeypatch):
-    given = {}
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr(uvicorn, "run", lambda app, **options: given.update(options))
-    ServePlan(workers=4).run()
-    assert given["workers"] == 4 and given["timeout_worker_healthcheck"] >= 60

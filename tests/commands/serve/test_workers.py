@@ -1,0 +1,223 @@
+"""Processes are replaced within seconds, ended together, and connections are bounded."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+if not hasattr(signal, "SIGHUP"):
+    pytest.skip("workers are tested on POSIX", allow_module_level=True)
+
+PROGRAM = """
+import sys
+from fitrag_integrations.commands.serve.workers import Workers
+
+if __name__ == "__main__":
+    options = dict(app="small_app:create", factory=True, port=int(sys.argv[1]), ws="none")
+    options |= dict(http="fitrag_integrations.commands.serve.connections:BoundedProtocol")
+    options |= dict(timeout_graceful_shutdown=3, log_level="critical")
+    sys.exit(Workers(options, int(sys.argv[2]), grace=3).run())
+"""
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+class Service:
+    """A supervisor in a process of its own."""
+
+    def __init__(self, folder, count, **environment):
+        (folder / "program.py").write_text(PROGRAM)
+        self.port = free_port()
+        path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+        self.process = subprocess.Popen(
+            [sys.executable, str(folder / "program.py"), str(self.port), str(count)],
+            env={**os.environ, "PYTHONPATH": path, **environment},
+        )
+
+    def call(self, path="/", timeout=20):
+        url = f"http://127.0.0.1:{self.port}{path}"
+        with urllib.request.urlopen(url, timeout=timeout) as reply:
+            return json.load(reply)
+
+    def workers(self):
+        """Return the processes that listen, from the children that the system lists."""
+        listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return {int(pid) for pid in listed.split() if "spawn_main" in command(pid)}
+
+    def serving(self, count, *, without=(), within=20.0):
+        """Wait until so many workers answer; return them."""
+        until, seen = time.monotonic() + within, set()
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                seen.add(self.call(timeout=5))
+            seen &= self.workers()
+            if len(seen) >= count and not seen & set(without):
+                return seen
+        raise AssertionError(f"only {seen} of {self.workers()} answer")
+
+    def stop(self, number=signal.SIGTERM, *, within=12.0):
+        """Send a signal and return the exit status."""
+        workers = self.workers()
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=within)
+        assert not [pid for pid in workers if "spawn_main" in command(pid)]
+        return code
+
+
+def command(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def start(tmp_path):
+    made = []
+
+    def started(count, **environment):
+        made.append(Service(tmp_path, count, **environment))
+        return made[-1]
+
+    yield started
+    for service in made:
+        for pid in (
+            [*service.workers(), service.process.pid] if service.process.poll() is None else []
+        ):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        service.process.wait()
+
+
+def test_a_worker_killed_before_it_answers_the_supervisor_is_replaced_and_sigterm_ends(start):
+    service = start(2)
+    first = service.serving(2)
+    victim = min(first)
+    os.kill(victim, signal.SIGSTOP)  # as one that a loaded machine leaves no time
+    time.sleep(2)
+    os.kill(victim, signal.SIGKILL)
+    service.serving(2, without=[victim], within=10)
+    assert service.stop() == 0
+
+
+def test_kills_at_random_moments_under_load(start):
+    busy = "import sys\nwhile True: sum(range(10**6))"
+    load = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(4)]
+    try:
+        service, chance, slowest = start(2), random.Random(3), 0.0
+        for _ in range(12):
+            victim = chance.choice(sorted(service.serving(2)))
+            time.sleep(chance.uniform(0.0, 1.2))
+            os.kill(victim, signal.SIGKILL)
+            begun = time.monotonic()
+            while victim in service.workers() or len(service.workers()) < 2:
+                assert time.monotonic() < begun + 10
+                time.sleep(0.01)
+            slowest = max(slowest, time.monotonic() - begun)
+        os.kill(chance.choice(sorted(service.serving(2))), signal.SIGKILL)
+        assert service.stop() == 0 and slowest < 5
+    finally:
+        for each in load:
+            each.kill()
+            each.wait()
+
+
+def test_sigterm_lets_what_is_begun_end_and_kills_what_does_not(start):
+    service = start(2)
+    service.serving(2)
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(service.call, "/1.5")
+        time.sleep(0.5)
+        stuck = pool.submit(service.call, "/100")
+        time.sleep(0.5)
+        assert service.stop() == 0
+        assert asked.result() > 0
+        with pytest.raises(OSError):
+            stuck.result()
+
+
+def test_a_stopped_worker_does_not_outlive_the_grace_nor_a_second_signal(start):
+    service = start(2)
+    os.kill(min(service.serving(2)), signal.SIGSTOP)
+    assert service.stop(within=15) == 0
+    service = start(2)
+    os.kill(min(service.serving(2)), signal.SIGSTOP)
+    service.process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert service.stop(signal.SIGINT, within=3) == 0
+
+
+def test_sighup_replaces_all_without_a_gap(start, tmp_path):
+    broken = tmp_path / "broken"
+    service = start(2, BROKEN=str(broken))
+    old = service.serving(2)
+    failed, ended = [], threading.Event()
+
+    def ask():
+        while not ended.is_set():
+            try:
+                service.call()
+            except OSError as error:
+                failed.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    service.process.send_signal(signal.SIGHUP)
+    new = service.serving(2, without=old, within=30)
+    broken.touch()  # the next ones cannot start: those that serve stay
+    service.process.send_signal(signal.SIGHUP)
+    time.sleep(3)
+    ended.set()
+    asking.join()
+    # a connection that the old one had accepted and not read is reset as it ends
+    assert service.workers() == new and len(failed) <= 2
+    assert service.stop() == 0
+
+
+def test_an_application_that_cannot_start_ends_the_service(start, tmp_path):
+    (tmp_path / "broken").touch()
+    assert start(2, BROKEN=str(tmp_path / "broken")).process.wait(timeout=30) == 1
+
+
+def test_workers_end_when_the_supervisor_was_killed(start):
+    service = start(2)
+    left = service.serving(2)
+    service.process.kill()
+    until = time.monotonic() + 15
+    while any("spawn_main" in command(pid) for pid in left):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_half_headers_are_closed_and_hold_nobody_up(start):
+    service = start(1)
+    service.serving(1)
+    with contextlib.ExitStack() as closing:
+        opened = []
+        for _ in range(1500):
+            one = closing.enter_context(socket.create_connection(("127.0.0.1", service.port)))
+            one.sendall(b"GET / HTTP/1.1\r\nHost:")
+            opened.append(one)
+            if len(opened) in (900, 1400):
+                assert service.call(timeout=5)
+        until = time.monotonic() + 20
+        for one in opened:
+            one.settimeout(max(0.1, until - time.monotonic()))
+            with contextlib.suppress(ConnectionResetError):
+                assert one.recv(1) == b""
+    assert service.call(timeout=5) and service.stop() == 0
