@@ -7,44 +7,66 @@ from typing import Annotated, TypeAlias
 
 from fitrag_integrations.core.option import Argument, Option
 
-Rows: TypeAlias = Annotated[list[Path], Argument("Rows to learn from: .jsonl or .jsonl.gz.")]
+Rows: TypeAlias = Annotated[list[Path], Argument("Training rows: .jsonl or .jsonl.gz.")]
 Out: TypeAlias = Annotated[Path, Option("Folder or file to write.")]
-Pool: TypeAlias = Annotated[Path, Option("Passages (title, text) to find candidates in: .jsonl.")]
-Seed: TypeAlias = Annotated[int, Option("Seed of everything random.")]
-Device: TypeAlias = Annotated[
-    str | None, Option("Such as cpu or cuda:0.", default="a GPU if there is one")
+Pool: TypeAlias = Annotated[
+    Path, Option("Passages (title, text) to search for candidates: .jsonl.")
 ]
-Rate: TypeAlias = Annotated[float, Option("Peak learning rate.")]
-Steps: TypeAlias = Annotated[int, Option("Steps to take.")]
+Seed: TypeAlias = Annotated[int, Option("Random seed.")]
+Device: TypeAlias = Annotated[
+    str | None, Option("Device, e.g. cpu or cuda:0.", default="a GPU if there is one")
+]
+Rate: TypeAlias = Annotated[
+    float, Option("Peak learning rate.", name="--learning-rate", aliases="--rate")
+]
+Steps: TypeAlias = Annotated[int, Option("Number of training steps.")]
 Epochs: TypeAlias = Annotated[
-    float | None, Option("Times to go over the rows, instead of --steps.", default="--steps")
+    float | None, Option("Passes over the rows, instead of --steps.", default="--steps")
 ]
 Accumulate: TypeAlias = Annotated[
-    int, Option("Batches a step, of each process; gradients are averaged.", min=1)
+    int,
+    Option(
+        "Batches per step and process whose gradients are averaged.",
+        name="--gradient-accumulation-steps",
+        aliases="--accumulate",
+        min=1,
+    ),
 ]
 Checkpointing: TypeAlias = Annotated[
-    bool, Option("Compute activations again for the gradients rather than keep them.")
+    bool,
+    Option(
+        "Enable gradient checkpointing: less memory, slower steps.",
+        name="--gradient-checkpointing",
+        aliases="--checkpointing",
+    ),
 ]
 FourBit: TypeAlias = Annotated[
-    bool, Option("Hold the base in 4 bits, by bitsandbytes; an adapter trains beside it.")
+    bool, Option("Load the base in 4 bits with bitsandbytes and train an adapter (QLoRA).")
 ]
 DeviceMap: TypeAlias = Annotated[
-    str | None, Option("Spread the base over devices: auto, balanced or sequential.", default="one")
+    str | None,
+    Option("Device map of the base: auto, balanced or sequential.", default="one device"),
 ]
-Validation: TypeAlias = Annotated[float, Option("Share of questions held out.")]
+Validation: TypeAlias = Annotated[
+    float, Option("Fraction of the questions held out for validation.")
+]
 EvaluateEvery: TypeAlias = Annotated[
-    int, Option("Steps between evaluations; the best weights are kept. 0: none.", min=0)
+    int, Option("Steps between evaluations, after which the best weights are kept; 0: none.", min=0)
 ]
-Bfloat16: TypeAlias = Annotated[bool, Option("Compute the encoder in bfloat16.")]
-EncoderBase: TypeAlias = Annotated[str, Option("Encoder: a hub name, a folder, or a model.")]
+Bfloat16: TypeAlias = Annotated[bool, Option("Run the encoder in bfloat16.")]
+EncoderBase: TypeAlias = Annotated[
+    str, Option("Base encoder: a hub name, a folder, or a model of this package.")
+]
 CausalBase: TypeAlias = Annotated[str, Option("Causal language model: a hub name or a folder.")]
-BatchRows: TypeAlias = Annotated[int, Option("Rows a step.", min=1)]
-Rank: TypeAlias = Annotated[int, Option("Rank of the adapter.", min=1)]
-Alpha: TypeAlias = Annotated[int, Option("Scale of the adapter.", min=1)]
-Dropout: TypeAlias = Annotated[float, Option("Of what goes into the adapter.")]
-EpochsOver: TypeAlias = Annotated[float, Option("Times to go over the rows.")]
+BatchRows: TypeAlias = Annotated[int, Option("Rows per batch.", min=1)]
+Rank: TypeAlias = Annotated[int, Option("Rank of the LoRA adapter.", min=1)]
+Alpha: TypeAlias = Annotated[int, Option("Scale of the LoRA adapter (lora_alpha).", min=1)]
+Dropout: TypeAlias = Annotated[
+    float, Option("Dropout of the LoRA adapter.", name="--lora-dropout", aliases="--dropout")
+]
+EpochsOver: TypeAlias = Annotated[float, Option("Passes over the rows.")]
 DraftTokens: TypeAlias = Annotated[int, Option("Tokens of the draft to read.", min=0)]
 JudgedModel: TypeAlias = Annotated[
-    str, Option("Model whose knowledge is judged.", default="the rows'")
+    str, Option("Model whose knowledge is judged.", default="the one named in the rows")
 ]
-Template: TypeAlias = Annotated[str, Option("Prompt: paper or released.")]
+Template: TypeAlias = Annotated[str, Option("Prompt template: paper or released.")]

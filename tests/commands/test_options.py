@@ -9,8 +9,9 @@ from typing import Annotated, get_args, get_origin
 
 import pytest
 from typer.models import ArgumentInfo
+from typer.testing import CliRunner
 
-from fitrag_integrations.cli import VERBS
+from fitrag_integrations.cli import VERBS, app
 
 TABLE = Path(__file__).with_name("options.txt")
 
@@ -63,6 +64,37 @@ def before():
 @pytest.mark.parametrize("verb", before())
 def test_a_verb_takes_the_options_it_took(verb):
     assert not before()[verb] - options_of(verb)
+
+
+FORMER = {
+    "train bilabel": "--rate=--learning-rate --accumulate=--gradient-accumulation-steps",
+    "train evaluator": "--checkpointing=--gradient-checkpointing --rate=--learning-rate",
+    "train ik": "--dropout=--lora-dropout --variant=--tune --rate=--learning-rate",
+    "train eligibility": "--rate=--learning-rate",
+    "label bilabel": "--max-questions=--limit --model=--llm --price-read=--price-in",
+    "label eligibility": "--price-written=--price-out --max-questions=--limit",
+}
+
+
+@pytest.mark.parametrize("verb", FORMER)
+def test_a_former_spelling_works_and_is_not_shown(verb, monkeypatch):
+    plan, runner = VERBS[verb].plan_type(), CliRunner()
+    monkeypatch.setattr(plan, "run", lambda self: print(repr(self)))
+    help = runner.invoke(app, [*verb.split(), "--help"], env={"COLUMNS": "300"}).output
+    given = ["rows.jsonl", "--out", "out", *(["--base", "base"] if verb == "train ik" else [])]
+    for pair in FORMER[verb].split():
+        former, now = pair.split("=")
+        value = [] if "checkpointing" in former else ["3"]
+        runs = [runner.invoke(app, [*verb.split(), *given, each, *value]) for each in (former, now)]
+        assert runs[0].output == runs[1].output and not any(one.exit_code for one in runs)
+        assert "3" in runs[0].output or not value
+        assert now in help and f"{former} " not in help
+
+
+@pytest.mark.parametrize("verb", ["label bilabel", "label eligibility"])
+def test_an_engine_that_would_be_refused_is_not_offered(verb):
+    said = CliRunner().invoke(app, [*verb.split(), "rows.jsonl", "--out", "out", "--engine", "ray"])
+    assert said.exit_code == 2 and "No such option: --engine" in said.output
 
 
 if __name__ == "__main__":

@@ -163,16 +163,10 @@ class ModelOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
-    """Rows to process, how, and what is reported."""
+class RunSettings:
+    """Rows to process in this process, and what is reported."""
 
     shard: ShardOf = None
-    engine: Annotated[
-        str, Option("Who answers: local, this process, or ray, the workers of a Ray cluster.")
-    ] = HERE
-    workers: Annotated[
-        int | None, Option("Workers of --engine ray.", min=1, default="one a GPU, else a CPU")
-    ] = None
     retry_failed: RetryFailed = False
     overwrite: Overwrite = False
     strict: Strict = False
@@ -181,5 +175,20 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         Shard.read(self.shard)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions(RunSettings):
+    """Rows to process, here or by the workers of a Ray cluster, and what is reported."""
+
+    engine: Annotated[
+        str, Option("Who answers: local, this process, or ray, the workers of a Ray cluster.")
+    ] = HERE
+    workers: Annotated[
+        int | None, Option("Workers of --engine ray.", min=1, default="one a GPU, else a CPU")
+    ] = None
+
+    def __post_init__(self) -> None:
+        RunSettings.__post_init__(self)
         if self.engine not in (HERE, RAY):
             raise InputError.of("--engine", given=self.engine, allowed=f"{HERE} or {RAY}")

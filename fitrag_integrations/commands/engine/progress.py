@@ -26,7 +26,7 @@ from fitrag_integrations.commands.engine.batch import (
     check_names,
     run_batch,
 )
-from fitrag_integrations.commands.engine.options import RAY, Files, RunOptions
+from fitrag_integrations.commands.engine.options import RAY, Files, RunOptions, RunSettings
 from fitrag_integrations.commands.engine.resume import Source, holds_rows
 from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.commands.engine.settings import settled
@@ -42,12 +42,16 @@ class Plan(Protocol):
     """Fields of a plan that writes rows."""
 
     @property
-    def how(self) -> RunOptions:
+    def how(self) -> RunSettings:
         """Return how to go over the rows."""
 
 
 class RowsPlan(Plan, Protocol):
     """Fields of a plan over rows."""
+
+    @property
+    def how(self) -> RunOptions:
+        """Return how to go over the rows."""
 
     @property
     def files(self) -> Files:
@@ -112,7 +116,7 @@ def going(name: str, plan: Plan, target: str) -> Iterator[Stopping]:
         yield stopping
 
 
-def leave(done: Done, options: RunOptions) -> None:
+def leave(done: Done, options: RunSettings) -> None:
     """Exit 143 where the run was asked to stop, 1 where every row failed, or one with `strict`."""
     if done.stopped:
         raise typer.Exit(EXIT_TERMINATED)

@@ -52,17 +52,30 @@ class Verbs(TyperGroup):
         if not is_own_file(cmd_name):
             return super().get_command(ctx, cmd_name)
         plan = from_own_file(cmd_name, _is_plan, "one dataclass with a method run")
-        return _command(Path(cmd_name.partition(":")[0]).stem, as_function(plan))
+        return _command(Path(cmd_name.partition(":")[0]).stem, plan)
 
 
 def _is_plan(kind: type) -> bool:
     return is_dataclass(kind) and callable(getattr(kind, "run", None))
 
 
-def _command(name: str, function: Command) -> Any:
+def _command(name: str, plan: type[Any]) -> Any:
+    """Build the command of a plan, which also reads former spellings of its options."""
+    now = dict(_aliases(plan))
     one = typer.Typer(pretty_exceptions_enable=False)
-    one.command(name)(function)
+    settings = {"token_normalize_func": lambda given: now.get(given, given)} if now else {}
+    one.command(name, context_settings=settings)(as_function(plan))
     return get_command(one)
+
+
+def _aliases(plan: type[Any]) -> Iterator[tuple[str, str]]:
+    """Yield each former spelling of an option with the present one, both without dashes."""
+    for name, hint in get_type_hints(plan, include_extras=True).items():
+        if isinstance(hint, type) and is_dataclass(hint):
+            yield from _aliases(hint)
+        elif get_origin(hint) is Annotated and (said := get_args(hint)[1]).aliases:
+            present = (said.name or name.replace("_", "-")).split()[0].removeprefix("--")
+            yield from ((one.removeprefix("--"), present) for one in said.aliases.split())
 
 
 def register(group: typer.Typer, name: str, home: Home) -> None:
@@ -72,7 +85,7 @@ def register(group: typer.Typer, name: str, home: Home) -> None:
         def make_context(
             self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
         ) -> Any:
-            command = _command(name, home.load())
+            command = _command(name, home.plan_type())
             return command.make_context(info_name, args, parent, **extra)
 
     group.command(name, help=home.help, cls=Later)(lambda: None)

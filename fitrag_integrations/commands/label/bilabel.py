@@ -31,20 +31,9 @@ class LabelBilabel(AskingPlan):
     """
 
     name: ClassVar[str] = "label bilabel"
-    limit: Annotated[
-        int,
-        Option(
-            "Questions to label (--max-questions), 0 all.", name="--limit --max-questions", min=0
-        ),
-    ] = 0
-    model: Annotated[str | None, Option("Reader's folder; the same as --llm.")] = None
-    unanswered: Annotated[bool, Option("Take rows without answers whose `passage` has one.")] = (
-        False
-    )
-
-    def __post_init__(self) -> None:
-        if self.model is not None:
-            object.__setattr__(self, "asking", replace(self.asking, llm=self.model))
+    unanswered: Annotated[
+        bool, Option("Accept rows without answers if their `passage` holds one.")
+    ] = False
 
     def questions(self) -> Questions:
         """Return how rows become questions."""

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, TypeAlias
 import typer
 
 from fitrag_integrations.commands.engine.batch import Advance, Here, Verb, check_names, run_batch
-from fitrag_integrations.commands.engine.options import RAY, EncoderHardware, RunOptions
+from fitrag_integrations.commands.engine.options import EncoderHardware, RunSettings
 from fitrag_integrations.commands.engine.progress import going, leave, progress_bar
 from fitrag_integrations.commands.engine.rows import (
     Line,
@@ -63,11 +63,14 @@ class AskingPlan:
     depth: Annotated[int, Option("Passages a question.", min=1)] = 50
     asking: Asking = Asking()
     patterns: Annotated[bool, Option("Answers are regular expressions (CuratedTREC).")] = False
-    limit: Annotated[int, Option("Questions to label, 0 all.", min=0)] = 0
+    limit: Annotated[
+        int,
+        Option("Maximum number of questions to label; 0: all.", aliases="--max-questions", min=0),
+    ] = 0
     budget: Budget = Budget()
     seed: Annotated[int | None, Option("Shuffle the questions.", default="their order")] = None
     hardware: EncoderHardware = EncoderHardware()
-    how: RunOptions = RunOptions()
+    how: RunSettings = RunSettings()  # one process writes the journal of answers
 
     def asker(self) -> Asker:
         """Load who is asked."""
@@ -91,9 +94,6 @@ class AskingPlan:
         if self.out == jsonl.STREAM:
             allowed = "a file, which a stopped run can go on in"
             raise InputError.of("--out", given=self.out, allowed=allowed)
-        if self.how.engine == RAY:  # answers are in one journal, which one process writes
-            allowed = "local; give each of several runs its --shard"
-            raise InputError.of("--engine", given=RAY, allowed=allowed)
         for path in self.rows:
             check_names(str(path), self.out)
         given, target = self._given(), Path(self.out)

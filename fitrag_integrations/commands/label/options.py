@@ -30,9 +30,11 @@ class Candidates:
     """Where passages come from for rows without any."""
 
     pool: Annotated[
-        Path | None, Option("Passages (title, text) in which BM25 finds candidates.")
+        Path | None, Option("Passages (title, text) that BM25 searches for candidates.")
     ] = None
-    index: Annotated[Path | None, Option("Folder of `fitrag index` to find candidates in.")] = None
+    index: Annotated[Path | None, Option("Index of `fitrag index` to search for candidates.")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         _check_file("--pool", self.pool)
@@ -58,16 +60,17 @@ class Asking:
     llm: Annotated[
         str,
         Option(
-            "Who reads the passages: embedded, a reader's or causal model's folder or hub name, "
-            "a LangChain PROVIDER:MODEL, or with --url the server's name for the model."
+            "Model that reads the passages: embedded, a reader's or causal model's folder or hub "
+            "name, a LangChain PROVIDER:MODEL, or with --url the server's name for the model.",
+            aliases="--model",
         ),
     ] = EMBEDDED
     server: Server = Server()
     prompt: Annotated[
-        Path | None, Option("File with another prompt, with {question} and {passage} in it.")
+        Path | None, Option("File with a prompt template of {question} and {passage}.")
     ] = None
-    retries: Annotated[int, Option("Further tries of a failed prompt.", min=0)] = 4
-    timeout: Annotated[float, Option("Seconds for a try.", min=0.001)] = 60.0
+    retries: Annotated[int, Option("Retries of a failed prompt.", min=0)] = 4
+    timeout: Annotated[float, Option("Timeout of a request in seconds.", min=0.001)] = 60.0
     max_new_tokens: Annotated[int, Option("Longest answer, in tokens.", min=1)] = 64
 
     def __post_init__(self) -> None:
@@ -78,16 +81,31 @@ class Asking:
 class Budget:
     """When to stop."""
 
-    price_read: Annotated[float, Option("Per million prompt tokens.", min=0)] = 0.0
-    price_written: Annotated[float, Option("Per million answer tokens.", min=0)] = 0.0
+    price_read: Annotated[
+        float,
+        Option(
+            "Price of a million prompt tokens.", name="--price-in", aliases="--price-read", min=0
+        ),
+    ] = 0.0
+    price_written: Annotated[
+        float,
+        Option(
+            "Price of a million answer tokens.",
+            name="--price-out",
+            aliases="--price-written",
+            min=0,
+        ),
+    ] = 0.0
     max_cost: Annotated[
-        float | None, Option("Stop before all runs cost more; needs prices.", min=0)
+        float | None, Option("Stop before all runs together cost more; requires prices.", min=0)
     ] = None
-    max_failures: Annotated[int, Option("Stop after so many in a row; 0 never.", min=0)] = 100
+    max_failures: Annotated[
+        int, Option("Stop after this many failures in a row; 0: never.", min=0)
+    ] = 100
 
     def __post_init__(self) -> None:
         if self.max_cost is not None and not self.price_read + self.price_written:
-            allowed = "a cost with --price-read and --price-written"
+            allowed = "a cost with --price-in and --price-out"
             raise InputError.of("--max-cost", given=self.max_cost, allowed=allowed)
 
 

@@ -121,7 +121,7 @@ class TrainEvaluator:
     """Fit a retrieval evaluator on rows of `fitrag label evaluator`.
 
     A stopped run goes on from its last checkpoint. The paper's (CRAG, appendix B.3): --base
-    google-t5/t5-large --loss regression --tune full --rate 1e-4 --batch 12 --epochs 8.
+    google-t5/t5-large --loss regression --tune full --learning-rate 1e-4 --batch 12 --epochs 8.
     `accelerate launch --multi_gpu` and `torchrun` start it in several processes.
     """
 

@@ -79,28 +79,42 @@ class IKPlan:
     """
 
     base: CausalBase
-    variant: Annotated[str, Option("lora (the paper's), full (all weights) or head.")] = "lora"
-    tune: Annotated[
-        str | None, Option("lora or full: another way to say --variant.", default="--variant")
-    ] = None
+    variant: Annotated[
+        str,
+        Option(
+            "What trains: lora (the paper's), full (all weights) or head.",
+            name="--tune",
+            aliases="--variant",
+        ),
+    ] = "lora"
     model: JudgedModel = ""
     draft_tokens: DraftTokens = 32
     lengths: Annotated[
         list[int] | None,
-        Option("Draft length of the mixture; several times for several.", name="--length"),
+        Option("Draft length of the mixture, in tokens; repeatable.", name="--length"),
     ] = None
-    epochs: Annotated[float | None, Option("Default: 1 for lora, 40 for head.")] = None
-    rate: Annotated[float | None, Option("Default: 1e-4, 1e-3 for head.")] = None
+    epochs: Annotated[
+        float | None, Option("Passes over the rows.", default="1, with --tune head 40")
+    ] = None
+    rate: Annotated[
+        float | None,
+        Option(
+            "Peak learning rate.",
+            name="--learning-rate",
+            aliases="--rate",
+            default="1e-4, with --tune head 1e-3",
+        ),
+    ] = None
     batch: BatchRows = 16
     rank: Rank = 16
     alpha: Alpha = 32
     dropout: Dropout = 0.05
-    hidden: Annotated[int, Option("Units of the head's layer, 0 none.", min=0)] = 0
+    hidden: Annotated[int, Option("Units of the head's hidden layer, 0 for none.", min=0)] = 0
     layers: Annotated[
         list[int] | None,
-        Option("Layer whose states the head reads; several times.", name="--layer"),
+        Option("Layer whose hidden states the head reads; repeatable.", name="--layer"),
     ] = None
-    weight_decay: Annotated[float, Option("Of the head.")] = 0.3
+    weight_decay: Annotated[float, Option("Weight decay of the head.")] = 0.3
     validation: Validation = 0.1
     seed: Seed = 13
     device: Device = None
@@ -108,12 +122,6 @@ class IKPlan:
     checkpointing: Checkpointing = False
     four_bit: FourBit = False
     device_map: DeviceMap = None
-
-    def __post_init__(self) -> None:
-        if self.tune is not None:
-            if self.tune not in ("lora", "full"):
-                raise InputError.of("--tune", given=self.tune, allowed="lora or full")
-            object.__setattr__(self, "variant", self.tune)
 
     def mixture(self) -> tuple[int, ...]:
         """Return the draft lengths to train on."""

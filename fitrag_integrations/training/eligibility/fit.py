@@ -57,25 +57,35 @@ class EligibilityPlan(Checked):
     `max_share` the most tokens that inference will keep anyway, None all.
     """
 
-    combinations: Annotated[str, Option("Train on random (the paper's), prefixes or both.")] = BOTH
+    combinations: Annotated[
+        str, Option("Combinations to train on: random (the paper's), prefixes or both.")
+    ] = BOTH
     label: Annotated[
-        str, Option("eligible (the paper's: answered right) or kept (nothing lost).")
+        str, Option("Label: eligible (the paper's, answered right) or kept (no answer lost).")
     ] = "eligible"
-    sees_rest: Annotated[bool, Option("Show it the scores of what is left out, too.")] = False
-    max_pairs: Annotated[int, Option("Windows it reads, the best.", min=1)] = MAX_PAIRS
-    hidden: Annotated[int, Option("Units of a layer.", min=1)] = HIDDEN
-    dropout: Annotated[float, Option("Share of units dropped.", min=0, max=0.9)] = 0.1
-    rate: Annotated[float, Option("Learning rate of AdamW.", min=0)] = 1e-3
-    weight_decay: Annotated[float, Option("Of AdamW.", min=0)] = 0.05
-    batch: Annotated[int, Option("Combinations a step.", min=1)] = 64
-    epochs: Annotated[int, Option("At most so many.", min=1)] = 150
-    patience: Annotated[int, Option("Epochs without a better loss before it stops.", min=1)] = 15
-    folds: Annotated[int, Option("Parts of the cross-validation.", min=2)] = 5
+    sees_rest: Annotated[
+        bool, Option("Also use the scores of the windows left out as features.")
+    ] = False
+    max_pairs: Annotated[
+        int, Option("Number of best windows whose scores are features.", min=1)
+    ] = MAX_PAIRS
+    hidden: Annotated[int, Option("Units of each layer.", min=1)] = HIDDEN
+    dropout: Annotated[float, Option("Dropout.", min=0, max=0.9)] = 0.1
+    rate: Annotated[
+        float, Option("Learning rate of AdamW.", name="--learning-rate", aliases="--rate", min=0)
+    ] = 1e-3
+    weight_decay: Annotated[float, Option("Weight decay of AdamW.", min=0)] = 0.05
+    batch: Annotated[int, Option("Combinations per batch.", min=1)] = 64
+    epochs: Annotated[int, Option("Maximum number of epochs.", min=1)] = 150
+    patience: Annotated[
+        int, Option("Epochs without a lower loss before training stops.", min=1)
+    ] = 15
+    folds: Annotated[int, Option("Folds of the cross-validation.", min=2)] = 5
     keep: Annotated[
-        float, Option("Share of the answers that stopping must leave.", min=0, max=1)
+        float, Option("Minimum fraction of the answers kept when stopping.", min=0, max=1)
     ] = 0.97
     max_share: Annotated[
-        float | None, Option("Share of tokens that is kept at most.", min=0, max=1, default="all")
+        float | None, Option("Maximum fraction of the tokens kept.", min=0, max=1, default="all")
     ] = None
     seed: Seed = 13
 

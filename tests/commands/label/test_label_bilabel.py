@@ -186,20 +186,20 @@ def test_a_plan_that_came_to_nothing_binds_nobody(label, tmp_path):
 
 def test_a_budget_stops_and_more_of_it_goes_on(label, server):
     rows = [row(i) for i in range(6)]
-    prices = ("--price-read", 1e5, "--price-written", 0, "--concurrency", 1)  # a prompt costs 1
+    prices = ("--price-in", 1e5, "--price-out", 0, "--concurrency", 1)  # a prompt costs 1
     code, err, found = label(rows, *prices, "--max-cost", 10)
     assert code == 0 and "stopped: another prompt could exceed" in err
     assert len(found) < 3 and sum(server.asked.values()) <= 10
     _, _, found = label(rows, *prices, "--max-cost", 100)
     assert len(found) == 6 and set(server.asked.values()) == {1}
     code, err, _ = label(rows, "--max-cost", 5)
-    assert code == 2 and "--price-read" in err
+    assert code == 2 and "--price-in" in err
 
 
 def test_so_many_questions_and_then_more(label, server):
     rows = [row(i) for i in range(6)]
-    assert len(label(rows, "--max-questions", 2)[2]) == 2
-    assert len(label(rows, "--max-questions", 5)[2]) == 5
+    assert len(label(rows, "--limit", 2)[2]) == 2
+    assert len(label(rows, "--limit", 5)[2]) == 5
     assert set(server.asked.values()) == {1}
 
 

@@ -82,7 +82,7 @@ def test_lora_through_the_command(kind, tmp_path):
     base, out = write(tmp_path / "base"), tmp_path / "model"
     write_jsonl(tmp_path / "rows.jsonl", map(labelled_json, labelled_rows()))
     words = ["train", "bilabel", str(tmp_path / "rows.jsonl"), "--out", str(out), "--base", base]
-    options = "--steps 3 --questions 3 --validation 0.3 --rate 0.01 --device cpu"
+    options = "--steps 3 --questions 3 --validation 0.3 --learning-rate 0.01 --device cpu"
     words += [*options.split(), "--log-every", "1", "--batch-tokens", "200"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output

@@ -122,7 +122,7 @@ def test_the_command_under_accelerate(bert, tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", map(labelled_json, mixed_rows()))
     words = ["train", "bilabel", str(tmp_path / "rows.jsonl"), "--base", bert, "--device", "cpu"]
     options = "--steps 3 --questions 2 --validation 0.3 --no-bfloat16 --log-every 1"
-    words += [*options.split(), "--optimizer", "sgd", "--rate", "0.3"]
+    words += [*options.split(), "--optimizer", "sgd", "--learning-rate", "0.3"]
     launch = "--multi_gpu --num_processes 2 --num_machines 1 --main_process_port 0"
     done = subprocess.run(
         [sys.executable, "-m", "accelerate.commands.launch", *launch.split()]
@@ -134,7 +134,9 @@ def test_the_command_under_accelerate(bert, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("has_answer AUC") == 1
-    alone = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "one"), "--accumulate", "2"])
+    alone = CliRunner().invoke(
+        app, [*words, "--out", str(tmp_path / "one"), "--gradient-accumulation-steps", "2"]
+    )
     assert alone.exit_code == 0, alone.output
     one, two = (load_file(tmp_path / n / "run" / "checkpoint.safetensors") for n in ("one", "two"))
     for name, value in one.items():
@@ -172,7 +174,7 @@ def assert_alike(two, one):
 
 
 # AdamW divides by how large gradients were: where they are 0, by rounding alone
-STEADY = ["--rate", "1e-5"]
+STEADY = ["--learning-rate", "1e-5"]
 
 
 def test_an_ik_classifier_of_two_processes_is_one_of_twice_the_batches(tmp_path):
@@ -182,7 +184,7 @@ def test_an_ik_classifier_of_two_processes_is_one_of_twice_the_batches(tmp_path)
     words += ["--model", "tiny", "--batch", "4", "--epochs", "1", "--rank", "4", *STEADY]
     told = launched(words, tmp_path / "two")
     assert "AUC" in told[0] and "AUC" not in told[1]
-    alone = [*words, "--out", str(tmp_path / "one"), "--accumulate", "2"]
+    alone = [*words, "--out", str(tmp_path / "one"), "--gradient-accumulation-steps", "2"]
     assert CliRunner().invoke(app, alone).exit_code == 0
     assert_alike(tmp_path / "two", tmp_path / "one")
     assert [row["step"] for row in log(tmp_path / "two" / "run") if "word" in row] == [5]
@@ -197,7 +199,7 @@ def test_an_evaluator_of_two_processes_is_one_of_twice_the_batches(loss, tmp_pat
     words += ["--loss", loss, "--tune", "full", "--batch", "2", "--questions", "1", *STEADY]
     words += ["--no-bfloat16", "--epochs", "2", "--log-every", "1"]
     launched(words, tmp_path / "two")
-    alone = [*words, "--out", str(tmp_path / "one"), "--accumulate", "2"]
+    alone = [*words, "--out", str(tmp_path / "one"), "--gradient-accumulation-steps", "2"]
     assert CliRunner().invoke(app, alone).exit_code == 0
     assert_alike(tmp_path / "two", tmp_path / "one")
 

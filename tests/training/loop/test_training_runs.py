@@ -101,7 +101,9 @@ def test_the_best_weights_are_kept_and_used(train, tmp_path):
     wrong = [flipped(row) for row in ROWS[6:]]  # what is learnt is wrong of what is held out
     write_jsonl(tmp_path / "train.jsonl", map(labelled_json, ROWS[:6]))
     write_jsonl(tmp_path / "held.jsonl", map(labelled_json, wrong))
-    usual = "--steps 6 --questions 3 --validation {here}/held.jsonl --tune full --rate 0.02"
+    usual = (
+        "--steps 6 --questions 3 --validation {here}/held.jsonl --tune full --learning-rate 0.02"
+    )
     done = train(f"{usual} --evaluate-every 2", "train.jsonl")
     assert done.exit_code == 0, done.output
     run = tmp_path / "model" / "run"
@@ -136,12 +138,14 @@ def test_of_equal_ones_the_earliest_is_the_best_and_none_is_an_error(tmp_path):
 def test_a_run_goes_on_only_with_what_it_was_begun_with(train, tmp_path):
     usual = "--steps 2 --questions 3 --validation 0.3"
     assert train(f"{usual} --save-seconds 0").exit_code == 0
-    other = train(f"{usual} --rate 0.1")
+    other = train(f"{usual} --learning-rate 0.1")
     assert isinstance(other.exception, InputError)
     assert "rate: given 0.1 (float), allowed 0.0003, with which the run" in str(other.exception)
     write_jsonl(tmp_path / "rows.jsonl", map(labelled_json, reversed(ROWS)))
     assert "rows: given" in str(train(usual).exception)
-    assert "batches a step: given 2" in str(train(f"{usual} --accumulate 2").exception)
+    assert "batches a step: given 2" in str(
+        train(f"{usual} --gradient-accumulation-steps 2").exception
+    )
 
 
 def test_a_log_is_cut_back_to_the_checkpoint(tmp_path):
