@@ -111,7 +111,14 @@ class EmbeddedScorer:
 
     score, ascore = _asks("scorer", "score")
     score_sentences, ascore_sentences = _asks("scorer", "score_sentences")
-    name = _tells("scorer", "name", "")
+
+    @cached_property
+    def name(self) -> str:
+        """Name of the bundled scorer, by which what was fitted on another is refused."""
+        file = resources.files("fitrag_integrations") / "embedded" / "bilabel" / "model.json"
+        manifest = json.loads(file.read_text("utf-8"))
+        base = manifest["base"].rpartition("/")[2]
+        return f"bilabel {base} {manifest['head']['sha256'][:8]}"
 
 
 class EmbeddedDetector:

@@ -131,6 +131,17 @@ def encoded(question, passage):
     return EncodedPair.of(ids, [0] * len(ids), segments, [None] * len(ids))
 
 
+def write_cross_encoder(folder, *, labels=1, seed=0):
+    """Write a BERT with a classifier."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    write_bert(folder)
+    torch.manual_seed(seed)
+    config = BertConfig.from_pretrained(folder, num_labels=labels, initializer_range=0.2)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    return str(folder)
+
+
 def write_t5_classifier(folder, *, labels=1, seed=0):
     """Write a whole T5 with a classifier on top, as CRAG's evaluator is; gives the folder."""
     from transformers import AutoTokenizer, T5Config, T5ForSequenceClassification

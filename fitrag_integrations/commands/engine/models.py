@@ -37,7 +37,12 @@ CALLS = {
 
 
 def load_scorer(options: ModelOptions) -> Scorer:
-    """Load the bi-label scorer; the bundled one also scores sentences in one pass."""
+    """Load the bi-label scorer, or a published reranker; the bundled one also scores sentences."""
+    if options.model is not None and installed("torch") and not is_own_file(options.model):
+        sources = importlib.import_module("fitrag_integrations.models.runtime.sources")
+        folder = sources.model_folder(options.model)
+        if (folder / "config.json").is_file() and not (folder / "model.json").is_file():
+            return load_reranker(options.model, None, options)
     return cast(Scorer, _load("BiLabelScorer", options))
 
 

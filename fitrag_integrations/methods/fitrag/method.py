@@ -21,7 +21,7 @@ from fitrag_integrations.methods.fitrag.reducer import (
 )
 from fitrag_integrations.methods.fitrag.scoring import Scoring
 from fitrag_integrations.methods.ik.decider import Decider
-from fitrag_integrations.ports import Gate, Ports, Recognizer, Scorer, model_name
+from fitrag_integrations.ports import Gate, Ports, Recognizer, Scorer
 from fitrag_integrations.text.asked import asked_note
 from fitrag_integrations.types import BiLabelScore, Context, RetrievalDecision
 from fitrag_integrations.values.selected import Selection
@@ -55,7 +55,7 @@ class FitRag(Reducing):
         _ = self._settled, self._decider
         for fitted in (self.gate, self.detector):
             if can(fitted, "check_scorer"):
-                fitted.check_scorer(model_name(self.scorer))  # type: ignore[union-attr]
+                fitted.check_scorer(self._settled[1].scorer)  # type: ignore[union-attr]
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in the context for one question.

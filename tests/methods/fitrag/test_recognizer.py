@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchE
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import FitRag, SelfKnowledgeRecognizer, fit_recognizer
 from fitrag_integrations.methods.fitrag.recognizer import RecognizerThresholds
+from fitrag_integrations.models.light.models import LightScorer
 from fitrag_integrations.ports import Ports, Recognizer
 from fitrag_integrations.types import BiLabelScore, Passage
 
@@ -110,6 +112,10 @@ def test_thresholds_of_another_scorer_or_encoder_are_refused_unless_allowed():
         FitRag(Logits(), gate=recognizer)
     with pytest.raises(ThresholdMismatchError, match="scorer 'other', given 'mine'"):
         SelfKnowledgeRecognizer(bank, fitted, scorer="mine")
+    bundled = LightScorer.embedded().name
+    with pytest.raises(ThresholdMismatchError, match=f"scorer 'other', given '{bundled}'"):
+        FitRag(gate=recognizer)  # None is the bundled scorer, which has a name too
+    FitRag(gate=SelfKnowledgeRecognizer(bank, replace(fitted, scorer=bundled)))
     FitRag(Logits(), gate=SelfKnowledgeRecognizer(bank, fitted, allow_other_model=True))
     strange = FixedBank(True, encoder="strange")
     with pytest.raises(ThresholdMismatchError, match="encoder 'words', given 'strange'"):

@@ -7,7 +7,15 @@ import pickle
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny import LETTERS, MARKS, PAIRS, WORDS, write_bert, write_t5_classifier
+from tiny import (
+    LETTERS,
+    MARKS,
+    PAIRS,
+    WORDS,
+    write_bert,
+    write_cross_encoder,
+    write_t5_classifier,
+)
 
 from fitrag_integrations import InputError, ModelLoadError, Passage
 from fitrag_integrations.flow import run
@@ -38,17 +46,6 @@ def write_monot5(folder, *, words=("true", "false")):
     model = T5ForConditionalGeneration(config)
     model.lm_head.weight.data *= 3
     model.save_pretrained(folder)
-    return str(folder)
-
-
-def write_cross_encoder(folder, *, labels=1, seed=0):
-    """Write a BERT with a classifier."""
-    from transformers import BertConfig, BertForSequenceClassification
-
-    write_bert(folder)
-    torch.manual_seed(seed)
-    config = BertConfig.from_pretrained(folder, num_labels=labels, initializer_range=0.2)
-    BertForSequenceClassification(config).save_pretrained(folder)
     return str(folder)
 
 

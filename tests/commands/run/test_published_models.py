@@ -1,0 +1,41 @@
+"""Verbs over published folders, which have a `config.json` and no `model.json`."""
+
+import json
+
+import pytest
+from command_fakes import passages, write
+from tiny import write_cross_encoder
+
+from fitrag_integrations.models import BiLabelScorer
+from fitrag_integrations.types import Passage
+
+ROWS = [
+    {"question": f"who wrote part {i}?", "answers": ["king"], "passages": passages("the king", "b")}
+    for i in range(3)
+]
+
+
+@pytest.fixture(scope="module")
+def cross(tmp_path_factory):
+    return write_cross_encoder(tmp_path_factory.mktemp("published"))
+
+
+def test_score_takes_a_published_reranker(cross, fitrag, tmp_path):
+    source = write(tmp_path / "in.jsonl", ROWS)
+    code, _, err = fitrag("score", source, tmp_path / "out.jsonl", "--model", cross, "--quiet")
+    assert code == 0, err
+    made = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    first = Passage("", ROWS[0]["passages"][0]["text"], ROWS[0]["passages"][0]["title"])
+    (expected,) = BiLabelScorer.from_reranker(cross).score([(ROWS[0]["question"], first)])
+    assert made[0]["scores"][0]["has_answer"] == pytest.approx(expected.has_answer, abs=1e-6)
+    assert made[0]["scores"][0]["llm_prefer"] is None
+
+
+def test_evaluate_rerank_takes_one_by_model(cross, fitrag, tmp_path):
+    source = write(tmp_path / "in.jsonl", ROWS)
+    given = "evaluate", "rerank", source, "--json", "--resamples", 50
+    code, out, err = fitrag(*given, "--model", cross)
+    assert code == 0, err
+    code, named, err = fitrag(*given, "--reranker", cross)
+    assert code == 0, err
+    assert json.loads(out)["figures"] == json.loads(named)["figures"]
