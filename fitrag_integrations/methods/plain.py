@@ -101,9 +101,12 @@ def compress(
             `min_score`, `count_tokens` and `scorer`.
 
     Returns:
-        Excerpts, each an exact slice `passage.text[start:end]` of an input, with its `score`.
-        `indices` of the list are the positions of these texts in the input; `context.prompt()`
-        is the text for a language model.
+        Excerpts, each with its `score`. The `text` of one is the exact slice
+        `passage.text[start:end]` of an input; of a list item, a table row or code, `text` is that
+        slice (`body`) after slices of the same input that it is read with (`lead`), such as the
+        table's header. Slices that do not touch are joined by a gap marked `…`. `indices` of the
+        list are the positions of these texts in the input; `context.prompt()` is the text for a
+        language model.
 
     Raises:
         InputError: If the query is blank, or a text or an option is not of an allowed kind.

@@ -12,7 +12,7 @@ import importlib
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard, cast
 
@@ -49,10 +49,23 @@ class MethodPort(Port[str, Sequence[Passage]]):
     The inner method's asks are those of the outer flow: its driver answers them, joins them with
     other questions', and shows them in the trace. Notes and decisions of the inner method are not
     handed on. An error of the inner flow is one of the outer flow's.
+
+    Args:
+        method: The inner method.
+        ports: What the inner method retrieves, searches and generates with.
+        name: Name of the port in a trace.
+        contexts: Receives the context of each query that a flow runs; None keeps none.
     """
 
-    def __init__(self, method: Method, ports: Ports, *, name: str = "retrieve") -> None:
-        super().__init__(name, _Running(method, ports))
+    def __init__(
+        self,
+        method: Method,
+        ports: Ports,
+        *,
+        name: str = "retrieve",
+        contexts: list[Context] | None = None,
+    ) -> None:
+        super().__init__(name, _Running(method, ports, contexts))
 
     def ask(self, items: Sequence[str]) -> Flow[list[Sequence[Passage]]]:
         """Run the method inside the asking flow, query by query."""
@@ -62,6 +75,8 @@ class MethodPort(Port[str, Sequence[Passage]]):
         for query in items:
             context = yield from inner.method(query, inner.ports)
             found.append(_passages(context))
+            if inner.contexts is not None:
+                inner.contexts.append(context)
         return found
 
 
@@ -91,6 +106,7 @@ class _Running:
 
     method: Method
     ports: Ports
+    contexts: list[Context] | None = field(default=None, compare=False, repr=False)
 
     def __call__(self, queries: Sequence[str]) -> list[list[Passage]]:
         traces = run_many([self.method(query, self.ports) for query in queries])
@@ -101,7 +117,12 @@ class _Running:
 class Over:
     """Run a method over what another one keeps, which stands in the place of its retrieval.
 
-    Both use the caller's search and language model, and share calls with other questions.
+    Both use the caller's search and language model, and share calls with other questions. The
+    selection of the context begins with what the inner method dropped, and why.
+
+    Args:
+        method: Method that ends in the context, such as `FitRag()`.
+        retriever: Method whose excerpts the first one gets as passages.
     """
 
     method: Method
@@ -116,9 +137,18 @@ class Over:
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow of `method`, which ends as it would over any other retriever."""
-        retrieve = MethodPort(self.retriever, ports)
+        inner: list[Context] = []
+        retrieve = MethodPort(self.retriever, ports, contexts=inner)
         shown = Ports(retrieve=retrieve, search=ports.search, generate=ports.generate)
-        return (yield from self.method(question, shown))
+        context = yield from self.method(question, shown)
+        kept = {(row.passage, row.name) for one in inner for row in one.selection if row.kept}
+        dropped = {
+            row: replace(row, detail=f"{row.why}, by {one.method or 'the inner method'}")
+            for one in inner
+            for row in one.selection
+            if not (row.kept or (row.whole and (row.passage, row.name) in kept))
+        }
+        return replace(context, selection=(*dropped.values(), *context.selection))
 
 
 def method_named(name: str) -> Method:

@@ -233,6 +233,24 @@ def test_crag_inside_itrg_reads_strips_and_is_asked_in_every_round():
     assert all("Rain falls." not in prompt for prompts in world.written for prompt in prompts)
 
 
+def test_what_the_inner_method_drops_is_in_the_selection_with_its_reason():
+    found = [Passage(str(n), f"It is {n} miles long.", f"River {n}") for n in range(4)]
+    ports = Ports(retrieve=lambda queries: [[*found, Passage("", " ")] for _ in queries])
+    method = Over(Direct(k=1), retriever=Direct(k=2))
+    context = run(method(QUESTIONS[0], ports)).value
+    assert [(row.name, row.kept, row.why) for row in context.selection if row.whole] == [
+        ("River 2", False, "k=2, by direct"),
+        ("River 3", False, "k=2, by direct"),
+        ("", False, "no text, by direct"),
+        ("River 0", True, ""),
+        ("River 1", False, "k=1"),
+    ]
+    assert "dropped 3. River 2 0.00: k=2, by direct" in context.explain()
+    rounds = Over(ITRG("refresh", rounds=2), retriever=Direct(k=1))
+    context = run(rounds(QUESTIONS[0], Ports(ports.retrieve, generate=lambda p: ["long"]))).value
+    assert len([row for row in context.selection if row.name == "River 3"]) == 1
+
+
 @pytest.mark.parametrize(
     "inner",
     [
