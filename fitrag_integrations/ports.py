@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from inspect import iscoroutinefunction
+from types import MethodType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
+from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.errors import InputError, PortError
@@ -24,6 +27,13 @@ from fitrag_integrations.values.score import Label, labels_of
 
 Pair: TypeAlias = tuple[str, Passage]  # a question, and a passage to judge against it
 Call: TypeAlias = Callable[..., Any]
+WRITERS = (
+    ("langchain_core", "Runnable", "langchain.base.ports", "Writer"),
+    ("llama_index", "BaseLLM", "llama_index.base.ports", "LLMDrafter"),
+)
+"""Language models of a framework: its package, their base class, and the module and class that give
+them ``generate(prompts)``. Imported only for an instance, whose framework is imported already."""
+_writers: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 @runtime_checkable
@@ -180,12 +190,25 @@ class Missing(AnyPort):
 def port_of(name: str, backend: object, method: str, *, argument: str | None = None) -> AnyPort:
     """Build a port from an object with ``method``, from a callable, or pass a port through.
 
-    The async twin is ``"a" + method``; an object may have either or both. Ports of one object are
-    equal, so that the questions of ``run_many`` share its calls. A wrong backend is told under the
-    name of the ``argument`` it was given as, which is the port's own where there is none.
+    Ports of one object are equal, so that the questions of ``run_many`` share its calls.
+
+    Args:
+        name: Name of the port in traces.
+        backend: A ``Port``, an object with the method, a callable, or, where the method is
+            ``"generate"``, a language model of LangChain or LlamaIndex.
+        method: Name of the method; its async version has an ``a`` in front, and either may be
+            missing.
+        argument: Name under which a wrong backend is reported; None is ``name``.
+
+    Returns:
+        The port.
+
+    Raises:
+        InputError: If the backend is none of these.
     """
     if isinstance(backend, Port):
         return backend
+    backend = writer_of(backend) if method == "generate" else backend
     if not isinstance(backend, type):  # a class would be called to make an instance
         if any(calls := _calls(backend, method)):
             return Port.of(name, *calls, owner=backend)
@@ -232,11 +255,37 @@ def scorer_of(value: object) -> Any:
     return _TextScorer(value) if "BaseCrossEncoder" in kinds else value
 
 
+def writer_of(value: object) -> Any:
+    """Adapt a language model of LangChain or LlamaIndex to ``generate(prompts)``.
+
+    That is any Runnable or ``BaseLLM``, or a method the framework gives it, such as
+    ``llm.complete``. Anything else is returned unchanged. Decided by the classes of an object and
+    never by its attributes, which a bound or configured model borrows from another object. One
+    model has one adapter, so that ports of it are equal.
+
+    Raises:
+        InputError: If the object cannot write text, such as a retriever.
+    """
+    is_method = isinstance(value, MethodType)
+    model = value.__self__ if isinstance(value, MethodType) else value
+    for package, base, module, name in WRITERS:
+        kinds = [kind for kind in type(model).__mro__ if kind.__module__.startswith(package)]
+        if any(kind.__name__ == base for kind in kinds) and (
+            not is_method or any(trait(value, "__name__", str) in vars(kind) for kind in kinds)
+        ):
+            if (writer := _writers.get(id(model))) is None:
+                writer = vars(import_module(f"fitrag_integrations.{module}"))[name](model)
+                _writers[id(model)] = writer  # which keeps the model, and so its id, alive
+            return writer
+    return value
+
+
 def model_name(model: object) -> str:
     """Return the name of the model that an object is, or that a port calls; blank if it has
     none.
     """
-    return trait(model.owner if isinstance(model, Port) else model, "name", str) or ""
+    owner = model.owner if isinstance(model, Port) else writer_of(model)
+    return trait(owner, "name", str) or ""
 
 
 def _calls(backend: object, verb: str) -> tuple[Call | None, Call | None]:

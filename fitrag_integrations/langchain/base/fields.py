@@ -7,7 +7,6 @@ is a field of its drop-in, with type, default and description.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
 from langchain_core.runnables import Runnable
@@ -24,7 +23,6 @@ from pydantic import (
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.langchain.base.models import is_language_model, is_tool
-from fitrag_integrations.langchain.base.ports import Writer
 from fitrag_integrations.methods.adapting import Named, check_method
 from fitrag_integrations.methods.settings import Setting, settings_of
 
@@ -79,10 +77,9 @@ class Settings(Brief):
     made: ClassVar[Any]
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Return the options as they are now, adapted, with those of ``given`` in their place."""
+        """Return the options as they are now, with those of ``given`` in their place."""
         held = dict(self)
-        own = {each.name: held[each.name] for each in settings_of(self.made)}
-        return {name: adapted(value) for name, value in {**own, **given}.items()}
+        return {**{each.name: held[each.name] for each in settings_of(self.made)}, **given}
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
@@ -101,15 +98,6 @@ def options(made: Any) -> object:
     kind = create_model(f"{made.__name__}Options", __base__=Settings, **own)
     kind.made = made
     return kind
-
-
-def adapted(value: object) -> object:
-    """Bring what LangChain has for the same purpose to what a method asks, also inside a gate."""
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    held = {spec.name: getattr(value, spec.name, None) for spec in fields(value) if spec.init}
-    models = {name: Writer(llm) for name, llm in held.items() if is_language_model(llm)}
-    return replace(value, **models) if models else value
 
 
 def _field(setting: Setting) -> tuple[object, Any]:

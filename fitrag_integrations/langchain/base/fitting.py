@@ -6,9 +6,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
-from fitrag_integrations.langchain.base.models import is_language_model, language_model, model_name
-from fitrag_integrations.langchain.base.ports import Writer
 from fitrag_integrations.methods.compose.fitted import Fitted
+from fitrag_integrations.ports import model_name, writer_of
 
 
 class FromFitted:
@@ -31,10 +30,7 @@ class FromFitted:
         """
         fitted = Fitted.read(folder)
         names = set(getattr(cls, "model_fields", ()) or signature(cls).parameters)
-        found = language_model(llm)
-        name = getattr(llm, "name", None) if found is None else model_name(found)
         kind = None if llm is None else type(llm).__name__
-        fitted.check(name or kind, allow_other_model=allow_other_model)
-        asked = Writer(llm) if is_language_model(llm) else llm
+        fitted.check(model_name(llm) or kind, allow_other_model=allow_other_model)
         own = {"llm": llm} if llm is not None and "llm" in names else {}
-        return cls(**{**fitted.options(names, asked), **own, **given})
+        return cls(**{**fitted.options(names, writer_of(llm)), **own, **given})

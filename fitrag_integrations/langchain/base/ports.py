@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -20,11 +21,18 @@ from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import to_pages, to_passages
-from fitrag_integrations.langchain.base.models import is_tool, model_name
+from fitrag_integrations.langchain.base.models import is_tool, language_model, model_name
 from fitrag_integrations.ports import Ports
 
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseLanguageModel
+INTERNAL = ("nostream", "fitrag")
+"""Tags of calls whose words are no answer: LangGraph does not stream what has the first, and
+tracers can filter by the second."""
+
+
+def internal(config: RunnableConfig) -> RunnableConfig:
+    """Return a config under which a call is marked as internal."""
+    tags = [*(config.get("tags") or ()), *INTERNAL]
+    return RunnableConfig(**{**config, "tags": list(dict.fromkeys(tags))})
 
 
 class Owned(str):
@@ -135,22 +143,49 @@ class Offer:
 
 @dataclass(frozen=True)
 class Writer:
-    """Continue prompts with a language model of LangChain's, whose own ``generate`` is another."""
+    """Continue prompts with a Runnable from a prompt to text, whose own ``generate`` is another.
 
-    llm: BaseLanguageModel[Any]
+    Its calls carry the tags ``INTERNAL``. A Runnable whose output type is known and is no text,
+    such as a retriever, raises ``InputError``.
+    """
+
+    llm: Runnable[Any, Any]
+
+    def __post_init__(self) -> None:
+        if not _writes_text(self.llm):
+            allowed = "a language model or another Runnable from a prompt to text"
+            raise InputError.of("model", given=self.llm, allowed=allowed)
 
     @property
     def name(self) -> str | None:
         """The model's name, which a fitted threshold is checked against; None if unknown."""
-        return model_name(self.llm)
+        llm = language_model(self.llm)
+        return None if llm is None else model_name(llm)
 
     def generate(self, prompts: Sequence[str]) -> list[object]:
         """Continue each prompt; one that fails is answered with its exception."""
-        return Backend(self.llm, text_of).call(prompts)
+        return Backend(self.llm, text_of).call([Owned(one, internal({})) for one in prompts])
 
     async def agenerate(self, prompts: Sequence[str]) -> list[object]:
         """Continue each prompt without blocking the event loop."""
-        return await Backend(self.llm, text_of).acall(prompts)
+        asked = [Owned(one, internal({})) for one in prompts]
+        return await Backend(self.llm, text_of).acall(asked)
+
+
+def _writes_text(runnable: Runnable[Any, Any]) -> bool:
+    """Check whether a Runnable may give a text or a message, as far as its type says."""
+    try:
+        return _is_text(runnable.OutputType)
+    except TypeError:  # not declared
+        return True
+
+
+def _is_text(kind: Any) -> bool:
+    origin = get_origin(kind) or kind
+    if origin in (Union, UnionType, Annotated):
+        return any(map(_is_text, get_args(kind)))
+    is_known = isinstance(origin, type) and origin is not Any
+    return not is_known or issubclass(origin, str | BaseMessage)
 
 
 class ToolSearch(RunnableSerializable[str, Any]):

@@ -18,7 +18,6 @@ from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.llama_index.base.convert import passages_of, piece_node, whole_node
 from fitrag_integrations.llama_index.base.events import dispatcher, reranking, tell_compressed
 from fitrag_integrations.llama_index.base.fields import made_from
-from fitrag_integrations.llama_index.base.ports import adapted
 from fitrag_integrations.methods.adapting import Named
 from fitrag_integrations.methods.compressing import Reranking
 from fitrag_integrations.methods.explain.compression import Compression, explained
@@ -58,8 +57,7 @@ class Postprocessor(BaseNodePostprocessor):
 
     def step(self) -> Any:
         """Return the step with the options as they are now."""
-        given = {**self._fields(), **self._models}
-        return self.made(**{name: adapted(value) for name, value in given.items()})
+        return self.made(**self._fields(), **self._models)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Traced
-from fitrag_integrations.llama_index.base.ports import adapted
 from fitrag_integrations.methods.settings import settings_of
 
 
@@ -32,12 +31,12 @@ def signed(cls: type, made: Callable[..., Any], takes: Iterable[str] = ()) -> No
 
 
 def made_from(cls: type, made: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """Make what the options are of, adapted; one that is not known raises ``TypeError``."""
+    """Make what the options are of; one that is not known raises ``TypeError``."""
     known = {each.name for each in settings_of(made)}
     for name in options:
         if name not in known:
             raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {name!r}")
-    return made(**{name: adapted(value) for name, value in options.items()})
+    return made(**options)
 
 
 class Configured:
@@ -64,7 +63,7 @@ class Configured:
     def __setattr__(self, name: str, value: Any) -> None:
         holder = None if name.startswith("_") else self._holder(name)
         if holder is not None:
-            changed = replace(vars(self)[holder], **{name: adapted(value)})
+            changed = replace(vars(self)[holder], **{name: value})
             object.__setattr__(self, holder, changed)
         elif name.startswith("_") or name in vars(self) or self._knows(name):
             super().__setattr__(name, value)

@@ -6,10 +6,9 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
-from fitrag_integrations.llama_index.base.models import model_name
-from fitrag_integrations.llama_index.base.ports import adapted
 from fitrag_integrations.methods.compose.fitted import Fitted
 from fitrag_integrations.methods.settings import settings_of
+from fitrag_integrations.ports import model_name, writer_of
 
 
 class FromFitted:
@@ -36,4 +35,4 @@ class FromFitted:
         kind = None if llm is None else type(llm).__name__
         fitted.check(model_name(llm) or kind, allow_other_model=allow_other_model)
         own = {"llm": llm} if llm is not None and "llm" in names else {}
-        return cls(**{**fitted.options(names, adapted(llm)), **own, **given})
+        return cls(**{**fitted.options(names, writer_of(llm)), **own, **given})

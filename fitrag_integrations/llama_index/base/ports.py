@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import getattr_static, iscoroutinefunction
 from typing import Any, TypeVar
 
@@ -161,23 +162,22 @@ def _node_page(node: NodeWithScore | BaseNode) -> Passage:
 
 
 def generate_port(llm: object) -> Port[str, str]:
-    """Build the port of a LlamaIndex LLM, or of anything with ``generate(prompts)``."""
-    if not isinstance(llm, LLM):
-        return port_of("generate", llm, "generate", argument="llm")
-
-    async def aone(prompt: str) -> str:
-        if blocks(llm):
-            return await asyncio.to_thread(written, llm, prompt)
-        return await awritten(llm, prompt)
-
-    return Port("generate", each(lambda prompt: written(llm, prompt)), aeach(aone))
+    """Build the port of any language model, or of anything with ``generate(prompts)``."""
+    return port_of("generate", llm, "generate", argument="llm")
 
 
 @dataclass(frozen=True)
 class LLMDrafter:
-    """Let a LlamaIndex LLM write drafts, under the name of its model."""
+    """Continue prompts with a LlamaIndex LLM, under the name of its model.
+
+    A ``BaseLLM`` that is no ``LLM`` cannot continue a prompt and raises ``InputError``.
+    """
 
     llm: LLM
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.llm, LLM):
+            raise InputError.of("model", given=self.llm, allowed="an LLM of LlamaIndex")
 
     @property
     def name(self) -> str | None:
@@ -186,20 +186,17 @@ class LLMDrafter:
 
     def generate(self, prompts: Sequence[str]) -> Sequence[object]:
         """Continue each prompt; one that fails is answered with its exception."""
-        call = generate_port(self.llm).call
-        assert call is not None
-        return call(prompts)
+        return each(partial(written, self.llm))(prompts)
 
     async def agenerate(self, prompts: Sequence[str]) -> Sequence[object]:
         """Continue each prompt without blocking the event loop."""
-        acall = generate_port(self.llm).acall
-        assert acall is not None
-        return await acall(prompts)
 
+        async def aone(prompt: str) -> str:
+            if blocks(self.llm):
+                return await asyncio.to_thread(written, self.llm, prompt)
+            return await awritten(self.llm, prompt)
 
-def adapted(value: object) -> object:
-    """Bring what LlamaIndex has for the same purpose to what a method asks."""
-    return LLMDrafter(value) if isinstance(value, LLM) else value
+        return await aeach(aone)(prompts)
 
 
 @dataclass(frozen=True)

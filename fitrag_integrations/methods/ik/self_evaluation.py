@@ -15,7 +15,7 @@ from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.ik.decider import draft_port, write_draft
 from fitrag_integrations.methods.ik.flow_gate import FlowGate
-from fitrag_integrations.ports import port_of
+from fitrag_integrations.ports import port_of, writer_of
 from fitrag_integrations.values.prompt import Asked
 
 TRUE_PROMPT = (
@@ -46,15 +46,15 @@ class _SelfGate(FlowGate):
     def __post_init__(self) -> None:
         _ = self.port
         super().__post_init__()
-        if self.drafter is None and (can(self.model, "draft") or can(self.model, "generate")):
-            object.__setattr__(self, "drafter", self.model)
+        if self.drafter is None and (can(self.judged, "draft") or can(self.judged, "generate")):
+            object.__setattr__(self, "drafter", self.judged)
         if self.drafter is not None:
             draft_port(self.drafter)
 
     @property
     def judged(self) -> object:
-        """The model."""
-        return self.model
+        """The model, adapted where it is one of a framework."""
+        return writer_of(self.model)
 
     def known(self, question: str, draft: str) -> Flow[float]:
         """Return the flow that ends in one question's number, in [0, 1]; surer is higher."""
@@ -86,10 +86,10 @@ class PTrueGate(_SelfGate):
     @property
     def port(self) -> Port[str, object]:
         """The port of `p_yes`."""
-        if not can(self.model, "p_yes"):
+        if not can(self.judged, "p_yes"):
             allowed = "an object with a 'p_yes' method; AskGate asks a model without one"
             raise InputError.of("model", given=self.model, allowed=allowed)
-        return port_of("p_yes", self.model, "p_yes", argument="model")
+        return port_of("p_yes", self.judged, "p_yes", argument="model")
 
     @staticmethod
     def verdict(answer: object) -> float:
@@ -101,8 +101,10 @@ class AskGate(_SelfGate):
     """Gate that asks in plain text and reads Yes as 1.0 and No as 0.0: for services without
     log-probabilities.
 
-    `model` is an object with `generate(prompts)`, a callable or a `Port`. A reply that begins with
-    neither raises `PortError`, and so ends in retrieval.
+    `model` is any language model of LangChain or LlamaIndex (bound, configured, with retries or
+    fallbacks, a chain to text), an object with `generate(prompts)`, a callable from prompts to
+    replies, or a `Port`. A reply that begins with neither raises `PortError`, and so ends in
+    retrieval.
     """
 
     @property

@@ -1,0 +1,226 @@
+"""Whatever a framework calls a language model works as the model of a gate and as a drafter."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fakes import FixedGate
+from langchain_core.language_models import FakeListChatModel, FakeListLLM
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import PromptTemplate
+from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnablePassthrough
+from langchain_fakes import OverlapBase
+from llama_fakes import MockChat, NodeRetriever, ScriptedLLM
+from llama_index.core.llms import MockLLM
+from llama_index.core.llms.mock import MockLLMWithNonyieldingChatStream
+from pydantic import BaseModel
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import run, run_many
+from fitrag_integrations.langchain import RetrievalGate
+from fitrag_integrations.langchain.base.ports import Writer
+from fitrag_integrations.llama_index import KnowledgeSelector
+from fitrag_integrations.methods import AskGate, Decider, PTrueGate, SlimPLM
+from fitrag_integrations.ports import Ports, model_name, port_of, writer_of
+
+QUESTION = "Who wrote the score of Amarcord?"
+
+
+class Verdict(BaseModel):
+    known: bool
+
+
+class Broken(FakeListChatModel):
+    def _call(self, *args, **kwargs):
+        raise ConnectionError("away")
+
+
+class Blocks(FakeListChatModel):
+    """Answer in blocks of content, a thought first."""
+
+    def invoke(self, *args, **kwargs):
+        text = super().invoke(*args, **kwargs).content
+        thought = {"type": "reasoning", "reasoning": "No, no, no"}
+        return AIMessage([thought, {"type": "text", "text": text}])
+
+
+def chat(*replies: str) -> FakeListChatModel:
+    return FakeListChatModel(responses=list(replies or ["Yes"]))
+
+
+def alternatives():
+    field = ConfigurableField(id="llm")
+    return chat().configurable_alternatives(field, default_key="a", b=chat("No"))
+
+
+LANGCHAIN = {
+    "chat": chat,
+    "completion": lambda: FakeListLLM(responses=["Yes"]),
+    "with_config": lambda: chat().with_config(tags=["mine"]),
+    "bind": lambda: chat().bind(stop=["\n"]),
+    "bound twice": lambda: chat().bind(stop=["\n"]).with_config(run_name="gate"),
+    "alternatives": alternatives,
+    "fields": lambda: chat().configurable_fields(responses=ConfigurableField(id="responses")),
+    "with_retry": lambda: chat().with_retry(),
+    "with_fallbacks": lambda: Broken(responses=["x"]).with_fallbacks([chat()]),
+    "parser": lambda: chat() | StrOutputParser(),
+    "prompt and parser": lambda: PromptTemplate.from_template("{x}") | chat() | StrOutputParser(),
+    "lambda": lambda: RunnableLambda(lambda prompt: "Yes"),
+    "lambda to a message": lambda: RunnableLambda(lambda prompt: AIMessage("Yes")),
+    "to a message": lambda: RunnablePassthrough() | chat(),
+    "blocks": lambda: Blocks(responses=["Yes"]),
+    "invoke": lambda: chat().invoke,
+    "ainvoke": lambda: chat().ainvoke,
+    "invoke of a chain": lambda: (chat() | StrOutputParser()).invoke,
+}
+
+
+class Yes(ScriptedLLM):
+    def _answer(self, prompt: str) -> str:
+        self._prompts.append(prompt)
+        return "Yes"
+
+
+class YesChat(MockChat):
+    def _generate_text(self, length: int) -> str:
+        return "Yes"
+
+
+LLAMA = {
+    "custom": Yes,
+    "complete": lambda: Yes().complete,
+    "acomplete": lambda: Yes().acomplete,
+    "predict": lambda: Yes().predict,
+    "stream_complete": lambda: Yes().stream_complete,
+    "chat": lambda: Yes().chat,
+}
+EVERY = {**{f"LangChain {k}": v for k, v in LANGCHAIN.items()}, **LLAMA}
+
+
+@pytest.fixture(params=EVERY)
+def model(request):
+    return EVERY[request.param]()
+
+
+def test_a_gate_reads_the_reply_of_any_model(model):
+    gate = AskGate(model, draft_tokens=0)
+    assert gate.p_known([QUESTION], [""]) == [1.0]
+    assert gate.p_known([QUESTION] * 2, ["Nino Rota", ""]) == [1.0, 1.0]
+    assert asyncio.run(gate.ap_known([QUESTION], ["Nino Rota"])) == [1.0]
+
+
+def test_a_gate_has_its_model_write_the_draft(model):
+    decided = run(Decider(AskGate(model))(QUESTION)).value
+    assert decided.draft is None or decided.draft == "Yes"
+    assert not decided.decision.retrieve, decided.decision.why
+
+
+@pytest.mark.parametrize("name", ["LangChain with_retry", "custom", "complete"])
+def test_the_components_of_both_frameworks_take_such_a_gate(name):
+    gate = AskGate(EVERY[name]())
+    decision = RetrievalGate(gate=gate).invoke(QUESTION)
+    assert decision["p_known"] == 1.0 and not decision["retrieve"]
+    selector = KnowledgeSelector(gate)
+    selector.explain(QUESTION)
+    assert "Yes" in selector.last_run.explain()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_any_model_writes_drafts(name):
+    gate = FixedGate(0.9)
+    gate.draft_tokens = 8
+    decided = run(Decider(gate, drafter=EVERY[name]())(QUESTION)).value
+    assert decided.draft == "Yes" and not decided.decision.retrieve
+
+
+def test_mock_models_of_llama_index_are_asked_and_not_refused():
+    for llm in (MockLLM(), MockChat(), MockLLMWithNonyieldingChatStream(max_tokens=3)):
+        (answer,) = AskGate(llm).p_known([QUESTION], ["a draft"])
+        assert "asked for Yes or No, the model gave" in str(answer)  # the prompt, as a mock does
+
+
+def test_a_structured_model_of_llama_index_is_one_too():
+    gate = AskGate(MockLLM().as_structured_llm(Verdict))
+    assert gate.judged.generate is not None
+
+
+def test_questions_of_one_batch_share_a_call():
+    seen: list[int] = []
+
+    class Counting(FakeListChatModel):
+        def batch(self, inputs, *args, **kwargs):
+            seen.append(len(inputs))
+            return super().batch(inputs, *args, **kwargs)
+
+    decider = Decider(AskGate(Counting(responses=["Yes"]), draft_tokens=0))
+    traces = run_many([decider(question) for question in (QUESTION, "Who?", "Where?")])
+    assert [trace.value.decision.p_known for trace in traces] == [1.0] * 3
+    assert seen == [3]
+
+
+def test_ports_of_one_model_are_equal():
+    llm = chat()
+    assert port_of("generate", llm, "generate") == port_of("generate", llm, "generate")
+    assert port_of("generate", llm, "generate") != port_of("generate", chat(), "generate")
+    assert writer_of(llm.invoke) is writer_of(llm)
+
+
+def test_the_name_of_a_model_is_found_behind_a_binding():
+    class Named(FakeListChatModel):
+        model_name: str = "small-1"
+
+    llm = Named(responses=["Yes"])
+    for each in (llm, llm.bind(stop=["x"]), llm | StrOutputParser(), llm.invoke):
+        assert model_name(AskGate(each).judged) == "small-1"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        OverlapBase(),
+        PromptTemplate.from_template("{x}"),
+        OverlapBase().with_config(tags=["mine"]),
+        RunnableLambda(lambda text: {"a": 1}).with_types(output_type=dict[str, int]),
+        NodeRetriever(),
+        FakeListChatModel,
+        MockLLM,
+        3,
+    ],
+    ids=repr,
+)
+def test_what_cannot_write_is_refused_at_construction(wrong):
+    with pytest.raises(InputError, match="model"):
+        AskGate(wrong)
+
+
+def test_a_runnable_gives_no_probability():
+    with pytest.raises(InputError, match="AskGate asks a model without one"):
+        PTrueGate(chat().bind(stop=["x"]))
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (AIMessage(""), "asked for Yes or No"),
+        (AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}]), "asked for Yes or No"),
+        (AIMessage([{"type": "image", "url": "x"}]), "asked for Yes or No"),
+        (None, "llm output: given None"),
+        (AIMessage("Perhaps."), "asked for Yes or No, the model gave 'Perhaps.'"),
+    ],
+)
+def test_a_reply_without_a_verdict_is_reported_and_retrieves(reply, why):
+    gate = AskGate(RunnableLambda(lambda prompt: reply), draft_tokens=0)
+    decision = RetrievalGate(gate=gate).invoke(QUESTION)
+    assert decision["retrieve"] and why in decision["why"]
+
+
+def test_methods_take_any_model_too():
+    llm = chat("<Q> Who? [Search(Who)]").with_retry()
+    context = run(SlimPLM(rewriter=llm, judge=FixedGate(0.0))(QUESTION, Ports(retrieve=nothing)))
+    assert context.steps and isinstance(writer_of(llm), Writer)
+
+
+def nothing(queries):
+    return [[] for _ in queries]
