@@ -26,6 +26,7 @@ from fitrag_integrations.errors import InputError, StorageError
 LARGE = 1 << 20  # bytes; the hash of a larger file is kept
 SETTLED = 2_000_000_000  # nanoseconds after which a file's times tell of each change
 HASHES = 1000  # kept
+NONBLOCK = 0 if os.name == "nt" else os.O_NONBLOCK  # opening a pipe would wait for its writer
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 _HELD: dict[tuple[int, int], int] = {}  # by device and inode, the thread that holds it
 _GUARD = threading.Lock()
@@ -122,6 +123,15 @@ def write_whole(path: Path, data: str | bytes) -> None:
     data = data.encode("utf-8") if isinstance(data, str) else data
     with storing(path, len(data)), replacing(path) as beside:
         beside.write_bytes(data)
+
+
+def read_file(path: Path) -> bytes:
+    """Return what is in a file. Raises `OSError` for a pipe or a device, which may never end."""
+    handle = os.open(path, os.O_RDONLY | NONBLOCK)
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return file.read()
 
 
 def _sync_folder(folder: Path) -> None:

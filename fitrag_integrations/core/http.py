@@ -1,18 +1,22 @@
-"""Read HTTP responses within limits of size and time, and parse Retry-After."""
+"""Read HTTP responses within limits of size and time, parse Retry-After, finish coroutines."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import zlib
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from fitrag_integrations.errors import SearchError
 
+T = TypeVar("T")
 _SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{0,10})?", re.ASCII)
 _LONGEST = 64  # characters: a date takes 29
 STEP = 256_000
@@ -185,3 +189,27 @@ def retry_after(value: str | None) -> float | None:
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def finish(make: Callable[[], Coroutine[object, object, T]]) -> T:
+    """Run a coroutine to its end from any thread, also one whose event loop is running.
+
+    It gets an event loop and a thread of its own, and the caller's context; the caller's loop and
+    loop policy are not touched. An interruption of the wait cancels the coroutine.
+    """
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+
+    async def run() -> T:
+        running.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await make()
+
+    context = copy_context()
+    with ThreadPoolExecutor(1, "fitrag-await") as pool:
+        waiting = pool.submit(context.run, lambda: asyncio.run(run()))
+        try:
+            return waiting.result()
+        except BaseException:
+            for loop, task in running:
+                with suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(task.cancel) if task is not None else None
+            raise

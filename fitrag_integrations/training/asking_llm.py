@@ -18,8 +18,8 @@ from typing import Protocol, TypeAlias
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole, trait
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.http import finish
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.models.remote.client import finish
 from fitrag_integrations.ports import Reader
 from fitrag_integrations.training.collecting import Failed, Told
 from fitrag_integrations.training.labels.llm_calls import SHOWN, Answer, caller
@@ -151,12 +151,7 @@ class AskLLM:
 
     def ask_prompts(self, prompts: Sequence[str], heard: Heard, may: May) -> None:
         """Answer all prompts, whatever is in them; also works inside a running event loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            asyncio.run(self.aask(prompts, heard, may))
-        else:
-            finish(lambda: self.aask(prompts, heard, may))
+        finish(lambda: self.aask(prompts, heard, may))
 
     async def aask(self, prompts: Sequence[str], heard: Heard, may: May) -> None:
         """Answer all prompts without blocking the event loop."""

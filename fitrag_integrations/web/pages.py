@@ -12,9 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from os import PathLike
@@ -30,6 +28,7 @@ from fitrag_integrations.core.checks import (
     check_whole,
 )
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, MissingExtraError, SearchError
 from fitrag_integrations.web.extract import Extracted, extract
@@ -231,13 +230,7 @@ class PageReader:
     def read(self, urls: Sequence[str]) -> list[Page | SearchError]:
         """Read pages and wait for them; inside a running event loop this blocks it."""
         given = check_many("urls", urls, str)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.aread(given))
-        with ThreadPoolExecutor(1, thread_name_prefix="fitrag-pages") as thread:
-            context = copy_context()
-            return thread.submit(context.run, lambda: asyncio.run(self.aread(given))).result()
+        return finish(lambda: self.aread(given))
 
     async def aread(self, urls: Sequence[str]) -> list[Page | SearchError]:
         """Read pages concurrently; one answer per URL, in order, each URL read once."""

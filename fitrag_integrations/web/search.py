@@ -7,7 +7,7 @@ by its own snippet, so no result changes its rank.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass
@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.http import finish
 from fitrag_integrations.errors import InputError, PortError, SearchError
 from fitrag_integrations.text.site import site_of
 from fitrag_integrations.types import Passage
@@ -30,15 +31,6 @@ from fitrag_integrations.web.hits import (
 Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")
-
-
-def waited(start: Callable[[], Coroutine[object, object, T]]) -> T:
-    """Run a coroutine on an event loop of its own, in a thread of its own.
-
-    This works inside a running event loop too, and does not touch the caller's loop policy.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(copy_context().run, lambda: asyncio.run(start())).result()
 
 
 def spread(call: Callable[[Q], A], items: Sequence[Q], at_once: int) -> list[A | Exception]:
@@ -190,7 +182,7 @@ class ToolProvider:
 
     def hits(self, queries: Sequence[str], /) -> list[Any]:
         """Call the tool for each query."""
-        return waited(lambda: self.ahits(queries))
+        return finish(lambda: self.ahits(queries))
 
     async def ahits(self, queries: Sequence[str], /) -> list[Any]:
         """Async version of ``hits``."""
@@ -277,7 +269,7 @@ class WebSearch:
 
     def search(self, queries: Sequence[str], /) -> list[Answer]:
         """Find passages for each query; also works where an event loop is running."""
-        return waited(lambda: self.asearch(queries))
+        return finish(lambda: self.asearch(queries))
 
     async def asearch(self, queries: Sequence[str], /) -> list[Answer]:
         """Find passages for each query without blocking the event loop.

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import read_reply, retry_after
+from fitrag_integrations.core.http import finish, read_reply, retry_after
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
 from fitrag_integrations.web.hits import SearchHit
-from fitrag_integrations.web.search import SearchesAsPort, aspread, retry_options, waited
+from fitrag_integrations.web.search import SearchesAsPort, aspread, retry_options
 
 if TYPE_CHECKING:
     import httpx
@@ -76,7 +76,7 @@ class SearxngSearch(SearchesAsPort):
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query; also works inside a running event loop."""
-        return waited(lambda: self.ahits(queries))
+        return finish(lambda: self.ahits(queries))
 
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query concurrently.

@@ -119,3 +119,10 @@ def test_one_writer_by_inode(tmp_path):
                     os._exit(0)
             except InputError:
                 os._exit(7)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "model.json")
+    with pytest.raises(OSError, match="not a regular file"):
+        files.read_file(tmp_path / "model.json")

@@ -1,10 +1,13 @@
-"""One reader of Retry-After, for the web and for remote models."""
+"""One reader of Retry-After and one way to wait for coroutines, for the web and remote models."""
 
+import asyncio
+import os
+import signal
 import time
 
 import pytest
 
-from fitrag_integrations.core.http import retry_after
+from fitrag_integrations.core.http import finish, retry_after
 
 
 @pytest.mark.parametrize(
@@ -37,3 +40,31 @@ def test_a_hostile_header_takes_no_time():
     started = time.thread_time()
     assert retry_after("Sun, " + " (" * 200_000) is None
     assert time.thread_time() - started < 1.0
+
+
+def test_a_coroutine_is_finished_from_anywhere():
+    async def answer():
+        await asyncio.sleep(0)
+        return 7
+
+    async def inside():
+        return finish(answer)
+
+    assert finish(answer) == asyncio.run(inside()) == 7
+
+
+def test_an_interrupted_wait_cancels_the_coroutine():
+    """As by Ctrl-C, which the main thread hears while it waits."""
+    ended = []
+
+    async def endless():
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        finish(endless)
+    assert ended == [True] and time.monotonic() - started < 10

@@ -18,6 +18,7 @@ from fitrag_integrations.core.extras import (
     require_extra,
     torch_needed,
 )
+from fitrag_integrations.core.files import read_file
 from fitrag_integrations.errors import InputError, MissingExtraError
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer
@@ -87,7 +88,7 @@ def model_name(name: str) -> str:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     try:
-        manifest = jsonl.loads((folder / "model.json").read_text(encoding="utf-8"))
+        manifest = jsonl.loads(read_file(folder / "model.json"))
     except (OSError, ValueError):
         return {}
     return manifest if isinstance(manifest, dict) else {}

@@ -21,7 +21,10 @@ Output: TypeAlias = Annotated[
 ]
 Model: TypeAlias = Annotated[
     str | None,
-    Option("Model name or folder.", default="the embedded one"),
+    Option(
+        "Hub name, folder, or a Python file with a class of your own, which is run.",
+        default="the embedded one",
+    ),
 ]
 Device: TypeAlias = Annotated[
     str | None, Option("Such as cpu or cuda:0.", default="a GPU if there is one")

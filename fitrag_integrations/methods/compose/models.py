@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.files import read_file
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
 from fitrag_integrations.methods.fitrag.recognizer import (
@@ -106,7 +107,7 @@ def _thresholds_in(folder: str) -> RecognizerThresholds:
 def _kind_in(folder: Path) -> str:
     """Read from `model.json` what a folder holds; blank where there is none to be read."""
     try:
-        manifest = jsonl.loads((folder / "model.json").read_text(encoding="utf-8"))
+        manifest = jsonl.loads(read_file(folder / "model.json"))
     except (OSError, ValueError):
         return ""
     return str(manifest.get("kind")) if isinstance(manifest, dict) else ""

@@ -10,12 +10,12 @@ from itertools import accumulate, pairwise
 from typing import Any, Self
 
 from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.generator import LocalGenerator, prompt_and_draft
 from fitrag_integrations.models.causal.words import checked_texts, joined
-from fitrag_integrations.models.remote.client import finish
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.models.remote.replies import BLANKS, Token, read_text, read_tokens
 from fitrag_integrations.models.runtime.worker import Steps

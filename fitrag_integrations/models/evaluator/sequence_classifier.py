@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.pair_model import checked_pairs
@@ -154,7 +155,7 @@ class SequenceGrader(SharedEngine):
 def read_fields(folder: Path) -> Row:
     """Read what `RetrievalEvaluator` keeps beside a checkpoint; empty where nothing is kept."""
     try:
-        kind = json.loads((folder / "model.json").read_text(encoding="utf-8")).get("kind")
+        kind = json.loads(read_file(folder / "model.json")).get("kind")
     except (OSError, ValueError, AttributeError, RecursionError):
         return {}
     return read_manifest(folder, "model.json", kind=KIND) if kind == KIND else {}

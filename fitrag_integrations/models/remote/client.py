@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -295,18 +293,13 @@ def _remade(
     )
 
 
-def finish(make: Callable[[], Coroutine[object, object, T]]) -> T:
-    """Run a coroutine from any thread, also one whose event loop is running."""
-    context = copy_context()
-    with ThreadPoolExecutor(1, "fitrag-remote") as pool:
-        return pool.submit(context.run, lambda: asyncio.run(make())).result()
-
-
 def _checked_url(given: object) -> str:
     url = check_text("base_url", given, blank=False).rstrip("/")
     parts = urlsplit(url)
     if parts.username or parts.password:  # not repeated: it is a secret
         raise InputError("base_url: given one with a user or password, allowed: pass api_key")
+    if parts.query or parts.fragment:  # where a key may stand, and no path can follow
+        raise InputError("base_url: given one with a query, allowed: pass a key as api_key")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         allowed = "an address such as 'http://localhost:8000/v1'"
         raise InputError.of("base_url", given=given, allowed=allowed)

@@ -17,9 +17,10 @@ from fitrag_integrations.core.checks import (
     check_text,
     check_whole,
 )
+from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.remote.client import OpenAIClient, finish
+from fitrag_integrations.models.remote.client import OpenAIClient
 from fitrag_integrations.models.remote.replies import (
     as_draft,
     echoed,

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text
+from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.models.remote.client import OpenAIClient, Refused, finish
+from fitrag_integrations.models.remote.client import OpenAIClient, Refused
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 
 Pair = tuple[str, Passage]

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from fitrag_integrations.core.checks import check_number, check_whole
-from fitrag_integrations.core.files import replacing, write_whole
+from fitrag_integrations.core.files import read_file, replacing, write_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models.runtime.sources import check_digest
@@ -28,7 +28,7 @@ Arrays = Mapping[str, NDArray[np.float32]]
 def kind_in(folder: Path) -> str:
     """Return the kind of model that a folder names in `model.json`; blank if it names none."""
     try:
-        manifest = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        manifest = json.loads(read_file(folder / "model.json"))
     except (ValueError, RecursionError, OSError):
         return ""
     return str(manifest.get("kind") or "") if isinstance(manifest, dict) else ""
@@ -40,7 +40,7 @@ def read_manifest(
     """Read `model.json` or `encoder.json` and check its format, its kind and the fields needed."""
     path = folder / name
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(read_file(path))
     except FileNotFoundError:
         raise ModelLoadError(f"{folder}: {name} is missing; is this a {kind} folder?") from None
     except (ValueError, RecursionError, OSError) as error:
@@ -103,7 +103,7 @@ def read_checked(folder: Path, entry: Mapping[str, str]) -> bytes:
     path = folder / entry["file"]
     if not path.is_file():
         raise ModelLoadError(f"{path.name} is missing from {path.parent}")
-    content = path.read_bytes()  # once: what is compared is what is loaded
+    content = read_file(path)  # once: what is compared is what is loaded
     check_digest(path, hashlib.sha256(content).hexdigest(), entry["sha256"])
     return content
 

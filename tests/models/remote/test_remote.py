@@ -442,9 +442,12 @@ def test_wrong_arguments_are_told(arguments, field):
         RemoteIK(**{"base_url": "http://127.0.0.1:1/v1", "model": "lm", **arguments})
 
 
-def test_a_password_in_the_address_is_refused_and_not_repeated():
+@pytest.mark.parametrize(
+    "address", ["user:hunter2@127.0.0.1/v1", "127.0.0.1/v1?api_key=hunter2", "127.0.0.1/#hunter2"]
+)
+def test_a_key_in_the_address_is_refused_and_not_repeated(address):
     with pytest.raises(InputError) as error:
-        RemoteIK("http://user:hunter2@127.0.0.1/v1", "lm")
+        RemoteIK(f"http://{address}", "lm")
     assert "hunter2" not in str(error.value)
 
 
