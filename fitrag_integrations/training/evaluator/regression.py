@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.evaluator.sequence_classifier import (
     InputFormat,
     SequenceGrader,
@@ -115,12 +116,23 @@ class RegressionModule(nn.Module):
 def start_regression(
     base: str, *, tune: str, rank: int, input_format: InputFormat
 ) -> RegressionModule:
-    """Load a base by name or folder, with a new head where it has none of one output."""
+    """Load a base by name or folder, with a new head where it has none of one output.
+
+    A decoder's head reads the last token before the padding, for which its end token serves where
+    the tokenizer has no padding token.
+    """
     checkpoint = Checkpoint(weights_source(base), f"base model {base!r}")
     kind: Kind = "AutoModelForSequenceClassification"
     model = checkpoint.model(kind, outputs=1, new=CLASSIFIER, dtype=torch.float32)
+    tokenizer = checkpoint.tokenizer()
+    if tokenizer.pad_token is None and tokenizer.eos_token is None:
+        allowed = "a tokenizer with a pad_token or eos_token (in its tokenizer_config.json)"
+        raise InputError.of("pad_token", given=base, allowed=allowed)
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
     return RegressionModule(
-        model, checkpoint.tokenizer(), tune=tune, rank=rank, input_format=input_format
+        model, tokenizer, tune=tune, rank=rank, input_format=input_format
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny import write_bert, write_t5
+from tiny_causal import write_llama
 from training_rows import labelled_rows
 from transformers import (
     AutoConfig,
@@ -22,11 +23,14 @@ from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
 from fitrag_integrations.models import BiLabelScorer
+from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
+from fitrag_integrations.training.loop.running import Running
 from fitrag_integrations.training.rows import labelled_json, write_jsonl
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+PASSAGES = [passage.text for row in labelled_rows() for passage in row.passages]
 PAIRS = [(row.question, passage) for row in labelled_rows() for passage in row.passages]
 
 
@@ -73,6 +77,10 @@ KINDS = {
     ),
     "cross-encoder": (write_cross_encoder, {"query", "key", "value", "dense"}),
     "monot5": (write_monot5, {"q", "v"}),
+    "llama": (
+        lambda folder: write_llama(folder, pad=False),
+        {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+    ),
 }
 
 
@@ -97,6 +105,22 @@ def test_lora_through_the_command(kind, tmp_path):
     assert len({round(s.has_answer_logit, 6) for s in scores}) > 10
     given = AutoConfig.from_pretrained(base).model_type
     assert scorer._engine.trunk.encoder.config.model_type == given
+
+
+def test_a_scorer_over_a_decoder_reads_the_passage(tmp_path):
+    """Its last token alone attends to the passage; the first one is the question's."""
+    base, out = write_llama(tmp_path / "base", pad=False), tmp_path / "model"
+    plan = BilabelPlan(base=base, steps=2, evidence=False, validation="0.3", bfloat16=False)
+    fit_bilabel(labelled_rows(), out, plan, running=Running(device="cpu"))
+    assert json.loads((out / "encoder" / "encoder.json").read_text())["pooling"] == "last"
+    scorer = BiLabelScorer.from_pretrained(out, device="cpu")
+    question = PAIRS[0][0]
+    scores = scorer.score([(question, passage) for _, passage in PAIRS])
+    assert len({round(score.has_answer_logit, 6) for score in scores}) == len(set(PASSAGES))
+    alone = [scorer.score([(question, passage)])[0] for _, passage in PAIRS]
+    assert [one.has_answer_logit for one in alone] == pytest.approx(
+        [one.has_answer_logit for one in scores], abs=1e-5
+    )
 
 
 def layer_of(name):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny import write_t5_classifier
+from tiny_causal import write_llama
 from training_rows import JUDGED_PAIRS, judged_rows
 
 from fitrag_integrations.errors import InputError
@@ -60,6 +61,26 @@ def test_what_is_saved_is_what_was_trained(base, tune, tmp_path, request):
     assert any("head" in name for name in trained)
     if tune != "full":
         assert all("lora_" in name or "weight/head" in name for name in trained)
+
+
+@pytest.mark.parametrize("pad", [True, False])
+@pytest.mark.parametrize("tune", ["full", "lora"])
+def test_a_decoder_is_fitted_at_its_last_token(tune, pad, tmp_path):
+    base = write_llama(tmp_path / "base", pad=pad)
+    fit_evaluator(judged_rows(), tmp_path / "out", plan_for(base, tune=tune), CPU)
+    made = RetrievalEvaluator.from_pretrained(tmp_path / "out", device="cpu")
+    grades = made.evaluate(JUDGED_PAIRS)
+    alone = [made.evaluate([pair])[0] for pair in JUDGED_PAIRS]
+    assert grades == pytest.approx(alone, abs=1e-5) and len(set(grades)) > 2
+
+
+def test_a_decoder_without_any_token_to_pad_with_is_refused(tmp_path):
+    base = write_llama(tmp_path, pad=False)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    settings.pop("eos_token")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(InputError, match="pad_token.*tokenizer_config.json"):
+        start_regression(base, tune="full", rank=4, input_format="plain")
 
 
 def test_more_steps_tell_right_from_wrong(t5, tmp_path):
