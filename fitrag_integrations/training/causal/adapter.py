@@ -22,6 +22,7 @@ from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.loading import causal_source, load_causal
 from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.training.loop.early_stopping import Best
 from fitrag_integrations.training.loop.loop import Batch, Loop, LoopSettings, epochs
 from fitrag_integrations.training.loop.parallel import ALONE, Processes
@@ -41,6 +42,8 @@ from fitrag_integrations.training.options import (
     Seed,
     Validation,
 )
+
+NO_TARGET = -100  # torch's mark of a place that no loss is taken of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,11 @@ class CausalModule(nn.Module):
         keep = max(len(example.targets) for example in batch)
         rows = [[*example.ids, *example.targets[:-1]] for example in batch]
         logits = self._engine.passed(rows, keep=keep).logits
-        parts = [
-            F.cross_entropy(row[-len(e.targets) :], torch.tensor(e.targets, device=row.device))
-            for row, e in zip(logits, batch, strict=True)
-        ]
-        return {"word": torch.stack(parts).mean()}
+        padded = [[*[NO_TARGET] * (keep - len(e.targets)), *e.targets] for e in batch]
+        targets = sent(torch.tensor(padded), logits.device)
+        each = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+        counts = (targets != NO_TARGET).sum(1)
+        return {"word": (each.view_as(targets).sum(1) / counts).mean()}
 
 
 def own_engine(

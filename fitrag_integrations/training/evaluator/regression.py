@@ -131,9 +131,7 @@ def start_regression(
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     if model.config.pad_token_id is None:
         model.config.pad_token_id = tokenizer.pad_token_id
-    return RegressionModule(
-        model, tokenizer, tune=tune, rank=rank, input_format=input_format
-    )
+    return RegressionModule(model, tokenizer, tune=tune, rank=rank, input_format=input_format)
 
 
 def _in_full_precision(part: nn.Module) -> Callable[..., Any]:

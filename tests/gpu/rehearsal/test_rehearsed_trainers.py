@@ -2,15 +2,17 @@
 
 import pytest
 import torch
-from pretended import NAME
+from pretended import NAME, ledger
 from rules import assert_placed
 from tiny import write_bert, write_t5, write_t5_classifier
+from tiny_causal import write_llama
 from training_rows import judged_rows, labelled_rows, reading_rows
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.bilabel.lists import Lists
 from fitrag_integrations.training.bilabel.module import BiLabelModule
+from fitrag_integrations.training.causal.adapter import CausalModule, Example, own_engine
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan
 from fitrag_integrations.training.evaluator.fit import _start as start_evaluator
 from fitrag_integrations.training.evaluator.regression import labelled_pairs, start_regression
@@ -53,6 +55,18 @@ CASES = {
     "evaluator": (evaluator, write_bert),
     "regression": (regression, write_t5_classifier),
 }
+
+
+def test_a_causal_batch_is_sent_at_once(tmp_path):
+    """However many rows it has, and however long their targets are."""
+    engine = own_engine(write_llama(tmp_path), NAME)
+    counts, rows = [], [Example([3, 4, 5], [7, 8]), Example([9], [2]), Example([9, 3], [2, 4, 5])]
+    for batch in (rows[:1], rows, rows * 3):
+        with ledger() as seen:
+            CausalModule(engine)(batch)["word"]
+        counts.append(len(seen.uploads))
+    engine.release()
+    assert len(set(counts)) == 1 and counts[0] <= 5, counts
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -29,7 +29,7 @@ from fitrag_integrations.training.rows import read_jsonl, write_jsonl
 
 LORA = {"epochs": 12.0, "rate": 1e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
 HEAD = {"variant": "head", "epochs": 20.0, "rate": 5e-3}
-FULL = {"tune": "full", "epochs": 8.0, "rate": 3e-3, "batch": 8}
+FULL = {"variant": "full", "epochs": 8.0, "rate": 3e-3, "batch": 8}
 PLANS = {"lora": LORA, "head": HEAD, "full": FULL}
 
 
