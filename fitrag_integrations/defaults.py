@@ -50,6 +50,9 @@ class Defaults:
         max_tokens: Budget of prompt tokens; None for no limit.
         min_score: Lowest score kept; None for any.
         deduplicate: Whether equal passages count once.
+        max_passages: Passages that one call scores at most; None for any number.
+        max_sentences: Sentences of all passages that one call reads at most; None for any number.
+            Both bounds keep a call of the bundled scorer on one processor core near a minute.
         tokenizer: What counts tokens: "approximate", or a tiktoken encoding.
         sentences: Cutting for a scorer with `score_sentences`, such as the bundled one.
         plain: Cutting for any other scorer.
@@ -63,6 +66,8 @@ class Defaults:
     max_tokens: int | None = None
     min_score: float | None = None
     deduplicate: bool = True
+    max_passages: int | None = 1000
+    max_sentences: int | None = 5000
     tokenizer: str = "approximate"
     sentences: Cutting = Cutting(scoring=ONE_PASS, window=1, max_share=0.4, min_tokens=64)
     plain: Cutting = Cutting(scoring=WINDOWS, window=3, per_passage=1, max_share=0.4, min_tokens=64)
@@ -128,6 +133,8 @@ class Defaults:
         yield "weight", f"{self.weight:g}", everywhere
         yield "min_score", _shown(self.min_score, "none"), everywhere
         yield "deduplicate", str(self.deduplicate), everywhere
+        yield "max_passages", _shown(self.max_passages, "no limit"), everywhere
+        yield "max_sentences", _shown(self.max_sentences, "no limit"), everywhere
         yield "max_tokens", _shown(self.max_tokens, "no limit"), step
         yield "count_tokens", self.tokenizer, step
         for way, where in (

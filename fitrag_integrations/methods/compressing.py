@@ -20,7 +20,7 @@ from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import render_excerpts
 from fitrag_integrations.values.selected import Selection
-from fitrag_integrations.values.windows import usable
+from fitrag_integrations.values.windows import bounded, usable
 
 NUMBERS = (
     "window",
@@ -45,12 +45,15 @@ class Reranking:
     min_score: float | None = DEFAULTS.min_score
     scorer: Scorer | None = None
     deduplicate: bool = DEFAULTS.deduplicate
+    max_passages: int | None = DEFAULTS.max_passages
+    max_sentences: int | None = DEFAULTS.max_sentences
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a wrong argument."""
         score_port(self.scorer)
-        if self.top_n is not None:
-            check_whole("top_n", self.top_n, low=1)
+        for name in ("top_n", "max_passages", "max_sentences"):
+            if (most := getattr(self, name)) is not None:
+                check_whole(name, most, low=1)
         check_number("weight", self.weight, low=0.0, high=1.0)
         if self.min_score is not None:
             check_number("min_score", self.min_score, low=0.0, high=2.0)
@@ -62,6 +65,12 @@ class Reranking:
             numbers["min_score"] = self.min_score
         selection = Selection()
         given, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
+        given, ends, more = bounded(
+            given,
+            max_passages=self.max_passages,
+            max_sentences=self.max_sentences,
+            selection=selection,
+        )
         kept = yield from rerank(
             question,
             given,
@@ -71,8 +80,9 @@ class Reranking:
             min_score=self.min_score,
             deduplicate=self.deduplicate,
             selection=selection,
+            ends=ends,
         )
-        rows = selection.rows(kept)
+        rows, notes = selection.rows(kept), (*notes, *more)
         return Context(
             question, tuple(kept), notes=notes, method="rerank", details=numbers, selection=rows
         )

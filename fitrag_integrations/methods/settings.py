@@ -69,6 +69,9 @@ TOLD: Mapping[str, str] = {
     "answer_tokens": "Tokens an answer is cut to, where stop compares answers.",
     "per_query": "Passages of each query that count; None is all there are.",
     "deduplicate": "Keep equal texts, and text that chunks of one source share, only once.",
+    "max_passages": "Passages scored in one call at most, in the order given; None is no limit.",
+    "max_sentences": "Sentences of all passages that one call reads at most, in the order given; "
+    "None is no limit.",
     "rrf_k": "The constant of reciprocal rank fusion.",
     "max_queries": "Queries to retrieve for at most; None is no limit.",
     "max_draft": "Characters of the heuristic answer that count.",

@@ -190,6 +190,53 @@ def usable(
     return kept, tuple(notes)
 
 
+def bounded(
+    passages: Sequence[Passage],
+    *,
+    max_passages: int | None,
+    max_sentences: int | None,
+    split: SentenceSplitter | None = None,
+    selection: Selection | None = None,
+) -> tuple[list[Passage], dict[Passage, int], tuple[str, ...]]:
+    """Bound what one call reads: the first passages, and the first sentences of all of them.
+
+    Args:
+        passages: Passages with text, in the order of retrieval.
+        max_passages: Maximum number of passages; None is no limit.
+        max_sentences: Maximum number of their sentences together; None is no limit. Texts of fewer
+            than ten characters a sentence are within it unseen.
+        split: Sentence splitter; None is the built-in one.
+        selection: Records what is left out.
+
+    Returns:
+        The passages to read, the end of what to read of a passage that is cut, and notes.
+    """
+    selection, notes = selection or Selection(), list[str]()
+    kept = list(passages[:max_passages])
+    if left := passages[len(kept) :]:
+        limit = f"max_passages={max_passages}"
+        selection.drop(map(Excerpt.whole, left), "max_passages", limit)
+        notes.append(f"{len(left)} of {len(passages)} passages left out by {limit}")
+    if max_sentences is None or sum(len(one.text) for one in kept) <= 10 * max_sentences:
+        return kept, {}, tuple(notes)
+    room, limit = max_sentences, f"max_sentences={max_sentences}"
+    for at, one in enumerate(kept):
+        spans = (split or split_sentences)(one.text) if room else []
+        if len(spans) <= room and room:
+            room -= len(spans)
+            continue
+        rest, ends = kept[at + (room > 0) :], {one: spans[room - 1][1]} if room else {}
+        selection.drop(map(Excerpt.whole, rest), "max_sentences", limit)
+        for passage, end in ends.items():
+            after = Excerpt(passage, end, len(passage.text))
+            selection.drop([after], "max_sentences", limit)
+        cut = f"passage {at + 1} read in part" if ends else ""
+        out = f"{len(rest)} of {len(passages)} passages left out" if rest else ""
+        notes.append(f"{' and '.join(filter(None, (cut, out)))} by {limit}")
+        return kept[: len(kept) - len(rest)], ends, tuple(notes)
+    return kept, {}, tuple(notes)
+
+
 def apart(
     ordered: Iterable[Excerpt],
     *,

@@ -287,6 +287,8 @@ def test_reprs_are_short_and_models_stay_out_of_dumps():
         "weight": 0.5,
         "min_score": None,
         "deduplicate": True,
+        "max_passages": 1000,
+        "max_sentences": 5000,
     }
 
 

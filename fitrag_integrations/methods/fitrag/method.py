@@ -7,7 +7,7 @@ The reranker and the token reducer are flows of their own, in ``reducer``.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from fitrag_integrations.core.checks import Count, can, check_is, check_text
 from fitrag_integrations.defaults import DEFAULTS
@@ -40,9 +40,9 @@ class FitRag(Reducing):
     retrieved for. A ``Decider`` is such a gate with a drafter or a threshold of its own. The
     reranker keeps ``top_n`` passages, which the token reducer reduces to their best sentences or
     windows: ``window``, ``stride``, ``max_tokens``, ``count_tokens``, ``detector``, ``split``,
-    ``per_passage``, ``max_share``, ``min_tokens``, ``min_score`` and ``scoring`` are those of
-    ``TokenReducer``, and ``scoring="windows"`` is the paper's way. ``weight`` in [0, 1] and
-    ``logits`` are those of ``BiLabelScore.combine`` in both.
+    ``per_passage``, ``max_share``, ``min_tokens``, ``min_score``, ``scoring``, ``max_passages`` and
+    ``max_sentences`` are those of ``TokenReducer``, and ``scoring="windows"`` is the paper's way.
+    ``weight`` in [0, 1] and ``logits`` are those of ``BiLabelScore.combine`` in both.
     """
 
     scorer: Scorer | None = None
@@ -73,9 +73,9 @@ class FitRag(Reducing):
         # retrieve, and score what was retrieved by both labels (section 4.2)
         (found,) = yield from ports.retrieve.ask([question])
         selection, (reducer, scoring) = Selection(), self._settled
-        passages, dropped = usable(found, deduplicate=self.deduplicate, selection=selection)
-        notes, asked = (*asked_note(question), *dropped), scoring.about(question)
-        graded, windows_of = yield from asked.passages(passages, reducer.cut)
+        passages, asked, dropped = reducer.readable(found, scoring.about(question), selection)
+        notes, cut = (*asked_note(question), *dropped), partial(reducer.cut, ends=asked.ends)
+        graded, windows_of = yield from asked.passages(passages, cut)
         selection.scored(graded)
 
         # does the model know it without them? (section 4.3)

@@ -7,8 +7,9 @@ agrees.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
 from fitrag_integrations.core.checks import (
@@ -46,6 +47,7 @@ from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import (
     apart,
     at_least,
+    bounded,
     by_score,
     merge,
     only_links,
@@ -96,14 +98,25 @@ def rerank(
     logits: bool = False,
     deduplicate: bool = DEFAULTS.deduplicate,
     selection: Selection | None = None,
+    ends: Mapping[Passage, int] | None = None,
 ) -> Flow[list[Excerpt]]:
     """Score whole passages and keep the ``top_n`` best, best first (section 4.4.1).
 
-    ``score`` is the port of a scorer, asked for pairs of ``question`` and passage. Equals keep
-    their order; None keeps all but blank ones, which are never kept. ``weight`` is that of
-    ``BiLabelScore.combine``, as is ``logits``; its sum, in [0, 2] but of logits, has to be
-    ``min_score`` at least. ``deduplicate`` keeps equal texts once, and text that chunks of one
-    source share with a better one; ``selection`` records what is dropped.
+    Args:
+        question: The question; not blank.
+        passages: What to rank.
+        score: Port of a scorer, called with pairs of question and passage.
+        top_n: Maximum number of passages kept; None keeps all but blank ones.
+        weight: Weight of ``llm_prefer`` in ``BiLabelScore.combine``, in [0, 1].
+        min_score: Lowest score kept, in [0, 2], or any number with ``logits``; None keeps all.
+        logits: Whether to add logits instead of probabilities.
+        deduplicate: Keep equal texts once, and text that chunks of one source share only with the
+            better one.
+        selection: Records what is dropped.
+        ends: Where the scorer stops reading a passage; other passages are read whole.
+
+    Returns:
+        The flow that ends in whole passages, best first; equals keep their order.
     """
     check_text("question", question, blank=False)
     top_n = None if top_n is None else check_whole("top_n", top_n, low=1)
@@ -111,7 +124,7 @@ def rerank(
     given = with_text(check_many("passages", passages, Passage))
     if deduplicate:
         given, _ = usable(given, selection=None)
-    scored = yield from Windows(score, weight, logits, question).wholes(given)
+    scored = yield from Windows(score, weight, logits, question, ends or {}).wholes(given)
     selection.scored(scored)
     ranked = by_score(scored)
     if deduplicate:
@@ -141,13 +154,21 @@ def compress(
     scoring: str | None = None,
     logits: bool = False,
     deduplicate: bool = DEFAULTS.deduplicate,
+    max_passages: int | None = DEFAULTS.max_passages,
+    max_sentences: int | None = DEFAULTS.max_sentences,
 ) -> Flow[list[Excerpt]]:
     """Reduce passages to their best sentences or windows, best first (section 4.4.2).
 
-    ``score`` is the port of a scorer, asked for pairs of ``question`` and window, or where it reads
-    passages once for these with spans; ``window``, ``stride``, ``weight``, ``max_tokens``,
-    ``count_tokens``, ``detector``, ``split``, ``per_passage``, ``max_share``, ``min_tokens``,
-    ``min_score``, ``scoring``, ``logits`` and ``deduplicate`` are those of ``TokenReducer``.
+    The other arguments are those of ``TokenReducer``.
+
+    Args:
+        question: The question; not blank.
+        passages: What to reduce.
+        score: Port of a scorer, called with pairs of question and window, or of question and
+            passage with spans if it judges sentences in one pass.
+
+    Returns:
+        The flow that ends in the excerpts kept, best first.
     """
     reducer = TokenReducer(
         window=window,
@@ -164,6 +185,8 @@ def compress(
         scoring=scoring,
         logits=logits,
         deduplicate=deduplicate,
+        max_passages=max_passages,
+        max_sentences=max_sentences,
     )
     kept, _ = yield from reducer(question, passages, score)
     return kept
@@ -187,6 +210,8 @@ class Reducing(Checked):
     scoring: Annotated[str | None, check_scoring] = None
     logits: bool = False
     deduplicate: bool = DEFAULTS.deduplicate
+    max_passages: Count | None = DEFAULTS.max_passages
+    max_sentences: Count | None = DEFAULTS.max_sentences
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -233,7 +258,8 @@ class TokenReducer(Reducing):
     three, one a passage; of both, without ``max_tokens``, 0.4 of the tokens, and ``min_tokens`` of
     64 in any case. Another ``window``, or ``scoring="windows"``, selects the paper's way.
     ``count_tokens`` goes from a text to its tokens (None estimates them), ``split`` to the
-    [start, end) of its sentences.
+    [start, end) of its sentences. A call reads the first ``max_passages`` passages and the first
+    ``max_sentences`` sentences of all of them; a note names what is left out.
 
     ``weight`` and ``logits`` are those of ``BiLabelScore.combine``; sums of logits are any number.
     The bundled scorer judges sentences in one pass by ``has_answer`` alone, so that ``weight``
@@ -279,11 +305,12 @@ class TokenReducer(Reducing):
     ) -> Flow[Reduction]:
         """Return the same flow once nothing is left open: rerank, cut, score, choose."""
         selection = Selection() if selection is None else selection
-        given, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
+        given, asked, notes = self.readable(passages, asked, selection)
+        cut = partial(self.cut, ends=asked.ends)
         if top_n is None or (len(given) <= top_n and self.scoring != ONE_PASS):
-            scored = yield from asked.windows([each for one in given for each in self.cut(one)])
+            scored = yield from asked.windows([each for one in given for each in cut(one)])
         else:
-            wholes, windows_of = yield from asked.passages(given, self.cut)
+            wholes, windows_of = yield from asked.passages(given, cut)
             selection.scored(wholes)
             ranked = by_score(wholes)
             scored = yield from windows_of(ranked[:top_n])
@@ -299,10 +326,26 @@ class TokenReducer(Reducing):
         scoring = scoring_of(score, found.scoring, self.weight, logits=self.logits)
         return replace(self, **asdict(found)), scoring
 
-    def cut(self, passage: Passage) -> list[Excerpt]:
-        """Cut a passage into its windows, in the order of the text."""
+    def readable(
+        self, passages: Sequence[Passage], asked: Scoring, selection: Selection
+    ) -> tuple[list[Passage], Scoring, tuple[str, ...]]:
+        """Return what is read of passages, the scoring that stops where it ends, and notes."""
+        given, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
+        given, ends, more = bounded(
+            given,
+            max_passages=self.max_passages,
+            max_sentences=self.max_sentences,
+            split=self.split,
+            selection=selection,
+        )
+        return given, replace(asked, ends=ends), (*notes, *more)
+
+    def cut(self, passage: Passage, ends: Mapping[Passage, int] | None = None) -> list[Excerpt]:
+        """Cut a passage into its windows, in the order of the text, up to where reading ends."""
         size = self.window or DEFAULTS.paper.window
-        return windows(passage, size=size, stride=self.stride, split=self.split)
+        cut = windows(passage, size=size, stride=self.stride, split=self.split)
+        end = ends.get(passage) if ends else None
+        return cut if end is None else [window for window in cut if window.end <= end]
 
     def chosen(
         self, scored: Sequence[Excerpt], asked: Scoring, selection: Selection | None = None

@@ -9,8 +9,8 @@ the paper, and costs less than half.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from fitrag_integrations.core.checks import can
@@ -47,17 +47,25 @@ class SentenceScorer(Protocol):
 class Scoring(ABC):
     """Score the passages of a question, and the windows cut from them.
 
-    ``weight`` and ``logits`` are those of ``BiLabelScore.combine``.
+    ``weight`` and ``logits`` are those of ``BiLabelScore.combine``; ``ends`` are where to stop
+    reading passages that are too long for one call.
     """
 
     port: Port[Any, Any]
     weight: float = DEFAULTS.weight
     logits: bool = False
     question: str = ""
+    ends: Mapping[Passage, int] = field(default_factory=dict)
 
     def about(self, question: str) -> Self:
-        """Return the same for a question, which is told here and nowhere else."""
+        """Return the same for a question."""
         return replace(self, question=question)
+
+    def read(self, passage: Passage) -> Passage:
+        """Return what the scorer reads of a passage."""
+        if passage not in self.ends:
+            return passage
+        return replace(passage, text=passage.text[: self.ends[passage]])
 
     @property
     def scorer(self) -> str:
@@ -97,7 +105,9 @@ class Windows(Scoring):
 
     def wholes(self, passages: Sequence[Passage]) -> Flow[list[Excerpt]]:
         """Score whole passages in one ask."""
-        answers = yield from self.port.ask([(self.question, passage) for passage in passages])
+        answers = yield from self.port.ask(
+            [(self.question, self.read(passage)) for passage in passages]
+        )
         return self.labelled(map(Excerpt.whole, passages), answers)
 
     def windows(self, windows: Sequence[Excerpt]) -> Flow[list[Excerpt]]:
@@ -141,7 +151,11 @@ class OnePass(Scoring):
     ) -> Flow[tuple[list[Excerpt], list[list[Excerpt]]]]:
         led = [[w for w in own if w.lead and w.end - w.lead[-1][0] <= FAR] for _, own in cut]
         items = [
-            (self.question, passage, [*map(_place, own), *((w.lead[-1][0], w.end) for w in more)])
+            (
+                self.question,
+                self.read(passage),
+                [*map(_place, own), *((w.lead[-1][0], w.end) for w in more)],
+            )
             for (passage, own), more in zip(cut, led, strict=True)
         ]
         answers = yield from self.port.ask(items)

@@ -1,0 +1,80 @@
+"""How many passages and sentences one call reads, and how it reports the rest."""
+
+import pytest
+
+from fitrag_integrations import compress, rerank
+from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods import FitRag
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import BiLabelScore, Passage
+
+QUESTION = "Who wrote the score?"
+LINES = [f"In chapter {n} it rains on the town for all of {n} days." for n in range(9)]
+ANSWER = "Nino Rota wrote the score."
+LONG = " ".join([*LINES, ANSWER, *LINES])
+GIVEN = [Passage("long", LONG), Passage("rota", ANSWER, "Rota"), Passage("film", LINES[3])]
+
+
+class Words:
+    """Scores by whether the answer is in a text; keeps what it reads."""
+
+    def __init__(self):
+        self.read = []
+
+    def score(self, pairs):
+        self.read += [passage.text for _, passage in pairs]
+        return [BiLabelScore(0.9 if "Rota" in passage.text else 0.1) for _, passage in pairs]
+
+
+def ran(door, scorer, **limits):
+    if door is FitRag:
+        method = FitRag(scorer, **limits)
+        return run(method(QUESTION, Ports(retrieve=lambda queries: [GIVEN] * len(queries)))).value
+    return door(QUESTION, GIVEN, scorer=scorer, **limits).context
+
+
+@pytest.mark.parametrize("door", [rerank, compress, FitRag], ids=lambda door: door.__name__)
+def test_what_a_limit_leaves_out_is_neither_read_nor_silent(door):
+    scorer = Words()
+    context = ran(door, scorer, max_passages=1)
+    assert {one.passage.id for one in context.excerpts} == {"long"}
+    assert "2 of 3 passages left out by max_passages=1" in context.notes
+    assert [row.why for row in context.selection if row.whole] == ["", *["max_passages=1"] * 2]
+    assert ANSWER not in scorer.read
+
+    scorer = Words()
+    context = ran(door, scorer, max_sentences=4)
+    note = "passage 1 read in part and 2 of 3 passages left out by max_sentences=4"
+    assert note in context.notes
+    assert all("Rota" not in text and LINES[4] not in text for text in scorer.read)
+    assert "dropped 2. Rota" in context.explain()
+    parts = [row for row in context.selection if row.reason == "max_sentences" and not row.whole]
+    assert [(row.passage, row.end) for row in parts] == [("long", len(LONG))]
+
+    context = ran(door, Words(), max_sentences=len(LINES) * 2 + 1)
+    assert "2 of 3 passages left out by max_sentences=19" in context.notes
+    assert all(one.passage is GIVEN[0] for one in context.excerpts)
+
+
+@pytest.mark.parametrize("door", [rerank, compress, FitRag], ids=lambda door: door.__name__)
+def test_enough_room_changes_nothing(door):
+    for limits in ({"max_passages": None, "max_sentences": None}, {"max_sentences": 21}):
+        context = ran(door, Words(), **limits)
+        assert context.excerpts == ran(door, Words()).excerpts
+        assert not [note for note in context.notes if "max_" in note and "share" not in note]
+    for wrong in ({"max_passages": 0}, {"max_sentences": "9"}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            ran(door, Words(), **wrong)
+
+
+def test_a_call_of_the_bundled_scorer_ends_and_says_what_it_left_out():
+    text = LONG + "\n\n" + " ".join(f"Day {n} was dry in the hills." for n in range(9000))
+    found = compress(QUESTION, [text, ANSWER], max_tokens=60, max_sentences=60)
+    assert ANSWER in found[0].text
+    assert "passage 1 read in part and 1 of 2 passages left out by max_sentences=60" in (
+        found.context.notes
+    )
+    shown = {name: value for name, value, _ in DEFAULTS.rows() if name.startswith("max_")}
+    assert (shown["max_passages"], shown["max_sentences"]) == ("1000", "5000")
