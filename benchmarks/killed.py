@@ -35,7 +35,7 @@ from fitrag_integrations import cli
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.core.jsonl import write_jsonl
 from fitrag_integrations.retrieval import Encoder
-from fitrag_integrations.retrieval.disk.growing import GrowingIndex
+from fitrag_integrations.retrieval.growing import GrowingIndex
 from fitrag_integrations.training.fitted import Wish, fit
 from fitrag_integrations.training.fitted.fitting import JOURNAL
 from fitrag_integrations.types import Passage

@@ -10,7 +10,7 @@ import numpy as np
 from turns import CHARACTERS, Row, in_turns, pairs_of, spread
 
 from fitrag_integrations.models import BiLabelScorer
-from fitrag_integrations.retrieval import _kinds
+from fitrag_integrations.retrieval import _store
 
 SIZES = (10, 100, 1000, 10_000)
 WIDTH, HIDDEN, QUERIES, WANTED = 384, 32, 20, 10
@@ -51,13 +51,13 @@ def index(args: argparse.Namespace) -> list[Row]:
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
         vectors, queries = drawn[:count], drawn[count:]
         exact: list[set[int]] = []
-        for kind in _kinds.KINDS:
+        for kind in _store.KINDS:
             began = time.process_time()
-            made = _kinds.add(_kinds.empty(kind, WIDTH), kind, vectors)
+            made = _store.add_to(_store.empty(kind, WIDTH), kind, vectors)
             built, times, found = time.process_time() - began, [], []
             for query in queries:
                 began = time.process_time()
-                found.append(set(_kinds.nearest(made, kind, query[None], WANTED)[1][0].tolist()))
+                found.append(set(_store.search(made, kind, query[None], WANTED)[1][0].tolist()))
                 times.append(time.process_time() - began)
             exact = exact or found
             right = sum(len(a & b) for a, b in zip(found, exact, strict=True))

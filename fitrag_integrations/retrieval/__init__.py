@@ -10,25 +10,24 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.retrieval._vectors import TextEncoder, passage_text
+    from fitrag_integrations.retrieval._encoding import TextEncoder, passage_text
     from fitrag_integrations.retrieval.corpus.documents import read_corpus
     from fitrag_integrations.retrieval.corpus.files import FileNote
-    from fitrag_integrations.retrieval.disk.growing import GrowingIndex
-    from fitrag_integrations.retrieval.disk.shards import IndexShards
     from fitrag_integrations.retrieval.encoder import Encoder
-    from fitrag_integrations.retrieval.index import FaissIndex, IndexRetriever
+    from fitrag_integrations.retrieval.growing import GrowingIndex
+    from fitrag_integrations.retrieval.index import FaissIndex, IndexRetriever, IndexShards
     from fitrag_integrations.retrieval.question_bank import QuestionBank
 
 _MODULE_OF = {
     "Encoder": "encoder",
     "FaissIndex": "index",
     "FileNote": "corpus.files",
-    "GrowingIndex": "disk.growing",
+    "GrowingIndex": "growing",
     "IndexRetriever": "index",
-    "IndexShards": "disk.shards",
+    "IndexShards": "index",
     "QuestionBank": "question_bank",
-    "TextEncoder": "_vectors",
-    "passage_text": "_vectors",
+    "TextEncoder": "_encoding",
+    "passage_text": "_encoding",
     "read_corpus": "corpus.documents",
 }
 

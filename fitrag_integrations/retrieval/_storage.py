@@ -10,15 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.files import only_writer, replacing
+from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
-from fitrag_integrations.retrieval._kinds import MARKS, Kind, checked_kind, faiss
+from fitrag_integrations.retrieval._store import MARKS, Kind, checked_kind, faiss
 from fitrag_integrations.types import Passage
 
 FORMAT = 1
@@ -27,6 +32,7 @@ FORMAT = 1
 _HEAD, _COUNT = struct.Struct("<4siq"), struct.Struct("<Q")
 _BEFORE = _HEAD.size + 8 + 8 + 1 + 4
 MANIFEST = "manifest.json"
+READINGS = 20  # of an index that others save anew meanwhile
 _NAMES = {
     "index": ("index.faiss", "index.2.faiss"),
     "passages": ("passages.jsonl", "passages.2.jsonl"),
@@ -93,29 +99,71 @@ def _write(
     _sweep(folder, keep={MANIFEST, *names.values()})
 
 
-def read(folder: Path, *, mapped: bool = False) -> tuple[Any, list[Passage], dict[str, Any]]:
-    """Read an index and verify it: its vectors, its passages and its manifest.
+def read(folder: Path, *, mapped: bool = False) -> tuple[Any, list[Passage], dict[str, Any], str]:
+    """Read an index and verify it; one that is saved anew meanwhile is read again.
 
-    `mapped` vectors stay on disk, and the system's memory holds what is searched of them.
+    Args:
+        folder: Where `write` wrote it.
+        mapped: Whether vectors stay on disk; the system's memory holds what is searched of them.
 
-    Raises `ModelLoadError` naming the file that is missing or not as written, and its kind
-    `ChecksumError` where a file is not the one that was saved.
+    Returns:
+        Its vectors, its passages, its manifest and its `version`.
+
+    Raises:
+        ChecksumError: If a file is not the one that was saved.
+        ModelLoadError: If a file is missing or is not as this package writes it.
     """
+    for attempt in range(READINGS):
+        seen = version(folder)
+        try:
+            found = _read(folder, mapped)
+        except ModelLoadError:
+            if version(folder) == seen:
+                raise
+        else:
+            if version(folder) == seen:
+                return *found, seen
+        time.sleep(0.01 * attempt)
+    raise ModelLoadError(f"{folder} was saved anew during each of {READINGS} readings: try again")
+
+
+def _read(folder: Path, mapped: bool) -> tuple[Any, list[Passage], dict[str, Any]]:
     manifest = read_manifest(folder)
     paths = {part: folder / manifest["files"][part]["name"] for part in _NAMES}
-    for part, path in paths.items():
-        verify(path, manifest["files"][part]["sha256"])
     try:
+        for part, path in paths.items():
+            verify(path, manifest["files"][part]["sha256"])
         _check_head(paths["index"], manifest)
         how = (faiss().IO_FLAG_MMAP_IFC,) if mapped else ()
         flat = faiss().read_index(str(paths["index"]), *how)
-        passages = _read_lines(paths["passages"])
+        with paths["passages"].open("rb") as file:  # in text mode other characters end a line too
+            passages = [Passage.from_dict(jsonl.loads(line)) for line in file]
         sizes = {flat.ntotal, len(passages), manifest["count"]}
         if len(sizes) > 1 or flat.d != manifest["encoder"]["width"]:
             raise ValueError(f"sizes {sorted(sizes)} and width {flat.d} do not agree with it")
-    except (RuntimeError, ValueError, TypeError, KeyError, struct.error) as error:
+        _check_index(flat, manifest["kind"])
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError, struct.error) as error:
         raise ModelLoadError(f"{folder / MANIFEST}: its files cannot be read: {error}") from error
     return flat, passages, manifest
+
+
+def _check_index(flat: Any, kind: Kind) -> None:
+    """Require what FAISS does not check of a file: with other values it fails or finds nothing."""
+    home = faiss()
+    fits = flat.metric_type == home.METRIC_INNER_PRODUCT and flat.is_trained
+    if fits and kind == "fp16":
+        fits = flat.sq.qtype == home.ScalarQuantizer.QT_fp16
+    elif fits and kind == "hnsw" and flat.ntotal:
+        fits = 0 <= flat.hnsw.entry_point < flat.ntotal
+    elif fits and kind == "ivf" and flat.ntotal:
+        lists, ids = flat.invlists, [np.empty(0, np.int64)]
+        for at in range(flat.nlist):
+            if size := lists.list_size(at):
+                ids.append(home.rev_swig_ptr(lists.get_ids(at), size))
+        fits = (flat.quantizer.d, flat.quantizer.ntotal) == (flat.d, flat.nlist)
+        fits = fits and np.array_equal(np.sort(np.concatenate(ids)), np.arange(flat.ntotal))
+    if not fits:
+        raise ValueError(f"the index is not one of inner products of the kind {kind!r}")
 
 
 def _check_head(path: Path, manifest: dict[str, Any]) -> None:
@@ -155,7 +203,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if any(manifest["files"][part]["name"] not in _NAMES[part] for part in _NAMES):
             raise ValueError(f"files {manifest['files']!r}; allowed names: {_NAMES}")
         manifest["kind"] = checked_kind(manifest.get("kind", "flat"))
-        _ = manifest["count"], *(manifest["encoder"][key] for key in ("name", "width", "settings"))
+        about = manifest["encoder"]
+        for field, value in (("count", manifest["count"]), ("width", about["width"])):
+            check_whole(field, value, low=0)
+        check_text("encoder.name", about["name"], blank=False)
+        if about["settings"] is not None:
+            check_mapping("encoder.settings", about["settings"])
     except FileNotFoundError:
         allowed = "a folder that FaissIndex.save wrote"
         raise ModelLoadError(f"{path} is missing; allowed: {allowed}") from None
@@ -185,17 +238,13 @@ def _sweep(folder: Path, *, keep: set[str]) -> None:
     for name in known:
         if name not in keep:
             (folder / name).unlink(missing_ok=True)
-    for name in (*known, MANIFEST):
-        for left in folder.glob(f".{name}.*.tmp"):
-            left.unlink(missing_ok=True)
     for left in folder.glob(".fitrag-*.partial"):
         left.unlink(missing_ok=True)
 
 
 def _write_lines(path: Path, passages: Iterable[Passage]) -> None:
     with path.open("wb") as file:
-        for passage in passages:
-            file.write(_line(passage.to_dict()))
+        file.writelines(_line(passage.to_dict()) for passage in passages)
 
 
 def _line(row: dict[str, object]) -> bytes:
@@ -203,8 +252,3 @@ def _line(row: dict[str, object]) -> bytes:
         return json.dumps(row, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:  # a lone surrogate, which only the escaped form can hold
         return json.dumps(row).encode() + b"\n"
-
-
-def _read_lines(path: Path) -> list[Passage]:
-    with path.open("rb") as file:  # bytes: in text mode other characters end a line too
-        return [Passage.from_dict(jsonl.loads(line)) for line in file]

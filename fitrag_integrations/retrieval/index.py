@@ -1,15 +1,18 @@
 """A FAISS index of passages by inner products, in memory or mapped from disk, saved as a folder.
 
 Up to some hundred thousand passages the flat one answers in milliseconds and misses nothing.
+Several indexes, each built on its own, perhaps on machines of their own, are searched as one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -18,18 +21,18 @@ import numpy as np
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.retrieval import _storage
-from fitrag_integrations.retrieval._kinds import checked_kind
-from fitrag_integrations.retrieval._same_encoder import Origin
-from fitrag_integrations.retrieval._store import Store, admit
-from fitrag_integrations.retrieval._vectors import (
+from fitrag_integrations.retrieval._encoding import (
+    Origin,
     TextEncoder,
     Vectors,
     async_query,
     checked_vectors,
     encode_as,
 )
-from fitrag_integrations.retrieval._vectors import passage_text as written
+from fitrag_integrations.retrieval._encoding import passage_text as written
+from fitrag_integrations.retrieval._store import Store, admit, checked_kind
 from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
 
@@ -114,15 +117,14 @@ class FaissIndex:
         that gives the stored passages other vectors raises `InputError`; a missing or damaged
         file raises `ModelLoadError` or `ChecksumError` naming it.
         """
-        read_as = _storage.version(Path(folder))
-        flat, passages, manifest = _storage.read(Path(folder), mapped=memory_map)
+        flat, passages, manifest, read_as = _storage.read(Path(folder), mapped=memory_map)
         origin = Origin.read(manifest["encoder"], encoder)
         index = cls.__new__(cls)
         index._hold(Store(flat, passages, kind=manifest["kind"]), origin)
         index._store.fixed = memory_map
         index._read = (os.path.realpath(folder), read_as)
         if encoder is not None:
-            origin.prove(index._store)
+            origin.prove(index._store.first)
         return index
 
     def save(self, folder: str | Path) -> None:
@@ -159,7 +161,7 @@ class FaissIndex:
         with self._adding:
             new, skipped = admit(passages, stored=self._store.by_id, on_bad=on_bad)
             if new:
-                self._origin.prove(self._store)
+                self._origin.prove(self._store.first)
                 blocks = [self._encode(block) for block in _blocks(new, show_progress)]
                 self._store.add(new, np.concatenate(blocks))
             self.skipped += skipped
@@ -177,12 +179,12 @@ class FaissIndex:
 
     def vectors(self, queries: Sequence[str]) -> Vectors:
         """Encode queries, by the encoder of the passages. Shape: (queries, width)."""
-        self._origin.prove(self._store)
+        self._origin.prove(self._store.first)
         return self._vectors(encode_as(self.encoder, "query", queries), len(queries))
 
     def nearest(self, vectors: Vectors, k: int) -> list[list[Passage]]:
         """Search as `search` does, for what `vectors` gave."""
-        self._origin.prove(self._store)
+        self._origin.prove(self._store.first)
         return self._store.nearest(self._vectors(vectors, len(vectors)), k)
 
     async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
@@ -237,6 +239,61 @@ class FaissIndex:
 
     def _vectors(self, found: object, count: int) -> Vectors:
         return checked_vectors(found, count=count, width=self.width, encoder=self.encoder)
+
+
+class IndexShards:
+    """Find the passages whose vectors have the largest inner product with a query's, in any part.
+
+    The parts have one encoder; queries are encoded once. An exact kind finds what one index of all
+    passages would.
+    """
+
+    def __init__(self, parts: Sequence[FaissIndex]) -> None:
+        if not parts:
+            raise InputError.of("parts", given=parts, allowed="at least one FaissIndex")
+        self.parts = tuple(parts)
+        self._retrievers: dict[int, IndexRetriever] = {}
+
+    @classmethod
+    def load(cls, folder: str | Path, *, encoder: TextEncoder | None = None) -> IndexShards:
+        """Open the indexes in the folders of a folder, in the order of their names.
+
+        Raises as `FaissIndex.load`, and `ModelLoadError` where there is none.
+        """
+        parts = list[FaissIndex]()
+        for each in sorted(Path(folder).glob(f"*/{_storage.MANIFEST}")):
+            shared = parts[0].encoder if parts else encoder
+            parts.append(FaissIndex.load(each.parent, encoder=shared, memory_map=True))
+        if not parts:
+            raise ModelLoadError(f"{folder}: no folder in it has a {_storage.MANIFEST}")
+        return cls(parts)
+
+    def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
+        """Return the best k passages of all parts for each query, best first; see `FaissIndex`."""
+        texts, k = checked(queries, k)
+        if not texts or not len(self):
+            return [[] for _ in texts]
+        vectors = self.parts[0].vectors(texts)
+        found = [part.nearest(vectors, k) for part in self.parts if len(part)]
+        return [
+            heapq.nlargest(k, chain(*rows), key=lambda one: float(one.metadata["retrieval_score"]))
+            for rows in zip(*found, strict=True)
+        ]
+
+    async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
+        """Search as `search` does, in a thread; the event loop stays free."""
+        return await asyncio.to_thread(self.search, queries, k)
+
+    def as_retriever(self, k: int = DEFAULTS.k) -> IndexRetriever:
+        """Return the parts as a retriever: the same object for the same k, so that flows join."""
+        made = IndexRetriever(self, k)
+        return self._retrievers.setdefault(made.k, made)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __repr__(self) -> str:
+        return f"IndexShards({len(self)} passages in {len(self.parts)} parts)"
 
 
 def _restored(store: Store, origin: Origin, skipped: int) -> FaissIndex:

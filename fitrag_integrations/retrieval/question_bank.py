@@ -20,15 +20,15 @@ from fitrag_integrations.core.files import replacing, write_whole
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
-from fitrag_integrations.retrieval._same_encoder import Origin
-from fitrag_integrations.retrieval._store import Store
-from fitrag_integrations.retrieval._vectors import (
+from fitrag_integrations.retrieval._encoding import (
+    Origin,
     TextEncoder,
     Vectors,
     async_query,
     checked_vectors,
     encode_as,
 )
+from fitrag_integrations.retrieval._store import Store
 from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
 
@@ -121,7 +121,7 @@ class QuestionBank:
         texts, k = _checked(questions), check_whole("k", k, low=1)
         if not texts:
             return []
-        self._origin.prove(self._store, role="query")
+        self._origin.prove(self._store.first, role="query")
         return self._nearest(encode_as(self.encoder, "query", texts), len(texts), k)
 
     async def aneighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:

@@ -276,7 +276,7 @@ class GpuFaiss:
 def test_an_index_is_searched_on_a_gpu_where_faiss_has_one(gpus, copied, monkeypatch):
     index = FaissIndex.build(passages("the river runs", "film music"), encoder=WordEncoder())
     fake = GpuFaiss(gpus)
-    monkeypatch.setattr(_store, "_faiss", lambda: fake)
+    monkeypatch.setattr(_store, "faiss", lambda: fake)
     before = [index.search(["the river"], 1) for _ in range(2)]
     assert before[0] == before[1] and before[0][0][0].text == "the river runs"
     index.add([Passage("c", "the king of rome")])

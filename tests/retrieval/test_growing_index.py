@@ -9,8 +9,7 @@ from retrieval_fakes import WordEncoder, passages
 
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
-from fitrag_integrations.retrieval import FaissIndex, GrowingIndex
-from fitrag_integrations.retrieval.disk import growing
+from fitrag_integrations.retrieval import FaissIndex, GrowingIndex, growing
 
 TEXTS = [f"w{i % 7} w{i % 11} w{i % 13} w{i}" for i in range(90)]
 QUERIES = ["w1 w2 w3", "w45", "w6 w10"]

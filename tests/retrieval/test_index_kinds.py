@@ -8,7 +8,7 @@ from retrieval_fakes import WordEncoder, passages
 
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.retrieval import FaissIndex
-from fitrag_integrations.retrieval._kinds import KINDS
+from fitrag_integrations.retrieval._store import KINDS
 
 WORDS = np.array([f"w{i}" for i in range(40)])
 CHANCE = np.random.default_rng(13)

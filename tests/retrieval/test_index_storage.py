@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -301,3 +302,114 @@ def test_no_flipped_bit_of_its_head_is_believed(saved, words):
         resaved(saved, index=data[:cut])
         with pytest.raises(ModelLoadError):
             FaissIndex.load(saved, encoder=words)
+
+
+def about_encoder(**fields):
+    return lambda manifest: manifest["encoder"].update(fields)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        about_encoder(name=7),
+        about_encoder(name=["words"]),
+        about_encoder(settings=[1]),
+        about_encoder(settings="xy"),
+        about_encoder(width=64.0),
+        lambda manifest: manifest.update(count=4.0),
+        lambda manifest: manifest.update(count=True),
+    ],
+)
+def test_a_manifest_of_other_types_is_refused_when_it_is_loaded(saved, words, change):
+    path = saved / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ModelLoadError, match=r"manifest\.json"):
+        FaissIndex.load(saved, encoder=words)
+
+
+def an_id(value):
+    def change(faiss, index):
+        last = max(at for at in range(index.nlist) if index.invlists.list_size(at))
+        size = index.invlists.list_size(last)
+        faiss.rev_swig_ptr(index.invlists.get_ids(last), size)[-1] = value
+
+    return change
+
+
+def eight_bits(faiss, index):
+    made = faiss.IndexScalarQuantizer(64, faiss.ScalarQuantizer.QT_8bit, index.metric_type)
+    rows = index.reconstruct_n(0, index.ntotal)
+    made.train(rows)
+    made.add(rows)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("ivf", an_id(10**9)),
+        ("ivf", an_id(-7)),
+        ("ivf", an_id(0)),
+        ("ivf", lambda faiss, index: setattr(index, "is_trained", False)),
+        ("ivf", lambda faiss, index: index.quantizer.reset()),
+        ("ivf", lambda faiss, index: setattr(index, "metric_type", faiss.METRIC_L2)),
+        ("hnsw", lambda faiss, index: setattr(index.hnsw, "entry_point", -1)),
+        ("hnsw", lambda faiss, index: setattr(index.hnsw, "entry_point", 10**6)),
+        ("hnsw", lambda faiss, index: setattr(index, "metric_type", faiss.METRIC_L2)),
+        ("fp16", lambda faiss, index: setattr(index, "metric_type", faiss.METRIC_L2)),
+        ("fp16", eight_bits),
+    ],
+)
+@pytest.mark.parametrize("mapped", [False, True])
+def test_an_index_that_would_fail_or_find_nothing_is_refused(tmp_path, words, kind, change, mapped):
+    faiss = pytest.importorskip("faiss")
+    FaissIndex.build(passages(*[f"w{i} a" for i in range(40)]), encoder=words, kind=kind).save(
+        tmp_path
+    )
+    index = faiss.read_index(str(tmp_path / "index.faiss"))
+    changed = change(faiss, index) or index
+    resaved(tmp_path, index=faiss.serialize_index(changed).tobytes())
+    with pytest.raises(ModelLoadError, match=r"manifest\.json"):
+        FaissIndex.load(tmp_path, encoder=words, memory_map=mapped)
+
+
+@pytest.mark.parametrize("kind", ["flat", "fp16"])
+@pytest.mark.parametrize("row", [0, 30])
+def test_vectors_that_are_no_numbers_are_refused(tmp_path, words, kind, row):
+    FaissIndex.build(passages(*[f"w{i} a" for i in range(40)]), encoder=words, kind=kind).save(
+        tmp_path
+    )
+    data = bytearray((tmp_path / "index.faiss").read_bytes())
+    size = 4 * 64 if kind == "flat" else 2 * 64
+    start = len(data) - size * (40 - row)
+    data[start : start + size] = b"\xff" * size
+    resaved(tmp_path, index=bytes(data))
+    try:
+        found = FaissIndex.load(tmp_path, encoder=words).search(["a w1"], 40)[0]
+    except (InputError, ModelLoadError):
+        return
+    assert row and not any(math.isnan(one.metadata["retrieval_score"]) for one in found)
+
+
+@pytest.mark.parametrize("saves", [1, 2])
+@pytest.mark.parametrize("opened", range(1, 6))
+def test_an_index_is_loaded_while_another_is_saved_in_its_place(tmp_path, words, opened, saves):
+    FaissIndex.build(passages(*"ab"), encoder=words).save(tmp_path)
+    left = opened
+
+    def meanwhile(event, arguments):  # before a reading's first, second ... file is opened
+        nonlocal left
+        name = str(arguments[0]) if event == "open" else ""
+        if left and name.startswith(str(tmp_path)):
+            left -= 1
+            for turn in range(saves if not left else 0):
+                FaissIndex.build(passages(*f"c{turn}"), encoder=words).save(tmp_path)
+
+    sys.addaudithook(meanwhile)
+    found = FaissIndex.load(tmp_path, encoder=words)
+    last = ("a", "b") if left else ("c", str(saves - 1))
+    assert tuple(one.text for one in found.passages) == last
+    assert found.search([last[1]])[0][0].text == last[1]
+    left = 0

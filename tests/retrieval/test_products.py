@@ -6,9 +6,8 @@ import torch
 
 from fitrag_integrations import Passage
 from fitrag_integrations.models.encoder import on_cpu
-from fitrag_integrations.retrieval import _kinds
-from fitrag_integrations.retrieval._kinds import Products, products_of
-from fitrag_integrations.retrieval._store import Store
+from fitrag_integrations.retrieval import _store
+from fitrag_integrations.retrieval._store import Products, Store, products_of
 
 
 def unit(count, width=24, seed=5):
@@ -18,14 +17,14 @@ def unit(count, width=24, seed=5):
 
 @pytest.fixture
 def flat():
-    return _kinds.add(_kinds.empty("flat", 24), "flat", unit(3000))
+    return _store.add_to(_store.empty("flat", 24), "flat", unit(3000))
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """Have a processor that is fast in bfloat16, and small indexes gain."""
     monkeypatch.setattr(on_cpu, "rate", {torch.float32: 1.0, torch.bfloat16: 4.0}.get)
-    monkeypatch.setattr(_kinds, "VECTORS", (100, 5000))
+    monkeypatch.setattr(_store, "VECTORS", (100, 5000))
 
 
 @pytest.mark.parametrize("k", [1, 10, 100, 3000])
@@ -39,7 +38,7 @@ def test_places_are_those_of_faiss(flat, k):
 
 def test_what_rounding_could_have_left_out_is_searched_by_faiss(flat, monkeypatch):
     near = unit(1)[0] + 1e-5 * unit(3000, seed=8)  # all alike once rounded
-    alike = _kinds.add(_kinds.empty("flat", 24), "flat", near.astype(np.float32))
+    alike = _store.add_to(_store.empty("flat", 24), "flat", near.astype(np.float32))
     asked = np.concatenate([unit(8, seed=9), unit(1)])
     assert (Products(alike).nearest(asked, 5)[1] == alike.search(asked, 5)[1]).all()
 
@@ -47,7 +46,7 @@ def test_what_rounding_could_have_left_out_is_searched_by_faiss(flat, monkeypatc
 def test_who_gains(flat, quick, monkeypatch):
     assert products_of(flat, "flat") is not None
     assert products_of(flat, "fp16") is None
-    assert products_of(_kinds.add(_kinds.empty("flat", 24), "flat", unit(50)), "flat") is None
+    assert products_of(_store.add_to(_store.empty("flat", 24), "flat", unit(50)), "flat") is None
     monkeypatch.setattr(on_cpu, "rate", {torch.float32: 1.0, torch.bfloat16: 1.1}.get)
     assert products_of(flat, "flat") is None
 

@@ -1,31 +1,86 @@
-"""Which encoder an index came from, and the proof that the one in use is the same.
+"""What an index requires of an encoder, and the proof that two encoders are the same.
 
 A name proves little: a folder moves, a checkpoint is trained further, pooling is set by hand. So
-the encoder in use writes some of the stored passages again, and its vectors must be the stored
+the encoder in use encodes some of the stored passages again, and its vectors must be the stored
 ones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.retrieval._store import Store
-from fitrag_integrations.retrieval._vectors import (
-    TextEncoder,
-    checked_vectors,
-    encode_as,
-    passage_text,
-)
+from fitrag_integrations.errors import InputError, ModelLoadError, PortError
 from fitrag_integrations.retrieval.encoder import Encoder
+from fitrag_integrations.types import Passage
 
+Vectors: TypeAlias = NDArray[np.float32]
+First: TypeAlias = Callable[[int], tuple[list[Passage], Vectors]]
 SAMPLE = 4
 TOLERANCE = 0.1
 """How far, relative to its length, a vector may lie from the stored one. bfloat16 moves a vector
 by about 0.01; another encoder, pooling or normalisation by several times the tolerance."""
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """Turn texts into vectors of `width` numbers, whose inner product ranks.
+
+    An object may add `aencode`, a coroutine function of the same shape, and `encode_query`,
+    `encode_document`, `aencode_query` where questions and passages are encoded differently.
+    """
+
+    @property
+    def name(self) -> str:
+        """The encoder's name, to be told from another."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Return how many numbers a vector has."""
+        ...
+
+    def encode(self, texts: Sequence[str], /) -> Any:
+        """Return an array of shape (texts, width), in the order of `texts`."""
+        ...
+
+
+def encode_as(encoder: TextEncoder, role: str, texts: Sequence[str]) -> Any:
+    """Encode texts by `encode_query` or `encode_document`, or by `encode` without such a method.
+
+    Args:
+        encoder: The encoder.
+        role: "query" or "document".
+        texts: The texts.
+    """
+    return getattr(encoder, f"encode_{role}", encoder.encode)(texts)
+
+
+def async_query(encoder: TextEncoder) -> Any:
+    """Return the coroutine function that encodes questions; None if the encoder has none."""
+    name = "aencode_query" if hasattr(encoder, "encode_query") else "aencode"
+    return getattr(encoder, name, None)
+
+
+def passage_text(passage: Passage) -> str:
+    """Write a passage as it is encoded: title, blank, text (as Contriever's own index does)."""
+    return f"{passage.title} {passage.text}" if passage.title else passage.text
+
+
+def checked_vectors(found: Any, *, count: int, width: int, encoder: TextEncoder) -> Vectors:
+    """Require finite vectors of shape (count, width); anything else raises `PortError`."""
+    vectors = np.ascontiguousarray(found, dtype=np.float32)
+    if vectors.shape != (count, width):
+        raise PortError(
+            f"encoder {encoder.name!r} gave shape {vectors.shape}, not ({count}, {width})"
+        )
+    if not np.isfinite(vectors).all():
+        raise PortError(f"encoder {encoder.name!r} gave numbers that are not finite")
+    return vectors
 
 
 @dataclass
@@ -67,19 +122,19 @@ class Origin:
         """Return name, width and settings, for the manifest."""
         return {"name": self.name, "width": self.width, "settings": self.settings}
 
-    def prove(self, store: Store, *, role: str = "document") -> None:
+    def prove(self, first: First, *, role: str = "document") -> None:
         """Encode some stored passages, once; raises `InputError` where the vectors are others."""
         if self.proven:
             return
         if self.encoder.width != self.width:
             self._refuse(f"width {self.encoder.width}, not {self.width}")
-        passages, stored = store.first(SAMPLE)
+        passages, stored = first(SAMPLE)
         texts = [passage_text(passage) for passage in passages]
         given = encode_as(self.encoder, role, texts) if texts else stored
         found = checked_vectors(given, count=len(texts), width=self.width, encoder=self.encoder)
         lengths = np.linalg.norm(stored, axis=1).clip(min=1e-12)
         drift = np.linalg.norm(found - stored, axis=1) / lengths
-        if drift.max(initial=0.0) > TOLERANCE:
+        if not drift.max(initial=0.0) <= TOLERANCE:  # NaN is no match either
             self._refuse("it gives the stored passages other vectors")
         self.proven = True
 

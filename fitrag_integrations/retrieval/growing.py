@@ -27,15 +27,15 @@ from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
 from fitrag_integrations.retrieval import _storage
-from fitrag_integrations.retrieval._same_encoder import Origin
-from fitrag_integrations.retrieval._store import admit
-from fitrag_integrations.retrieval._vectors import (
+from fitrag_integrations.retrieval._encoding import (
+    Origin,
     TextEncoder,
     Vectors,
     checked_vectors,
     encode_as,
     passage_text,
 )
+from fitrag_integrations.retrieval._store import admit
 from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
 

@@ -1,1 +1,0 @@
-"""Indexes on disk: one that grows, and several searched as one."""
