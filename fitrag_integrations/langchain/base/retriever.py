@@ -28,7 +28,7 @@ from fitrag_integrations.langchain.base.fields import (
     Count,
     Settings,
 )
-from fitrag_integrations.langchain.base.ports import Offer
+from fitrag_integrations.langchain.base.ports import Offer, internal
 from fitrag_integrations.langchain.base.runnable import FlowBatches, watched
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context
@@ -131,9 +131,12 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         runs: Sequence[Any],
         **options: object,
     ) -> list[Flow[Context]]:
-        """Return the flows, each under its own run; nobody is asked about a blank query."""
+        """Return the flows, each under its own run; a blank query asks for nothing.
+
+        What they ask for is no answer, and so marked as internal.
+        """
         under = [
-            patch_config(config, callbacks=run.get_child())
+            internal(patch_config(config, callbacks=run.get_child()))
             for config, run in zip(configs, runs, strict=True)
         ]
         try:

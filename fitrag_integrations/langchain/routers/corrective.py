@@ -12,7 +12,7 @@ from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.fields import AnyBase, AnyRunnable
-from fitrag_integrations.langchain.base.ports import Backend
+from fitrag_integrations.langchain.base.ports import Backend, internal
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import question_of
 from fitrag_integrations.langchain.routers.judge import JudgeFields
@@ -61,9 +61,9 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
 
         def chosen(given: object, config: RunnableConfig) -> Flow[Chosen]:
             question = question_of(given, self.question_key)
-            documents = yield from _documents(given, question, base, config)
+            documents = yield from _documents(given, question, base, internal(config))
             known = {"question": question, "documents": documents}
-            judged = yield from judge.ask(known, config)
+            judged = yield from judge.ask(known, internal(config))
             known |= {"action": judged["action"], "grades": judged["grades"]}
             others = given if isinstance(given, Mapping) else {}
             return Chosen(branches[judged["action"]], {**others, **known}, judged)

@@ -13,6 +13,7 @@ from pydantic import ConfigDict
 from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, MissingExtraError
+from fitrag_integrations.langchain.base.ports import internal
 from fitrag_integrations.langchain.base.runnable import question_of
 from fitrag_integrations.langchain.routers.gate import GateFields
 from fitrag_integrations.langchain.routers.judge import JudgeFields
@@ -176,11 +177,11 @@ class DecisionGate(Decided):
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
         """Return how likely each question is known, in one batch."""
-        return list(map(_noul, self.model.batch(self._asking(questions))))
+        return list(map(_noul, self.model.batch(self._asking(questions), internal({}))))
 
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
         """Return how likely each question is known without blocking the event loop."""
-        return list(map(_noul, await self.model.abatch(self._asking(questions))))
+        return list(map(_noul, await self.model.abatch(self._asking(questions), internal({}))))
 
 
 class DecisionEvaluator(Decided):
@@ -199,12 +200,12 @@ class DecisionEvaluator(Decided):
     def evaluate(self, pairs: Sequence[Pair]) -> list[float]:
         """Grade each pair in [-1, 1], in one batch."""
         asked = self._asking(list(map(_state, pairs)))
-        return [2 * _noul(answer) - 1 for answer in self.model.batch(asked)]
+        return [2 * _noul(answer) - 1 for answer in self.model.batch(asked, internal({}))]
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
         """Grade each pair in [-1, 1] without blocking the event loop."""
         asked = self._asking(list(map(_state, pairs)))
-        return [2 * _noul(answer) - 1 for answer in await self.model.abatch(asked)]
+        return [2 * _noul(answer) - 1 for answer in await self.model.abatch(asked, internal({}))]
 
 
 def _judged(state: object) -> dict[str, object]:

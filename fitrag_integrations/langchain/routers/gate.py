@@ -14,7 +14,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.fields import Settings, options
 from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.models import check_model
-from fitrag_integrations.langchain.base.ports import Backend, text_of
+from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.types import RetrievalDecision
@@ -68,7 +68,8 @@ class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
             return [Decider(**self.settings())] * len(configs)
         check_model(Decider(**self.settings()), self.drafter)  # a port has no name
         llm = Backend(self.drafter, text_of)
-        return [Decider(**self.settings(drafter=llm.port(config, "draft"))) for config in configs]
+        ports = [llm.port(internal(config), "draft") for config in configs]
+        return [Decider(**self.settings(drafter=port)) for port in ports]
 
 
 class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):  # type: ignore[misc]

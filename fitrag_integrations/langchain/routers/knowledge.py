@@ -12,7 +12,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.fields import AnyRunnable
 from fitrag_integrations.langchain.base.models import check_model
-from fitrag_integrations.langchain.base.ports import Backend
+from fitrag_integrations.langchain.base.ports import Backend, internal
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import Asked, question_of
 from fitrag_integrations.langchain.routers.gate import GateFields
@@ -54,7 +54,8 @@ class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
         }
 
         def chosen(given: object, config: RunnableConfig) -> Flow[Chosen]:
-            decision = yield from gate.ask(question_of(given, self.question_key), config)
+            question = question_of(given, self.question_key)
+            decision = yield from gate.ask(question, internal(config))
             return Chosen(branches[decision["retrieve"]], given, decision)
 
         return chosen

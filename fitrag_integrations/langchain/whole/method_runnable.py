@@ -17,7 +17,7 @@ from fitrag_integrations.langchain.base.fields import (
     AnySearch,
 )
 from fitrag_integrations.langchain.base.fitting import FromFitted
-from fitrag_integrations.langchain.base.ports import Backend, Offer, text_of
+from fitrag_integrations.langchain.base.ports import Backend, Offer, internal, text_of
 from fitrag_integrations.langchain.base.runnable import AskedRunnable, Source, question_of
 from fitrag_integrations.langchain.prompts import as_template
 from fitrag_integrations.langchain.whole.answer import Answer
@@ -72,9 +72,8 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[object]]:
         """Return one flow per question."""
-        whole, offer = self._whole(), self._offer()
-        pairs = zip(inputs, configs, strict=True)
-        return [_begun(whole, question, offer.to(config)) for question, config in pairs]
+        offer, pairs = self._offer(), zip(inputs, configs, strict=True)
+        return [self._answered(given, offer, config) for given, config in pairs]
 
     def result(self, traced: Traced[Any]) -> object:
         """Return the answer, the trace, or the exception a flow ended with."""
@@ -90,26 +89,28 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
         if self.llm is None or self.reader is not None:
             return None
         llm = Backend(self.llm, text_of)
-        return self._source(_begun(self.method, given, self._offer().to(config)), llm, config)
+        return self._streamed(given, llm, config)
 
-    def _source(
-        self, flow: Flow[Context], llm: Backend, config: RunnableConfig
-    ) -> Flow[Source | str]:
-        context = yield from flow
+    def _streamed(self, given: object, llm: Backend, config: RunnableConfig) -> Flow[Source | str]:
+        context = yield from self.method(question_of(given), self._offer().to(internal(config)))
         if answer := own_answer(context):
             return answer
         prompt = context.prompt(as_template(self.template))
         return Source(llm, prompt, config)
 
-    def _whole(self) -> object:
+    def _answered(self, given: object, offer: Offer, config: RunnableConfig) -> Flow[Any]:
+        """Run the method, whose calls are internal, and have the answer to its context written."""
+        question, within = question_of(given), offer.to(internal(config))
         if self.llm is None and self.reader is None:
-            return self.method
-        return Answering(self.method, reader=self.reader, template=as_template(self.template))
+            return (yield from self.method(question, within))
+
+        def method(asked: str, ports: Ports) -> Flow[Context]:
+            context: Context = yield from self.method(asked, within)
+            return context
+
+        template = as_template(self.template)
+        answering = Answering(method, reader=self.reader, template=template)
+        return (yield from answering(question, offer.to(config)))
 
     def _offer(self) -> Offer:
         return Offer.of(self.retriever, self.search, self.llm)
-
-
-def _begun(method: Any, given: object, ports: Ports) -> Flow[Any]:
-    # a call that fails is its own question's alone
-    return (yield from method(question_of(given), ports))
