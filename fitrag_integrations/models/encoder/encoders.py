@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_is, check_whole
-from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, build_encoder
@@ -27,7 +26,12 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
     write_tensors,
 )
-from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary, load_adapter
+from fitrag_integrations.models.runtime.loading import (
+    Checkpoint,
+    check_vocabulary,
+    checked_length,
+    load_adapter,
+)
 from fitrag_integrations.models.runtime.sources import weights_source
 
 MANIFEST = "encoder.json"
@@ -65,8 +69,25 @@ def load_base(
     return Trunk(encoder, pooling=pooling).requires_grad_(False), tokenizer
 
 
-def load_encoder(folder: Path, *, attention: str | None = None) -> tuple[Trunk, PairTokenizer]:
-    """Load an encoder folder: the base, then what was tuned. Weights are float32, on the CPU."""
+def load_encoder(
+    folder: Path, options: Options | None = None, *, attention: str | None = None
+) -> tuple[Trunk, PairTokenizer]:
+    """Load an encoder folder: the base, then what was tuned.
+
+    Args:
+        folder: Folder of `save_encoder`.
+        options: Keyword arguments for transformers, and the maximum input length in the place of
+            the folder's.
+        attention: Attention implementation where `options` name none.
+
+    Returns:
+        Trunk on the CPU in float32, as `load_base`, and tokenizer of pairs.
+
+    Raises:
+        InputError: If `max_length` is larger than the number of positions.
+        ModelLoadError: If a file is missing or damaged.
+    """
+    given = options or Options()
     manifest = read_manifest(
         folder, MANIFEST, kind="encoder", needs=("base", "pooling", "max_length")
     )
@@ -75,23 +96,21 @@ def load_encoder(folder: Path, *, attention: str | None = None) -> tuple[Trunk, 
         pooling = manifest["pooling"]
         if pooling not in POOLINGS:
             raise InputError.of("pooling", given=pooling, allowed=" or ".join(POOLINGS))
-        return _loaded(folder, manifest, pooling, length, attention)
-
-
-def _loaded(
-    folder: Path, manifest: Row, pooling: str, length: int, attention: str | None
-) -> tuple[Trunk, PairTokenizer]:
-    trunk, tokenizer = load_base(manifest["base"], attention=attention)
-    trunk.pooling = pooling
-    trunk.rounded = check_is("rounded", manifest.get("rounded", False), bool)
-    if trunk.rounded:
-        _round_embeddings(trunk.encoder, folder)
-    if manifest.get("tuned"):
-        _load_tuned(trunk, folder, manifest["tuned"])
-    if manifest.get("factors"):
-        fold(trunk.encoder, read_tensors(folder, manifest["factors"]))
-    if manifest.get("adapter"):
-        trunk.encoder = _with_adapter(trunk.encoder, folder)
+        trunk, tokenizer = load_base(manifest["base"], given, attention=attention)
+        trunk.pooling = pooling
+        trunk.rounded = check_is("rounded", manifest.get("rounded", False), bool)
+        if trunk.rounded:
+            _round_embeddings(trunk.encoder, folder)
+        if manifest.get("tuned"):
+            _load_tuned(trunk, folder, manifest["tuned"])
+        if manifest.get("factors"):
+            fold(trunk.encoder, read_tensors(folder, manifest["factors"]))
+        if manifest.get("adapter"):  # folded in, so that inference pays nothing for it
+            tuned = tuned_names(trunk.encoder)
+            trunk.encoder = fold_adapter(load_adapter(trunk.encoder, folder), tuned)
+        checked_length(length, trunk.encoder.config, low=MIN_LENGTH)
+    if given.max_length is not None:
+        length = checked_length(given.max_length, trunk.encoder.config, low=MIN_LENGTH)
     return trunk, PairTokenizer(tokenizer, max_length=length)
 
 
@@ -138,12 +157,6 @@ def _load_tuned(trunk: Trunk, folder: Path, entry: dict[str, str]) -> None:
             raise ModelLoadError(f"{folder / entry['file']}: {name!r} does not fit the base model")
         named[name].data.copy_(tensor)
         named[name].requires_grad_(True)
-
-
-def _with_adapter(encoder: nn.Module, folder: Path) -> nn.Module:
-    """Fold a LoRA adapter into the weights, so that inference pays nothing for it."""
-    tuned = tuned_names(encoder)
-    return fold_adapter(load_adapter(encoder, folder), tuned)
 
 
 def tuned_names(encoder: nn.Module) -> set[str]:

@@ -72,5 +72,5 @@ _engines: Pool[Engine] = Pool()
 def shared_engine(folder: Path, options: Options) -> Engine:
     """Load the engine of an encoder folder, or give the one that is already there."""
     return _engines.take(
-        str(folder.resolve()), options, lambda: Engine(*load_encoder(folder), options)
+        str(folder.resolve()), options, lambda: Engine(*load_encoder(folder, options), options)
     )

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from fitrag_integrations.models.encoder.trunk import States, Trunk, mask_of, states_of
 from fitrag_integrations.models.runtime.engine import Options
-from fitrag_integrations.models.runtime.placing import cast
+from fitrag_integrations.models.runtime.placing import cast, is_placed
 
 Layer: TypeAlias = Callable[[Tensor, int, Tensor | None], Tensor]
 VARIABLE = "FITRAG_CPU_DTYPE"  # float32: nothing is tried; bfloat16: only the numbers are
@@ -45,7 +45,9 @@ def half_will_do(trunk: nn.Module, options: Options) -> bool:
     said = os.environ.get(VARIABLE, "auto")
     device, _, _ = options.resolved()
     unsaid = options.dtype is None and options.backend in (None, "torch")
-    if said == "float32" or not unsaid or device.type != "cpu" or not isinstance(trunk, Trunk):
+    if said == "float32" or not unsaid or device.type != "cpu" or is_placed(trunk):
+        return False
+    if not isinstance(trunk, Trunk):
         return False
     quick = said == "bfloat16" or rate(torch.bfloat16) >= FASTER * rate(torch.float32)
     return quick and near(trunk)

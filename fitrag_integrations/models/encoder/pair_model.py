@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.encoders import save_encoder
 from fitrag_integrations.models.encoder.engine import Engine, shared_engine
 from fitrag_integrations.models.encoder.pairs import checked_pairs as checked_pairs
-from fitrag_integrations.models.runtime.engine import EngineModel, Options
+from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
 from fitrag_integrations.models.runtime.folder import read_manifest, reading
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
@@ -25,33 +25,37 @@ class PairModel(EngineModel[Engine]):
 
     @classmethod
     @remembered
-    def from_pretrained(
-        cls,
-        name_or_dir: str | Path,
-        *,
-        device: str | None = None,
-        dtype: str | None = None,
-        batch_tokens: int | None = None,
-        backend: str | None = None,
-    ) -> Self:
-        """Load `name_or_dir`, a folder of `save_pretrained` or `fitrag train`, or a hub name.
+    def from_pretrained(cls, name_or_dir: str | Path, **options: Unpack[PairOptions]) -> Self:
+        """Load a folder of `save_pretrained` or `fitrag train`, or a hub name.
 
-        `device` None chooses CUDA where it is there, else the CPU; `dtype` None or "auto" bfloat16
-        on a GPU that has it, and on a CPU that is faster in it, if the states stay near; else
-        float32 (`FITRAG_CPU_DTYPE` names one for the process). `batch_tokens` is the padded size
-        of one forward pass. `backend` is what runs it: "torch" (None), "onnx" or "openvino", the
-        last two on the CPU; `docs/backends.md`. Raises `ModelLoadError` for a missing or damaged
-        file, `ChecksumError` for a changed one.
+        Args:
+            name_or_dir: Folder or hub name.
+            **options: `device`, by default CUDA if available, else the CPU; `dtype`, None or "auto"
+                for bfloat16 on a GPU that has it and on a CPU that is faster in it if the states
+                stay near, else float32 (`FITRAG_CPU_DTYPE` sets one for the process);
+                `batch_tokens`, the padded size of one forward pass; `backend`, "torch" (default),
+                "onnx" or "openvino", the last two on the CPU; `max_length`, the maximum input
+                length in tokens, by default the folder's; `model_kwargs` (such as
+                `{"attn_implementation": "eager"}`) and `tokenizer_kwargs` for transformers.
+
+        Raises:
+            InputError: If an option is invalid.
+            ModelLoadError: If a file is missing or damaged.
+            ChecksumError: If a file was changed.
+
+        Example:
+            >>> scorer = BiLabelScorer.from_pretrained("my-scorer", dtype="float32")
         """
-        options = Options.checked(device, dtype, batch_tokens, backend)
-        return cls._load(model_folder(name_or_dir), options)
+        return cls._load(model_folder(name_or_dir), Options.checked(**options))
 
     @classmethod
     def _load(cls, folder: Path, options: Options) -> Self:
         needs = ("base", "encoder", "head")
         manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        with reading(folder):
+            encoder = (folder / manifest["encoder"]).resolve()
+        engine = shared_engine(encoder, options)
         with reading(folder), ExitStack() as undo:
-            engine = shared_engine(folder / manifest["encoder"], options)
             undo.callback(engine.release)
             made = cls._build(engine, folder, manifest)
             undo.pop_all()

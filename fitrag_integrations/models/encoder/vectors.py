@@ -29,7 +29,7 @@ from fitrag_integrations.models.encoder.encoders import POOLINGS, load_base
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.batching import in_batches
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
-from fitrag_integrations.models.runtime.loading import position_limit
+from fitrag_integrations.models.runtime.loading import checked_length, position_limit
 from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 from fitrag_integrations.models.runtime.worker import Steps
@@ -353,11 +353,12 @@ def load(name: str, options: dict[str, Any], given: dict[str, Any]) -> Dense:
         config: Any = trunk.encoder.config
         recipe = recipe_of(name, source, config, given)
         trunk.pooling = recipe.pooling
-        limit = position_limit(config) or recipe.max_tokens
-        cut = replace(
-            recipe, max_tokens=int(min(recipe.max_tokens, tokenizer.model_max_length, limit))
-        )
-        return Dense(tokenizer, trunk, cut, chosen, name=f"encoder {name!r}", source=source)
+        if given.get("max_tokens") is None:
+            most = tokenizer.model_max_length, position_limit(config) or recipe.max_tokens
+            recipe = replace(recipe, max_tokens=int(min(recipe.max_tokens, *most)))
+        else:
+            checked_length(recipe.max_tokens, config, low=1)
+        return Dense(tokenizer, trunk, recipe, chosen, name=f"encoder {name!r}", source=source)
     except FitRagError:
         raise
     except Exception as error:

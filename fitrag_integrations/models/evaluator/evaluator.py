@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, Unpack
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.progress import BLOCK, in_blocks
@@ -21,12 +21,13 @@ from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.evaluator.from_scorer import ScorerView
 from fitrag_integrations.models.evaluator.head import HeadGrader
 from fitrag_integrations.models.evaluator.sequence_classifier import (
+    MAX_LENGTH,
     InputFormat,
     SequenceGrader,
     read_fields,
     write_fields,
 )
-from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.engine import Options, PairOptions
 from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
 from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
@@ -129,50 +130,43 @@ class RetrievalEvaluator(SavedModel):
         cls,
         name_or_dir: str | Path,
         *,
-        device: str | None = None,
-        dtype: str | None = None,
-        batch_tokens: int | None = None,
-        backend: str | None = None,
         input_format: InputFormat | None = None,
         name: str | None = None,
+        **options: Unpack[PairOptions],
     ) -> Self:
         """Load an evaluator from a folder or by hub name.
 
-        A folder of `fitrag train evaluator` is ours. Any other is a classifier with one output;
-        `input_format` says what such a one reads as the passage: "plain" its text (None is that,
-        or what was saved with it), "titled" `title // text`. `name` replaces the name that
-        thresholds are compared with. Raises `ModelLoadError` for a missing or damaged file and for
-        a classifier with several outputs.
+        Args:
+            name_or_dir: Folder of `fitrag train evaluator`, or a classifier with one output.
+            input_format: What a classifier reads as the passage: "plain", its text, or "titled",
+                `title // text`. Defaults to what was saved with it, else "plain".
+            name: Name that thresholds are compared with. Defaults to the folder's.
+            **options: `device`, `dtype`, `batch_tokens`, `backend`, `max_length`, `model_kwargs`,
+                `tokenizer_kwargs`, as for `BiLabelScorer.from_pretrained`. A classifier reads 512
+                tokens at once unless `max_length` is given.
+
+        Raises:
+            InputError: If an option is invalid.
+            ModelLoadError: If a file is missing or damaged, or a classifier has several outputs.
         """
         source = str(find(name_or_dir))
-        options = Options.checked(device, dtype, batch_tokens, backend)
+        grader: HeadGrader | SequenceGrader
         if is_ours(Path(source)):
-            made = cls._ours(source, options, input_format)
+            if input_format is not None:
+                allowed = "None: this evaluator has an input of its own"
+                raise InputError.of("input_format", given=input_format, allowed=allowed)
+            grader = HeadGrader.from_pretrained(source, **options)
+            fields, default = grader.manifest, Path(source).name
         else:
-            grader = SequenceGrader.load(source, options, input_format=input_format)
-            fields = read_fields(Path(source))
-            with reading(source):
-                named = check_text("name", fields.get("name", _name(source)))
-                made = cls(grader, name=named, thresholds=stored_thresholds(fields, named))
-        if name is not None and name != made.name:  # what was fitted stays with the old name
-            made = cls(made._grader, name=name)
-        return made
-
-    @classmethod
-    def _ours(cls, source: str, options: Options, input_format: InputFormat | None) -> Self:
-        if input_format is not None:
-            allowed = "None: this evaluator has an input of its own"
-            raise InputError.of("input_format", given=input_format, allowed=allowed)
-        grader = HeadGrader.from_pretrained(
-            source,
-            **{
-                name: getattr(options, name)
-                for name in ("device", "dtype", "batch_tokens", "backend")
-            },
-        )
+            chosen = Options.checked(**options)
+            grader = SequenceGrader.load(source, chosen, input_format=input_format)
+            fields = dict(read_fields(Path(source)))
+            default = Path(source).name if Path(source).exists() else source
         with reading(source):
-            name = check_text("name", grader.manifest.get("name", Path(source).name))
-            return cls(grader, name=name, thresholds=stored_thresholds(grader.manifest, name))
+            own = check_text("name", fields.get("name", default))
+            if name is not None and name != own:  # what was fitted stays with the old name
+                return cls(grader, name=name)
+            return cls(grader, name=own, thresholds=stored_thresholds(fields, own))
 
     @classmethod
     def from_scorer(
@@ -208,7 +202,8 @@ class RetrievalEvaluator(SavedModel):
             grader.save_pretrained(folder)
         elif isinstance(grader, SequenceGrader):
             grader.save(folder)
-            write_fields(folder, {"input_format": grader.input_format})
+            grown = {} if grader.length == MAX_LENGTH else {"max_length": grader.length}
+            write_fields(folder, {"input_format": grader.input_format, **grown})
         else:
             raise TypeError("a view has no weights of its own to save: save its scorer")
         store_fields(folder, name=self.name, thresholds=self.thresholds)
@@ -231,11 +226,6 @@ class RetrievalEvaluator(SavedModel):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, thresholds={self.thresholds!r})"
-
-
-def _name(source: str) -> str:
-    """Return the name of a checkpoint: a hub name as it is, of a folder the last part."""
-    return Path(source).name if Path(source).exists() else source
 
 
 def _viewed(view: ScorerView, name: str, thresholds: ActionThresholds | None) -> RetrievalEvaluator:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 
+from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
@@ -23,8 +24,8 @@ from fitrag_integrations.models.encoder.pair_model import checked_pairs
 from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
-from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
-from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary
+from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
+from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary, checked_length
 from fitrag_integrations.models.runtime.placing import float32_head, sent
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
@@ -50,7 +51,7 @@ class SequenceGrader(SharedEngine):
     """Grade pairs with a classifier of one output; `RetrievalEvaluator` owns it.
 
     `input_format` "plain" gives the passage's text alone, "titled" `title // text`. Outputs are
-    clamped to [-1, 1]. A passage longer than 512 tokens takes its best chunk's grade.
+    clamped to [-1, 1]. A passage longer than `length` tokens takes its best chunk's grade.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class SequenceGrader(SharedEngine):
         self._model = model
         self._tokenizer = tokenizer
         self._one_end = model.config.model_type in T5_LIKE
-        self._length = min(MAX_LENGTH, tokenizer.model_max_length)
+        self.length = int(min(MAX_LENGTH, tokenizer.model_max_length))
+        if options.max_length is not None:
+            self.length = checked_length(options.max_length, model.config, low=2 * OVERLAP_TOKENS)
         self.retain()
 
     @classmethod
@@ -75,9 +78,15 @@ class SequenceGrader(SharedEngine):
         cls, name_or_dir: str, options: Options, *, input_format: InputFormat | None = None
     ) -> SequenceGrader:
         """Load a checkpoint by name or folder; only safetensors are read, no remote code runs."""
+        fields = read_fields(Path(name_or_dir))
         if input_format is None:
-            input_format = read_fields(Path(name_or_dir)).get("input_format", "plain")
-        checkpoint = Checkpoint(weights_source(name_or_dir), f"evaluator {name_or_dir!r}")
+            input_format = fields.get("input_format", "plain")
+        if options.max_length is None and "max_length" in fields:
+            with reading(name_or_dir):
+                kept = check_whole("max_length", fields["max_length"], low=1)
+            options = replace(options, max_length=kept)
+        source, what = weights_source(name_or_dir), f"evaluator {name_or_dir!r}"
+        checkpoint = Checkpoint(source, what, options.model_kwargs, options.tokenizer_kwargs)
         tokenizer = checkpoint.tokenizer()
         outputs = checkpoint.config().num_labels
         if outputs != 1:
@@ -127,7 +136,7 @@ class SequenceGrader(SharedEngine):
         if self.input_format == "titled" and passage.title:
             text = f"{without_surrogates(passage.title)} // {text}"
         whole = self._ids(f"{question} [SEP] {text}")
-        if len(whole) <= self._length:
+        if len(whole) <= self.length:
             return [whole]
         return [self._ids(f"{question} [SEP] {text[a:b]}") for a, b in self._cuts(question, text)]
 
@@ -140,9 +149,9 @@ class SequenceGrader(SharedEngine):
 
     def _cuts(self, question: str, text: str) -> Iterator[tuple[int, int]]:
         """Return the places of overlapping chunks that fit beside the question."""
-        room = self._length - len(self._ids(f"{question} [SEP] ")) - 4  # a cut may part a token
+        room = self.length - len(self._ids(f"{question} [SEP] ")) - 4  # a cut may part a token
         if room <= OVERLAP_TOKENS:
-            allowed = f"a question that leaves room for a passage in {self._length} tokens"
+            allowed = f"a question that leaves room for a passage in {self.length} tokens"
             raise InputError.of("question", given=question, allowed=allowed)
         spans = self._tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, verbose=False

@@ -15,6 +15,7 @@ from typing import Any, Generic, Self, TypedDict, TypeVar
 import torch
 from torch import Tensor, nn
 
+from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import checked_backend
@@ -40,7 +41,7 @@ class Kwargs(dict[str, Any]):
         return hash(repr(sorted(self.items())))
 
 
-class LoadOptions(TypedDict, total=False):
+class BaseOptions(TypedDict, total=False):
     """Keyword arguments of every `from_pretrained`, described in `Options`."""
 
     device: str | None
@@ -48,7 +49,19 @@ class LoadOptions(TypedDict, total=False):
     batch_tokens: int | None
     model_kwargs: Mapping[str, Any] | None
     tokenizer_kwargs: Mapping[str, Any] | None
+
+
+class LoadOptions(BaseOptions, total=False):
+    """Keyword arguments for models over a language model."""
+
     chat_template_kwargs: Mapping[str, Any] | None
+
+
+class PairOptions(BaseOptions, total=False):
+    """Keyword arguments for models over an encoder."""
+
+    backend: str | None
+    max_length: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,7 @@ class Options:
             `device_map`, `quantization_config`, `revision`.
         tokenizer_kwargs: Passed to that of the tokenizer.
         chat_template_kwargs: Variables of the chat template, e.g. `{"enable_thinking": True}`.
+        max_length: Maximum input length in tokens. Defaults to the model folder's.
     """
 
     device: str | None = None
@@ -74,6 +88,7 @@ class Options:
     model_kwargs: Kwargs = Kwargs()
     tokenizer_kwargs: Kwargs = Kwargs()
     chat_template_kwargs: Kwargs = Kwargs()
+    max_length: int | None = None
 
     @classmethod
     def checked(
@@ -86,6 +101,7 @@ class Options:
         model_kwargs: Mapping[str, Any] | None = None,
         tokenizer_kwargs: Mapping[str, Any] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        max_length: int | None = None,
     ) -> Self:
         """Build options from a caller's arguments; raises `InputError` naming a wrong one."""
         made = cls(
@@ -96,6 +112,7 @@ class Options:
             Kwargs(check_mapping("model_kwargs", model_kwargs or {})),
             Kwargs(check_mapping("tokenizer_kwargs", tokenizer_kwargs or {})),
             Kwargs(check_mapping("chat_template_kwargs", chat_template_kwargs or {})),
+            None if max_length is None else check_whole("max_length", max_length, low=1),
         )
         made.resolved()
         return made

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from fitrag_integrations.errors import FitRagError, ModelLoadError
+from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import without_hub
 
 Kind = Literal[
@@ -187,6 +187,20 @@ def position_limit(config: Any) -> int | None:
         return None
     offset = config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0
     return int(limit) - offset
+
+
+def checked_length(max_length: int, config: Any, *, low: int) -> int:
+    """Return a maximum input length that a checkpoint has positions for.
+
+    Raises:
+        InputError: If it is below `low` or above the number of positions.
+    """
+    most = position_limit(config)
+    if max_length < low or (most is not None and max_length > most):
+        upper = f" to {most}, the positions of the checkpoint" if most else " up"
+        allowed = f"a whole number from {low}{upper}"
+        raise InputError.of("max_length", given=max_length, allowed=allowed)
+    return max_length
 
 
 def _refuse_encoder(config: Any) -> None:
