@@ -43,6 +43,10 @@ def load_scorer(options: ModelOptions) -> Scorer:
         sources = importlib.import_module("fitrag_integrations.models.runtime.sources")
         folder = sources.model_folder(options.model)
         if (folder / "config.json").is_file() and not (folder / "model.json").is_file():
+            config = jsonl.loads((folder / "config.json").read_text(encoding="utf-8"))
+            if isinstance(config, dict) and config.get("model_type") == "open_provence":
+                kind = importlib.import_module("fitrag_integrations.models").OnePassScorer
+                return cast(Scorer, kind.from_pruner(options.model, **_how(options)))
             return load_reranker(options.model, None, options)
     return cast(Scorer, _load("BiLabelScorer", options))
 

@@ -7,6 +7,7 @@ agrees.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,6 +21,7 @@ from fitrag_integrations.core.checks import (
     check_number,
     check_text,
     check_whole,
+    trait,
 )
 from fitrag_integrations.defaults import DEFAULTS, ONE_PASS, Auto, Cutting
 from fitrag_integrations.errors import InputError
@@ -244,12 +246,13 @@ class TokenReducer(Reducing):
     scored. The best ``per_passage`` of each passage that do not overlap represent it, None any
     number. Equal texts are kept once, and so is what chunks of one source share, unless
     ``deduplicate`` is False. Of these, best first, those below ``min_score``, on the scale of
-    ``BiLabelScore.combine``, go, then all after the shortest prefix ``detector`` finds sufficient
-    (0.5 or more, or its own ``threshold``), then what is over the budget: the rendered text of
-    what is kept costs at most ``max_tokens``, and at most ``max_share`` in (0, 1] of what all
-    passages cost. What does not fit is skipped, and the budget filled with what fits behind it. An
-    excerpt too long by itself is shortened, sentence by sentence and then by clause and word, to
-    the part that scores best. Windows that touch are joined.
+    ``BiLabelScore.combine`` and by default the threshold of a pruner, go, then all after the
+    shortest prefix ``detector`` finds sufficient (0.5 or more, or its own ``threshold``), then what
+    is over the budget: the rendered text of what is kept costs at most ``max_tokens``, and at most
+    ``max_share`` in (0, 1] of what all passages cost. What does not fit is skipped, and the budget
+    filled with what fits behind it. An excerpt too long by itself is shortened, sentence by
+    sentence and then by clause and word, to the part that scores best. Windows that touch are
+    joined.
 
     With ``scoring`` "windows" every window is read as a text of its own, as in the paper; with
     "one_pass" windows are judged from one reading of their passage, by a scorer with
@@ -324,7 +327,11 @@ class TokenReducer(Reducing):
         """Settle what was left open, by what the scorer behind a port can do."""
         found = self.cutting(score)
         scoring = scoring_of(score, found.scoring, self.weight, logits=self.logits)
-        return replace(self, **asdict(found)), scoring
+        low, least = self.min_score, trait(score.owner, "sentence_threshold", float)
+        if low is None and least and found.scoring == ONE_PASS:  # a pruner's own
+            inside = min(least, 1 - 1e-7)
+            low = 2 * (math.log(inside / (1 - inside)) if self.logits else least)
+        return replace(self, **asdict(found), min_score=low), scoring
 
     def readable(
         self, passages: Sequence[Passage], asked: Scoring, selection: Selection

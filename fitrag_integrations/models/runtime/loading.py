@@ -85,22 +85,30 @@ class Checkpoint:
 
         hub = {name: self.model_kwargs[name] for name in _HUB if name in self.model_kwargs}
         with self._loading():
-            _refuse_code(PretrainedConfig.get_config_dict(self.source, **hub)[0])
+            refuse_code(PretrainedConfig.get_config_dict(self.source, **hub)[0])
             return AutoConfig.from_pretrained(self.source, trust_remote_code=False, **hub)
 
-    def tokenizer(self) -> Any:
-        """Load the tokenizer."""
+    def tokenizer(self, config: Any = None) -> Any:
+        """Load the tokenizer; `config` is that of the model, where the folder's is of another."""
         from transformers import AutoTokenizer
 
         hub = {name: self.model_kwargs[name] for name in _HUB if name in self.model_kwargs}
         with self._loading():
             given = {n: v for n, v in self.tokenizer_kwargs.items() if n not in _RESERVED}
+            given |= {} if config is None else {"config": config}
             return AutoTokenizer.from_pretrained(
                 self.source, **{**hub, **given}, trust_remote_code=False
             )
 
     def model(
-        self, kind: Kind, *, outputs: int | None = None, new: str = "", **options: Any
+        self,
+        kind: Kind,
+        *,
+        outputs: int | None = None,
+        new: str = "",
+        config: Any = None,
+        state: Mapping[str, torch.Tensor] | None = None,
+        **options: Any,
     ) -> Any:
         """Load the weights as a class of transformers.
 
@@ -108,6 +116,8 @@ class Checkpoint:
             kind: Class of transformers.
             outputs: Number of outputs of a classifier. Defaults to the configuration's.
             new: Regular expression for the tensors that may be missing, to be trained.
+            config: Configuration. Defaults to the checkpoint's.
+            state: Tensors by name, where the checkpoint's files name them otherwise.
             **options: Keyword arguments of `from_pretrained`.
 
         Raises:
@@ -116,7 +126,7 @@ class Checkpoint:
         """
         import transformers
 
-        config = self.config()
+        config = self.config() if config is None else config
         if outputs is not None:
             config.num_labels = outputs
         with self._loading():
@@ -124,8 +134,11 @@ class Checkpoint:
             self._refuse_depth(config)
             if kind == "AutoModelForCausalLM":
                 _refuse_encoder(config)
-            model, info = getattr(transformers, kind).from_pretrained(
-                self.source,
+            made = getattr(transformers, kind)
+            if state is not None:  # the class itself, which alone takes tensors without a path
+                made, options = made._model_mapping[type(config)], {**options, "state_dict": state}
+            model, info = made.from_pretrained(
+                self.source if state is None else None,
                 **options,
                 **{n: v for n, v in self.model_kwargs.items() if n not in _RESERVED},
                 config=config,
@@ -302,7 +315,7 @@ def _tensor_count(path: Path) -> int:
         return len(file.keys())
 
 
-def _refuse_code(fields: dict[str, object]) -> None:
+def refuse_code(fields: dict[str, object]) -> None:
     """Refuse what transformers would fetch and run without asking `trust_remote_code`."""
     for depth, name, value in _walked(fields):
         if depth and name == "auto_map":  # parts are built without what the load was told

@@ -39,7 +39,7 @@ def weights_source(name_or_dir: str) -> str:
     return str(folder) if looks_like_path else name_or_dir
 
 
-def model_folder(name_or_dir: str | Path) -> Path:
+def model_folder(name_or_dir: str | Path, *, revision: str | None = None) -> Path:
     """Find a model folder: a local one, or a hub repository's, fetched once into the hub's cache.
 
     Only JSON, safetensors and Markdown are fetched. Raises `ModelLoadError` for a name that is
@@ -52,7 +52,7 @@ def model_folder(name_or_dir: str | Path) -> Path:
 
     wanted = ["*.json", "*.safetensors", "*.md"]
     try:
-        return Path(snapshot_download(str(name_or_dir), allow_patterns=wanted))
+        return Path(snapshot_download(str(name_or_dir), revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:  # the hub's own errors are of these kinds
         raise ModelLoadError(
             f"model {str(name_or_dir)!r} is no folder here and the hub did not give it: {error}"

@@ -50,6 +50,7 @@ from fitrag_integrations.models.scorer.one_pass import (
     load_span_head,
     save_onepass,
 )
+from fitrag_integrations.models.scorer.pruner import Pruner, PrunerOptions
 from fitrag_integrations.models.scorer.reranker import (
     PairScorer,
     ReadyReranker,
@@ -227,6 +228,24 @@ class OnePassScorer(BiLabelScorer):
     def name(self) -> str:
         """Name of the scorer of whole passages, for what is fitted on its scores."""
         return self._scorer.name
+
+    @classmethod
+    def from_pruner(cls, name_or_dir: str | Path, **options: Unpack[PrunerOptions]) -> Pruner:
+        """Load a published rerank-and-prune checkpoint: OpenProvence's.
+
+        Args:
+            name_or_dir: Hub name or folder of the checkpoint.
+            **options: `threshold`, `temperature`, `max_length`, `device`, `dtype`, `batch_tokens`,
+                `backend`, `model_kwargs` and `tokenizer_kwargs`, as in `Pruner.from_pretrained`.
+
+        Raises:
+            ModelLoadError: If the folder is of another kind, or a tensor is missing.
+
+        Example:
+            >>> scorer = OnePassScorer.from_pruner("hotchpotch/open-provence-reranker-xsmall-v1")
+            >>> retriever = FitRagRetriever(base=base, scorer=scorer, max_tokens=800)
+        """
+        return Pruner.from_pretrained(name_or_dir, **options)
 
     def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
         """Score passages and spans of them.

@@ -1,0 +1,331 @@
+"""Published rerank-and-prune models as one-pass scorers: OpenProvence.
+
+Such a model (Chirkova et al., 2025, "Provence") is a sequence classifier with a second head on its
+token states. One pass over question and passage gives the passage's relevance, and for each token
+the probability that it is worth keeping; a sentence gets the mean of its tokens. The folder is read
+by its configuration and the names of its tensors, and no code of it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeAlias, TypedDict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
+from fitrag_integrations.models.runtime.batching import in_blocks
+from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.loading import (
+    Checkpoint,
+    check_vocabulary,
+    position_limit,
+    refuse_code,
+)
+from fitrag_integrations.models.runtime.placing import float32_head
+from fitrag_integrations.models.runtime.saved import remembered
+from fitrag_integrations.models.runtime.sources import model_folder
+from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.scorer.families.family import Folder, OutputRows
+from fitrag_integrations.models.scorer.items import Item, Range, checked_items, chunk_spans
+from fitrag_integrations.models.scorer.reranker import SMALLEST, PairScorer, sigmoid
+from fitrag_integrations.types import BiLabelScore
+
+KIND = "open_provence"
+THRESHOLD = 0.1  # of folders that name none
+HEAD = "pruning_head.classifier."
+Judged: TypeAlias = tuple[BiLabelScore, list[BiLabelScore]]
+
+
+class PrunerOptions(TypedDict, total=False):
+    """Keyword arguments of `from_pruner`, described in `Pruner.from_pretrained`."""
+
+    threshold: float | None
+    temperature: float
+    max_length: int | None
+    device: str | None
+    dtype: str | None
+    batch_tokens: int | None
+    backend: str | None
+    model_kwargs: Mapping[str, Any] | None
+    tokenizer_kwargs: Mapping[str, Any] | None
+
+
+class Pruner(PairScorer):
+    """One-pass scorer over a published pruner; `OnePassScorer.from_pruner` makes one.
+
+    A passage's `has_answer` is the sigmoid of the ranking logit, a sentence's the mean keep
+    probability of its tokens; `llm_prefer` is None. A passage longer than the input takes its best
+    chunk's logit, and a sentence is judged in the chunk that holds the most of it. The token
+    reducer drops sentences below `sentence_threshold`, unless it has a `min_score`.
+    """
+
+    kind = "pruner"
+
+    def __init__(
+        self, engine: Engine, *, name: str, threshold: float, temperature: float = 1.0
+    ) -> None:
+        super().__init__({"base": name, "name": name})
+        self._engine = engine
+        self.name = name
+        self.sentence_threshold = check_number("threshold", threshold, low=0.0, high=1.0)
+        self.temperature = check_number("temperature", temperature, low=1e-6)
+
+    @classmethod
+    @remembered
+    def from_pretrained(
+        cls,
+        name_or_dir: str | Path,
+        *,
+        threshold: float | None = None,
+        temperature: float = 1.0,
+        max_length: int | None = None,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
+        backend: str | None = None,
+        model_kwargs: Mapping[str, Any] | None = None,
+        tokenizer_kwargs: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Load an OpenProvence checkpoint from safetensors; no remote code runs.
+
+        Args:
+            name_or_dir: Hub name or folder of the checkpoint.
+            threshold: Keep probability of a sentence, in [0, 1]. Defaults to the folder's.
+            temperature: Divisor of ranking logits.
+            max_length: Maximum number of tokens of an input; longer passages are read in chunks.
+                Defaults to the folder's.
+            device: Device, e.g. `cuda:0`. Defaults to CUDA if available, else the CPU.
+            dtype: "float32", "bfloat16" or "float16". Defaults to bfloat16 on a GPU that has it.
+            batch_tokens: Padded size of one forward pass.
+            backend: "torch" (default), "onnx" or "openvino".
+            model_kwargs: Passed to the `from_pretrained` of transformers.
+            tokenizer_kwargs: Passed to that of the tokenizer.
+
+        Raises:
+            InputError: If an argument is out of range.
+            ModelLoadError: If the folder is not OpenProvence's, or a tensor is missing.
+        """
+        options = Options.checked(
+            device,
+            dtype,
+            batch_tokens,
+            backend,
+            model_kwargs=model_kwargs,
+            tokenizer_kwargs=tokenizer_kwargs,
+        )
+        folder = model_folder(name_or_dir, revision=options.model_kwargs.get("revision"))
+        checkpoint = Checkpoint(
+            str(folder),
+            f"pruner {str(name_or_dir)!r}",
+            options.model_kwargs,
+            options.tokenizer_kwargs,
+        )
+        fields = _fields(folder, checkpoint.what)
+        config = _base_config(fields, checkpoint.what)
+        tokenizer = checkpoint.tokenizer(config)
+        trunk: Any = RankAndPrune(*_parts(folder, checkpoint, config), norm=_before_norm(fields))
+        check_vocabulary(trunk.encoder, tokenizer, checkpoint.what)
+        length = fields.get("max_length", 512) if max_length is None else max_length
+        longest = position_limit(config) or length
+        given = Folder(
+            checkpoint, config, tokenizer, length if max_length else min(length, longest)
+        )
+        if threshold is None:
+            threshold = fields.get("default_threadshold", fields.get("default_threshold"))
+        return cls(
+            Engine(trunk, PairTokenizer(tokenizer, max_length=given.length()), options).retain(),
+            name=folder.name if Path(name_or_dir).exists() else str(name_or_dir),
+            threshold=THRESHOLD if threshold is None else threshold,
+            temperature=temperature,
+        )
+
+    def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
+        """Score passages and spans of them.
+
+        Args:
+            items: Tuples of a question, a passage and its spans, [start, end) in the text.
+
+        Returns:
+            For each item the label of its passage, and one for each span.
+
+        Raises:
+            InputError: If an item is not such a tuple, or a span is empty or outside the text.
+        """
+        return self._call(self._judge, checked_items(items))
+
+    async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
+        """Async version of `score_sentences`."""
+        return await self._acall(self._judge, checked_items(items))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Raise `TypeError`: its weights are published already."""
+        raise TypeError(f"{self!r} is kept where it was published: name it to from_pruner again")
+
+    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
+        judged = yield from self._judge([(question, passage, ()) for question, passage in pairs])
+        return [whole for whole, _ in judged]
+
+    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
+        return in_blocks(items, self._block)
+
+    @torch.inference_mode()
+    def _block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
+        groups = self._engine.tokenizer.encode([(question, p) for question, p, _ in items])
+        places = [
+            chunk_spans(group, spans) for group, (_, _, spans) in zip(groups, items, strict=True)
+        ]
+        # equal passages may have other spans: each is read for its own
+        chunks = [EncodedPair(chunk.tokens) for group in groups for chunk in group]
+        flat = [each for group in places for _, each in group]
+        wanted = {id(chunk): each for chunk, each in zip(chunks, flat, strict=True)}
+        found = iter((yield from self._engine.run_chunks(chunks, partial(self._read, wanted))))
+        judged = []
+        for group, (*_, spans) in zip(places, items, strict=True):
+            kept, best = np.zeros(len(spans)), -math.inf
+            for which, _ in group:
+                logit, means = next(found)
+                best = max(best, logit)
+                kept[which] = np.maximum(kept[which], means)
+            whole = best / self.temperature
+            judged.append(
+                (BiLabelScore(sigmoid(whole), None, whole, None), [_kept(p) for p in kept.tolist()])
+            )
+        return judged
+
+    def _read(
+        self, wanted: Mapping[int, list[Range]], outputs: Tensor, mask: Tensor, batch: Batch
+    ) -> list[tuple[float, NDArray[np.float64]]]:
+        """Return each chunk's ranking logit, and the mean keep probability of its spans."""
+        logits, keep = outputs[:, 0, 0].tolist(), outputs[..., 1].sigmoid().double().cpu().numpy()
+        found = []
+        for logit, row, size, chunk in zip(logits, keep, batch.lengths, batch.pairs, strict=True):
+            if not math.isfinite(logit) or not np.isfinite(row[:size]).all():
+                raise ModelLoadError(f"{self.name!r} gave no number in {self._engine.dtype}")
+            sums = np.concatenate([[0.0], np.cumsum(row[:size])])
+            begin, end = np.array(wanted[id(chunk)], dtype=np.int64).reshape(-1, 2).T
+            found.append((logit, (sums[end] - sums[begin]) / np.maximum(end - begin, 1)))
+        return found
+
+    def _details(self) -> list[str]:
+        shown = f"sentence_threshold={self.sentence_threshold:g}"
+        return [shown, "llm_prefer=None", *super()._details()]
+
+
+class RankAndPrune(nn.Module):
+    """A classifier of one output with a head of two outputs on its last token states."""
+
+    def __init__(self, encoder: Any, head: nn.Linear, *, norm: bool) -> None:
+        super().__init__()
+        float32_head(encoder)
+        self.encoder = encoder
+        self.head = OutputRows(head, [0, 1])
+        self.norm = norm and hasattr(encoder.base_model, "final_norm")
+        self.uses_types = getattr(encoder.config, "type_vocab_size", 0) > 1
+
+    def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+        """Return the ranking logit, at each token, and the token's logit of being kept.
+
+        Shape: (batch, tokens, 2), float32.
+        """
+        states: list[Tensor] = []
+        base = self.encoder.base_model
+        if self.norm:
+            hook = base.final_norm.register_forward_pre_hook(lambda _, got: states.append(got[0]))
+        else:
+            hook = base.register_forward_hook(lambda _, __, got: states.append(got[0]))
+        extra = {"token_type_ids": types} if self.uses_types else {}
+        try:
+            logits = self.encoder(input_ids=ids, attention_mask=mask, **extra).logits.float()
+        finally:
+            hook.remove()
+        drop, keep = self.head(states[-1]).unbind(2)
+        return torch.stack([logits.expand(keep.shape), keep - drop], dim=2)
+
+
+def _fields(folder: Path, what: str) -> dict[str, Any]:
+    """Read the configuration; raises `ModelLoadError` for a folder of another kind."""
+    try:
+        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelLoadError(f"{what}: config.json is not readable: {error}") from error
+    kind = fields.get("model_type") if isinstance(fields, dict) else None
+    if kind != KIND:
+        raise ModelLoadError(
+            f"{what}: given model_type {kind!r}, allowed {KIND!r}; other pruners bring code of "
+            "their own, which is never run. Load a reranker with from_reranker, a folder of "
+            "`fitrag train onepass` with from_pretrained"
+        )
+    return dict(fields)
+
+
+def _base_config(fields: Mapping[str, Any], what: str) -> Any:
+    """Build the configuration of the classifier inside."""
+    from transformers import AutoConfig
+
+    given = fields.get("base_model_config")
+    outputs = fields.get("num_labels") or 1, fields.get("num_pruning_labels") or 2
+    pooled = (fields.get("pruning_config") or {}).get("use_weighted_pooling")
+    if not isinstance(given, dict) or outputs != (1, 2) or pooled:
+        raise ModelLoadError(
+            f"{what}: config.json must have base_model_config, one label and two pruning labels "
+            f"without weighted pooling, given {outputs} labels"
+        )
+    inner = {name: value for name, value in given.items() if not name.startswith("_")}
+    try:
+        refuse_code({"base_model_config": inner})
+        config = AutoConfig.for_model(inner.pop("model_type", None), **inner)
+    except Exception as error:  # hostile files raise anything
+        raise ModelLoadError(f"{what}: base_model_config is not usable: {error}") from error
+    config.num_labels = 1
+    return config
+
+
+def _parts(folder: Path, checkpoint: Checkpoint, config: Any) -> tuple[Any, nn.Linear]:
+    """Load the classifier and the pruning head out of the folder's safetensors."""
+    from safetensors.torch import load_file
+
+    state: dict[str, Tensor] = {}
+    try:
+        for path in sorted(folder.glob("*.safetensors")):
+            state |= load_file(path)
+    except Exception as error:  # hostile files raise anything
+        raise ModelLoadError(f"{checkpoint.what}: {path.name} is damaged: {error}") from error
+    weight, bias = (state.pop(f"{HEAD}{name}", None) for name in ("weight", "bias"))
+    shapes = [None if each is None else tuple(each.shape) for each in (weight, bias)]
+    if weight is None or bias is None or shapes != [(2, config.hidden_size), (2,)]:
+        raise ModelLoadError(
+            f"{checkpoint.what}: given {HEAD}weight and bias of the shapes {shapes}, allowed "
+            f"{(2, config.hidden_size)} and (2,)"
+        )
+    if not (weight.isfinite().all() and bias.isfinite().all()):
+        raise ModelLoadError(f"{checkpoint.what}: {HEAD}* holds NaN or infinity")
+    head = nn.Linear(config.hidden_size, 2)
+    head.load_state_dict({"weight": weight.float(), "bias": bias.float()})
+    ranking = {name.removeprefix("ranking_model."): each for name, each in state.items()}
+    model = checkpoint.model("AutoModelForSequenceClassification", config=config, state=ranking)
+    return model, head
+
+
+def _before_norm(fields: Mapping[str, Any]) -> bool:
+    """Check whether the head was trained on states before the encoder's last norm.
+
+    It reads `hidden_states[-1]`, which transformers 5 replaced with the normalized states.
+    """
+    major = str(fields.get("transformers_version", "4")).partition(".")[0]
+    return not (major.isdigit() and int(major) >= 5)
+
+
+def _kept(probability: float) -> BiLabelScore:
+    inside = min(1 - SMALLEST, max(SMALLEST, probability))
+    return BiLabelScore(probability, None, math.log(inside / (1 - inside)), None)
