@@ -1,5 +1,7 @@
 """Random checkpoints of a few thousand weights, made on the spot, and models over them."""
 
+import json
+
 import torch
 
 from fitrag_integrations import Passage
@@ -160,6 +162,54 @@ def write_t5_classifier(folder, *, labels=1, seed=0):
     model = T5ForSequenceClassification(config)
     model.classification_head.out_proj.weight.data *= 1.5  # some outputs in [-1, 1], some beyond
     model.save_pretrained(folder)
+    return str(folder)
+
+
+def write_pruner(folder, kind="modernbert", *, legacy=False, positions=512, **fields):
+    """Write a classifier and its pruning head under OpenProvence's names; gives the folder."""
+    from safetensors.torch import save_file
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+    write_bert(folder)
+    (folder / "model.safetensors").unlink()
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=len(AutoTokenizer.from_pretrained(folder)),
+        num_attention_heads=4,
+        max_position_embeddings=positions,
+        num_labels=1,
+        pad_token_id=0,
+        cls_token_id=2,
+        bos_token_id=2,
+        sep_token_id=3,
+        eos_token_id=3,
+        initializer_range=0.3,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+    )
+    torch.manual_seed(3)
+    model = AutoModelForSequenceClassification.from_config(config)
+    if kind == "modernbert":
+        torch.nn.init.normal_(model.model.final_norm.weight, 1.0, 0.5)
+    before = "" if legacy else "ranking_model."
+    state = {f"{before}{name}": tensor for name, tensor in model.state_dict().items()}
+    state["pruning_head.classifier.weight"] = torch.randn(2, 32)
+    state["pruning_head.classifier.bias"] = torch.randn(2)
+    save_file({n: t.contiguous() for n, t in state.items()}, folder / "model.safetensors")
+    made = {
+        "model_type": "open_provence",
+        "architectures": ["OpenProvenceForSequenceClassification"],
+        "auto_map": {"AutoModel": "modeling_open_provence_standalone.OpenProvenceModel"},
+        "base_model_config": config.to_dict(),
+        "num_labels": 1,
+        "num_pruning_labels": 2,
+        "pruning_config": {"hidden_size": 32, "num_labels": 2},
+        "max_length": positions,
+        "default_threadshold": 0.25,
+        "transformers_version": "4.57.1",
+    }
+    (folder / "config.json").write_text(json.dumps(made | fields))
     return str(folder)
 
 

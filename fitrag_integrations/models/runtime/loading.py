@@ -85,7 +85,7 @@ class Checkpoint:
 
         hub = {name: self.model_kwargs[name] for name in _HUB if name in self.model_kwargs}
         with self._loading():
-            refuse_code(PretrainedConfig.get_config_dict(self.source, **hub)[0])
+            _refuse_code(PretrainedConfig.get_config_dict(self.source, **hub)[0])
             return AutoConfig.from_pretrained(self.source, trust_remote_code=False, **hub)
 
     def tokenizer(self, config: Any = None) -> Any:
@@ -180,6 +180,18 @@ class Checkpoint:
         except Exception as error:  # hostile files raise anything
             reason = f"{self.what} could not be loaded: {_why(error)}"
             raise ModelLoadError(reason + without_hub(self.source)) from error
+
+
+def inner_config(fields: Mapping[str, Any], what: str) -> Any:
+    """Build the configuration that another one holds; raises `ModelLoadError` if it is unusable."""
+    from transformers import AutoConfig
+
+    inner = {name: value for name, value in fields.items() if not name.startswith("_")}
+    try:
+        _refuse_code({"inner": inner})
+        return AutoConfig.for_model(inner.pop("model_type", None), **inner)
+    except Exception as error:  # hostile files raise anything
+        raise ModelLoadError(f"{what} is not usable: {error}") from error
 
 
 def check_vocabulary(model: Any, tokenizer: Any, what: str) -> None:
@@ -315,7 +327,7 @@ def _tensor_count(path: Path) -> int:
         return len(file.keys())
 
 
-def refuse_code(fields: dict[str, object]) -> None:
+def _refuse_code(fields: dict[str, object]) -> None:
     """Refuse what transformers would fetch and run without asking `trust_remote_code`."""
     for depth, name, value in _walked(fields):
         if depth and name == "auto_map":  # parts are built without what the load was told

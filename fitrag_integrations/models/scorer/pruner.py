@@ -29,8 +29,8 @@ from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.loading import (
     Checkpoint,
     check_vocabulary,
+    inner_config,
     position_limit,
-    refuse_code,
 )
 from fitrag_integrations.models.runtime.placing import float32_head
 from fitrag_integrations.models.runtime.saved import remembered
@@ -271,8 +271,6 @@ def _fields(folder: Path, what: str) -> dict[str, Any]:
 
 def _base_config(fields: Mapping[str, Any], what: str) -> Any:
     """Build the configuration of the classifier inside."""
-    from transformers import AutoConfig
-
     given = fields.get("base_model_config")
     outputs = fields.get("num_labels") or 1, fields.get("num_pruning_labels") or 2
     pooled = (fields.get("pruning_config") or {}).get("use_weighted_pooling")
@@ -281,12 +279,7 @@ def _base_config(fields: Mapping[str, Any], what: str) -> Any:
             f"{what}: config.json must have base_model_config, one label and two pruning labels "
             f"without weighted pooling, given {outputs} labels"
         )
-    inner = {name: value for name, value in given.items() if not name.startswith("_")}
-    try:
-        refuse_code({"base_model_config": inner})
-        config = AutoConfig.for_model(inner.pop("model_type", None), **inner)
-    except Exception as error:  # hostile files raise anything
-        raise ModelLoadError(f"{what}: base_model_config is not usable: {error}") from error
+    config = inner_config(given, f"{what}: base_model_config")
     config.num_labels = 1
     return config
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 from command_fakes import passages, write
-from tiny import write_cross_encoder
+from tiny import write_cross_encoder, write_pruner
 
-from fitrag_integrations.models import BiLabelScorer
+from fitrag_integrations.models import BiLabelScorer, OnePassScorer
 from fitrag_integrations.types import Passage
 
 ROWS = [
@@ -39,3 +39,17 @@ def test_evaluate_rerank_takes_one_by_model(cross, fitrag, tmp_path):
     code, named, err = fitrag(*given, "--reranker", cross)
     assert code == 0, err
     assert json.loads(out)["figures"] == json.loads(named)["figures"]
+
+
+def test_score_and_compress_take_a_pruner(fitrag, tmp_path):
+    (tmp_path / "pruner").mkdir()
+    folder = write_pruner(tmp_path / "pruner", default_threadshold=0.0)
+    source = write(tmp_path / "in.jsonl", ROWS)
+    for verb in ("score", "compress"):
+        out = tmp_path / f"{verb}.jsonl"
+        code, _, err = fitrag(verb, source, out, "--model", folder, "--quiet")
+        assert code == 0, err
+    made = json.loads((tmp_path / "score.jsonl").read_text().splitlines()[0])
+    first = Passage("", ROWS[0]["passages"][0]["text"], ROWS[0]["passages"][0]["title"])
+    (expected,) = OnePassScorer.from_pruner(folder).score([(ROWS[0]["question"], first)])
+    assert made["scores"][0]["has_answer"] == pytest.approx(expected.has_answer, abs=1e-6)
