@@ -133,7 +133,8 @@ def main() -> None:
 def compared(name: str) -> Iterator[dict[str, Any]]:
     """Compare one architecture with transformers in every place that may take it."""
     if name in CAUSAL:
-        head, places = AutoModelForCausalLM, CAUSAL_PLACES
+        head: Any = AutoModelForCausalLM
+        places = CAUSAL_PLACES
     else:
         head, places = AutoModelForSequenceClassification, CLASSIFIER_PLACES
     with tempfile.TemporaryDirectory() as folder:
@@ -226,7 +227,9 @@ def generated(folder: str) -> float:
             pad_token_id=1,
         )
         wanted.append(
-            tokenizer.decode(ids[0, given.input_ids.shape[1] :], skip_special_tokens=True).strip()
+            str(
+                tokenizer.decode(ids[0, given.input_ids.shape[1] :], skip_special_tokens=True)
+            ).strip()
         )
     return sum(str(a) != b for a, b in zip(found, wanted, strict=True)) / len(wanted)
 
