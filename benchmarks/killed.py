@@ -1,9 +1,9 @@
 """Kill every long verb at random moments, and let it go on: is a row lost, doubled or torn?
 
-    python benchmarks/killed.py [VERB ...] [--kills 200] [--seed 0] [--out FILE]
+    python benchmarks/killed.py [VERB ...] [--kills 200] [--bundled] [--seed 0] [--out FILE]
 
 A verb runs in a child process over a little world of its own, with random models of a few thousand
-weights, `fit` with those that ship. It is killed (SIGKILL) at a random moment of its time, and the
+weights, `fit` with those that ship; with --bundled all but trainings' steps run with those. It is killed (SIGKILL) at a random moment of its time, and the
 same command is given again until it ends; then it begins anew. After each kill every whole line
 of the output has to be that of a run in one go, and at each end all files. Of `fit` is told too how
 many prompts were asked of the language model, and how many were answered twice; a prompt that was
@@ -71,6 +71,7 @@ COMMANDS = {  # what is run, and the files that are compared
     "train bilabel": (f"train bilabel {{home}}/few.jsonl --out {{to}} {STEPS}", TRAINED),
     "train evaluator": (f"train evaluator {{home}}/few.jsonl --out {{to}} {STEPS}", TRAINED),
 }
+INDEX = "index {home}/corpus.jsonl {to} --encoder {home}/bert"
 GROWN = ("vectors.f16", "passages.jsonl", "ends.i64", "state.json")
 FITTED = ("fitted.json", "questions.jsonl", "traces.jsonl", "report.html", "corpus.json")
 
@@ -89,18 +90,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("verbs", nargs="*")
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--bundled", action="store_true", help="use the models that ship")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home, told = Path(folder), dict[str, dict[str, object]]()
-        jobs = {
-            name: Job(partial(command, c, home), files) for name, (c, files) in COMMANDS.items()
-        }
-        jobs["index"] = Job(partial(build, home), ("index.faiss", "passages.jsonl"))
-        jobs["growing index"] = Job(grow, GROWN)
-        jobs["fit"] = Job(fit_in, FITTED, asked_twice)
-        prepare(home)
+        jobs = jobs_in(home, bundled=args.bundled)
+        prepare(home, bundled=args.bundled)
         for name in filter(lambda name: name.startswith("load_"), dir(models)):
             setattr(models, name, cache(getattr(models, name)))  # once, and not in every child
         names = args.verbs or list(jobs)
@@ -114,6 +111,24 @@ def main() -> int:
     wrong = [name for name, one in told.items() if one["wrong"]]
     print(f"{args.kills} kills, wrong: {', '.join(wrong) or 'none'}")
     return int(bool(wrong))
+
+
+def jobs_in(home: Path, *, bundled: bool) -> dict[str, Job]:
+    """Return the jobs by their names, over random models or those that ship."""
+    words = {name: (shipped(words) if bundled else words) for name, (words, _) in COMMANDS.items()}
+    jobs = {name: Job(partial(command, words[name], home), COMMANDS[name][1]) for name in COMMANDS}
+    encoder = partial(Encoder, *([] if bundled else [str(home / "bert")]), pooling="mean")
+    index = shipped(INDEX) if bundled else INDEX
+    jobs["index"] = Job(partial(build, index, home), ("index.faiss", "passages.jsonl"))
+    jobs["growing index"] = Job(partial(grow, encoder), GROWN)
+    jobs["fit"] = Job(fit_in, FITTED, asked_twice)
+    return jobs
+
+
+def shipped(words: str) -> str:
+    """Leave out the random models of a command, so that it takes those that ship."""
+    words = re.sub(r" --(model|reader|scorer|encoder|base) \{home\}/\w+", "", words)
+    return re.sub(r"--llm \{home\}/\w+", "--llm embedded", words).replace("--steps 40", "--steps 8")
 
 
 def killed(job: Job, home: Path, kills: int, chance: random.Random) -> dict[str, object]:
@@ -190,7 +205,7 @@ def plain(content: bytes) -> bytes:
     return CLOCKS.sub(b"", content)
 
 
-def prepare(home: Path) -> None:
+def prepare(home: Path, *, bundled: bool) -> None:
     """Write the rows, a corpus, its index and a tiny model to train."""
     from tiny import make_evaluator, make_reader, make_scorer, write_bert
     from tiny_causal import write_ik, write_llama
@@ -205,9 +220,9 @@ def prepare(home: Path) -> None:
     write_ik(home / "ik", write_llama(home / "llama"), variant="head")
     corpus = [{"id": name, "text": text_of(name)} for name in NAMES]
     write_jsonl(home / "corpus.jsonl", corpus)
-    for name, count in (("few", PEOPLE), ("many", 10 * PEOPLE)):
+    for name, count in (("few", PEOPLE), ("many", (2 if bundled else 10) * PEOPLE)):
         write_jsonl(home / f"{name}.jsonl", map(row_of, range(count)))
-    command("index {home}/corpus.jsonl {to} --encoder {home}/bert", home, home / "index")
+    command(shipped(INDEX) if bundled else INDEX, home, home / "index")
 
 
 def row_of(at: int) -> dict[str, object]:
@@ -234,15 +249,15 @@ def command(words: str, home: Path, to: Path) -> None:
             raise
 
 
-def build(home: Path, folder: Path) -> None:
+def build(words: str, home: Path, folder: Path) -> None:
     """Build an index, where it is not there already, whole."""
     if not (folder / "manifest.json").exists():
-        command("index {home}/corpus.jsonl {to} --encoder {home}/bert", home, folder)
+        command(words, home, folder)
 
 
-def grow(folder: Path) -> None:
+def grow(encoder: Callable[[], Encoder], folder: Path) -> None:
     """Add to an index on disk, in blocks."""
-    index = GrowingIndex(folder, Encoder(str(folder.parents[3] / "bert"), pooling="mean"))
+    index = GrowingIndex(folder, encoder())
     texts = (f"{text_of(name)} Note {at}." for at in range(60) for name in NAMES)
     index.add(Passage(str(at), text) for at, text in enumerate(texts))
 
