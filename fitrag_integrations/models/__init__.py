@@ -39,6 +39,14 @@ _MODULE_OF = {
     "ReplugGenerator": "causal.ensemble",
     "RetrievalEvaluator": "evaluator.evaluator",
 }
+_WITHOUT_TORCH = {
+    "BiLabelScorer": "light.models.LightScorer",
+    "ExtractiveReader": "light.models.LightReader",
+    "IKClassifier": "light.gate.LightGate",
+    "LocalGenerator": "light.gate.LightGenerator",
+    "RetrievalEvaluator": "light.models.LightEvaluator",
+}
+"""What a name is where PyTorch is not installed: `embedded()` works, `from_pretrained` does not."""
 
 __all__ = [
     "Answer",
@@ -65,7 +73,10 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     except ModuleNotFoundError as error:
-        raise torch_needed(error, name) from error
+        if error.name != "torch" or name not in _WITHOUT_TORCH:
+            raise torch_needed(error, name) from error
+    module, _, light = _WITHOUT_TORCH[name].rpartition(".")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), light)
 
 
 def __dir__() -> list[str]:

@@ -165,6 +165,22 @@ for role, verb in [("scorer", "score"), ("evaluator", "evaluate"), ("reader", "r
 gate = defaults.default_model("gate")
 gate.p_known(["who?"], [draft.text for draft in gate.drafter.draft(["who?"])])
 scorer = defaults.EMBEDDED_SCORER
+from fitrag_integrations import MissingExtraError, models
+pair = ("who?", Passage("1", "the king of Rome"))
+assert models.ExtractiveReader.embedded().read([pair])[0].text
+models.BiLabelScorer.embedded().score([pair]), models.RetrievalEvaluator.embedded().evaluate([pair])
+models.IKClassifier.embedded(), models.LocalGenerator.embedded()
+for load in (
+    lambda: models.ExtractiveReader.from_pretrained("mine"),
+    lambda: models.ExtractiveReader.embedded(device="cpu"),
+    lambda: models.Continuer,
+):
+    try:
+        load()
+    except MissingExtraError as error:
+        assert "[torch]" in str(error)
+    else:
+        raise AssertionError(load)
 print(defaults.embedded_detector(scorer.name, window=3, stride=1, per_passage=1).threshold)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from fitrag_integrations.core.extras import torch_needed
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, checked_pairs
@@ -48,8 +49,15 @@ class Shipped(SavedModel):
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:
-        """Load what ships; there is nothing to choose."""
-        return cls(**options)
+        """Load what ships; raise `MissingExtraError` for an option: all need PyTorch."""
+        if options:
+            raise torch_needed(ModuleNotFoundError(name="torch"), f"the option {min(options)!r}")
+        return cls()
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
+        """Raise `MissingExtraError`: another model than the one that ships needs PyTorch."""
+        raise torch_needed(ModuleNotFoundError(name="torch"), f"the {cls.kind} in {folder}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), ()
