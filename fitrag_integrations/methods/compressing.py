@@ -14,6 +14,7 @@ from fitrag_integrations.core.checks import Count, check_number, check_whole
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow, run
 from fitrag_integrations.methods.crag.refiner import Refiner
+from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, script_note
 from fitrag_integrations.methods.explain.compression import Compression, explained
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, rerank, score_port
 from fitrag_integrations.ports import Scorer
@@ -71,6 +72,7 @@ class Reranking:
             max_sentences=self.max_sentences,
             selection=selection,
         )
+        more += script_note(self.scorer, EMBEDDED_SCORER, question, given)
         kept = yield from rerank(
             question,
             given,

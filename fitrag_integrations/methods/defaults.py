@@ -11,14 +11,19 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-from collections.abc import Mapping
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import resources
+from itertools import islice
 from threading import Lock
 from typing import Any
 
 from fitrag_integrations.core.extras import installed, torch_needed, torch_sees_gpu
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.ports import model_name
+from fitrag_integrations.types import Passage
 
 HOMES = {
     "scorer": ("fitrag_integrations.models", "BiLabelScorer"),
@@ -39,6 +44,7 @@ LIGHT = {
     "generator": ("gate", "LightGenerator"),
 }
 """What decides the same without torch, and is ready sooner. The detector never needs it."""
+MULTILINGUAL = "docs/choosing.md lists multilingual models"
 WRITING = ("gate", "generator")  # where torch is installed it writes faster
 
 _loading = Lock()
@@ -179,6 +185,43 @@ class EmbeddedModel(EmbeddedGenerator):
     rescore, arescore = _asks("generator", "rescore")
     continue_with_logprobs, acontinue_with_logprobs = _asks("continuer", "continue_with_logprobs")
     ensemble, aensemble = _asks("replug", "ensemble")
+
+
+SAMPLE = 200
+"""Letters of a text by which its script is judged."""
+_SCRIPTS = {"Cjk": "Chinese", "Hiragana": "Japanese", "Katakana": "Japanese", "Hangul": "Korean"}
+
+
+def script_of(text: str) -> str:
+    """Return the script of a text, such as "Arabic"; "Latin" where half of its letters are."""
+    letters = [] if text.isascii() else list(islice(filter(str.isalpha, text), SAMPLE))
+    counts = Counter(unicodedata.name(letter, "LATIN").split()[0].title() for letter in letters)
+    if 2 * (counts.pop("Latin", 0) + counts.pop("Fullwidth", 0)) >= len(letters):
+        return "Latin"
+    found = counts.most_common(1)[0][0]
+    return _SCRIPTS.get(found, found)
+
+
+def script_note(
+    model: object, embedded: object, question: str, passages: Sequence[Passage]
+) -> tuple[str, ...]:
+    """Return a note where a bundled model gets texts in a script that it does not read, else none.
+
+    Args:
+        model: The model in use, or its port; None is the bundled one.
+        embedded: The bundled model of that role.
+        question: The question; it counts by itself.
+        passages: The passages; they count where more than half of them are in another script.
+    """
+    scripts = [script for one in passages if (script := script_of(one.text)) != "Latin"]
+    parts = {"the question": [own] if (own := script_of(question)) != "Latin" else []}
+    if 2 * len(scripts) > len(passages):
+        parts[f"{len(scripts)} of {len(passages)} passages"] = scripts
+    what = " and ".join(part for part, found in parts.items() if found)
+    if not what or (model is not None and model_name(model) != model_name(embedded)):
+        return ()
+    names = " and ".join(sorted({script for found in parts.values() for script in found}))
+    return (f"{what} in {names} script, but the bundled model reads English: {MULTILINGUAL}",)
 
 
 # one of each, so that all questions without a model of their own share its calls

@@ -22,6 +22,7 @@ from fitrag_integrations.methods.crag.actions import (
 from fitrag_integrations.methods.crag.evaluator import ActionJudge, Judged
 from fitrag_integrations.methods.crag.refiner import TOP_N, Refined, Refiner, Source
 from fitrag_integrations.methods.crag.search import Searched, search_web
+from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR, script_note
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.asked import asked_note
 from fitrag_integrations.text.sentences import SentenceSplitter
@@ -145,7 +146,8 @@ class Crag(Checked):
         retrieved, notes = usable(found, deduplicate=self.deduplicate, selection=selection)
         if not retrieved:  # the last note says that there is nothing to refer to: the web may help
             notes = (*notes[:-1], "nothing with text was retrieved")
-        notes = (*asked_note(question), *notes)
+        foreign = script_note(self.evaluator, EMBEDDED_EVALUATOR, question, retrieved)
+        notes = (*asked_note(question), *notes, *foreign)
         judged = yield from self._judge(question, retrieved)
         graded = [Excerpt.whole(p, score=g) for p, g in zip(retrieved, judged.grades, strict=True)]
 

@@ -27,6 +27,7 @@ from fitrag_integrations.defaults import DEFAULTS, ONE_PASS, Auto, Cutting
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.budget import Budget
+from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, script_note
 from fitrag_integrations.methods.fitrag.scoring import (
     ScorePort,
     Scoring,
@@ -345,6 +346,7 @@ class TokenReducer(Reducing):
             split=self.split,
             selection=selection,
         )
+        more += script_note(asked.port, EMBEDDED_SCORER, asked.question, given)
         return given, replace(asked, ends=ends), (*notes, *more)
 
     def cut(self, passage: Passage, ends: Mapping[Passage, int] | None = None) -> list[Excerpt]:

@@ -6,7 +6,8 @@ from fitrag_integrations import compress, rerank
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods import FitRag
+from fitrag_integrations.methods import Crag, FitRag
+from fitrag_integrations.models.light.models import LightScorer
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Passage
 
@@ -78,3 +79,44 @@ def test_a_call_of_the_bundled_scorer_ends_and_says_what_it_left_out():
     )
     shown = {name: value for name, value, _ in DEFAULTS.rows() if name.startswith("max_")}
     assert (shown["max_passages"], shown["max_sentences"]) == ("1000", "5000")
+
+
+SCRIPTS = {
+    "Chinese": ("谁写了配乐？", "尼诺·罗塔为这部电影写了配乐。"),
+    "Arabic": ("من كتب الموسيقى؟", "كتب نينو روتا موسيقى الفيلم."),
+    "Cyrillic": ("Кто написал музыку?", "Нино Рота написал музыку к фильму."),
+    "Korean": ("누가 음악을 썼나요?", "니노 로타가 영화 음악을 썼다."),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("door", [rerank, compress, FitRag, Crag], ids=lambda door: door.__name__)
+def test_a_script_that_the_bundled_models_do_not_read_is_noted(door, name):
+    question, text = SCRIPTS[name]
+    given = [Passage("a", text), Passage("b", f"{text} {text}"), Passage("c", ANSWER)]
+
+    def notes(question, given, **own):
+        if door not in (FitRag, Crag):
+            return door(question, given, **own).context.notes
+        ports = Ports(retrieve=lambda queries: [given for _ in queries])
+        return run(door(*own.values())(question, ports)).value.notes
+
+    def noted(*of, **own):
+        return [note for note in notes(*of, **own) if "bundled model reads English" in note]
+
+    (note,) = noted(question, given)
+    assert note.startswith(f"the question and 2 of 3 passages in {name} script")
+    (note,) = noted(question, GIVEN)
+    assert note.startswith(f"the question in {name} script")
+    (note,) = noted(QUESTION, given)
+    assert note.startswith(f"2 of 3 passages in {name} script")
+    assert not noted(QUESTION, [*GIVEN, given[0]])
+    assert not noted("Wer schrieb Fellinis Filmmusik für „Otto e mezzo“?", GIVEN)
+    if door is not Crag:
+        assert not noted(question, given, scorer=Words())
+
+
+def test_the_bundled_scorer_passed_by_hand_gets_the_same_note():
+    question, text = SCRIPTS["Arabic"]
+    context = compress(question, [text], scorer=LightScorer.embedded()).context
+    assert context.notes == compress(question, [text]).context.notes
