@@ -7,20 +7,24 @@ that does, and the compressor's two methods call it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import SkipValidation
+from pydantic import BaseModel, SkipValidation
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.langchain.base.convert import Documents, to_documents, to_passages
 from fitrag_integrations.langchain.base.fields import Settings
 from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
+from fitrag_integrations.langchain.base.tools import AskedOfDocuments
 from fitrag_integrations.methods.explain.compression import Compression, explained
 from fitrag_integrations.types import Context, Passage
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
 
 
 class FlowCompressor(Settings, BaseDocumentCompressor):
@@ -63,6 +67,18 @@ class FlowCompressor(Settings, BaseDocumentCompressor):
         given = {"documents": documents, "question": query}
         return await self.as_runnable().ainvoke(given, {"callbacks": callbacks})
 
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> BaseTool:
+        """Return a tool for agents, from a question and documents to the passages kept.
+
+        Args:
+            name: Name of the tool; None is the class's.
+            description: When an agent is to call it; None is a sentence about it.
+
+        Returns:
+            A tool whose text is the numbered passages, and whose artifact the documents.
+        """
+        return self.as_runnable().as_tool(name=name, description=description)
+
     def as_runnable(self) -> Runnable[dict[str, Any], list[Document]]:
         """Return a Runnable from ``{"documents", "question"}`` to documents; its batch is one
         call.
@@ -79,7 +95,12 @@ class CuttingCompressor(FlowCompressor):
 class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
     """Compress the documents of ``{"documents", "question"}`` in a run of its own."""
 
+    _use: ClassVar[str] = "Keep what matters in documents for a question."
     compressor: SkipValidation[FlowCompressor]  # it was validated when it was made
+
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """Return the fields of the input."""
+        return AskedOfDocuments
 
     def flows(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from langchain_core.callbacks import (
     AsyncCallbackManager,
@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list, patch_config
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
@@ -30,6 +30,7 @@ from fitrag_integrations.langchain.base.fields import (
 )
 from fitrag_integrations.langchain.base.ports import Offer, internal
 from fitrag_integrations.langchain.base.runnable import FlowBatches, watched
+from fitrag_integrations.langchain.base.tools import Query
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context
 
@@ -45,8 +46,13 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
+    _use: ClassVar[str] = "Find passages that help to answer a question."
+
     k: Count | None = None
     """Documents to give at most, the first ones; also an argument of ``invoke``."""
+
+    def _arguments(self) -> type[BaseModel]:
+        return Query
 
     def documents(self, context: Context) -> list[Document]:
         """Write what was found as documents."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from langchain_core.callbacks import CallbackManager, CallbackManagerForChainRun
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from langchain_core.runnables.config import ensure_config
 from langchain_core.runnables.utils import Input, Output
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import plain
@@ -20,6 +20,10 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Ask, Flow, Traced, arun, arun_many, run, run_many
 from fitrag_integrations.langchain.base.fields import Brief
 from fitrag_integrations.langchain.base.ports import Backend
+from fitrag_integrations.langchain.base.tools import Asked, tool_of
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
 
 T = TypeVar("T")
 KEYS = ("question", "input", "query")
@@ -60,12 +64,6 @@ def _last_asked(messages: Any) -> str:
     raise InputError.of("messages", given=messages, allowed="a message of the user among them")
 
 
-class Asked(BaseModel):
-    """What a Runnable that takes a question is given, as a tool of an agent too."""
-
-    question: str = Field(description="The question, as the user asks it.")
-
-
 @dataclass(eq=False)
 class Last:
     """Keep the last run; it is no part of what its owner is, and stays behind when that travels."""
@@ -84,6 +82,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     _last: Last = PrivateAttr(default_factory=Last)
+    _use: ClassVar[str] = "Answer a question."
 
     @abstractmethod
     def flows(
@@ -98,6 +97,33 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         ``configs``.
         """
         return self.flows(inputs, configs)
+
+    def as_tool(
+        self,
+        args_schema: type[BaseModel] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        arg_types: dict[str, type] | None = None,
+    ) -> BaseTool:
+        """Return a tool for agents, which answers with a text and, as artifact, the whole result.
+
+        Args:
+            args_schema: The arguments, in place of the component's own.
+            name: Name of the tool; None is the component's name.
+            description: When an agent is to call it; None is a sentence about the component.
+            arg_types: Types of the arguments, in place of a schema.
+
+        Returns:
+            A tool with ``response_format="content_and_artifact"``.
+        """
+        schema, named = args_schema or self._arguments(), name or self.get_name()
+        use = self._use if description is None else description
+        return tool_of(self, schema, name=named, description=use, arg_types=arg_types)
+
+    def _arguments(self) -> type[BaseModel]:
+        """Return the arguments of the tool."""
+        return cast(type[BaseModel], self.get_input_schema())
 
     @property
     def last_run(self) -> Traced[object] | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import InputError
@@ -15,6 +15,7 @@ from fitrag_integrations.langchain.base.fields import AnyBase, AnyRunnable
 from fitrag_integrations.langchain.base.ports import Backend, internal
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import question_of
+from fitrag_integrations.langchain.base.tools import Asked, AskedOfDocuments
 from fitrag_integrations.langchain.routers.judge import JudgeFields
 from fitrag_integrations.types import Action
 
@@ -47,6 +48,10 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
 
     base: AnyBase | None = Field(default=None, exclude=True)
     """The retriever for inputs without documents: any Runnable from a question to documents."""
+
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """Return the fields of the input: a question and, without a ``base``, documents."""
+        return AskedOfDocuments if self.base is None else Asked
 
     def route(self, **options: object) -> Route:
         """Return the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable, RunnableConfig
+from pydantic import BaseModel
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
@@ -16,6 +17,7 @@ from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.models import check_model
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of
+from fitrag_integrations.langchain.base.tools import Decision
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.types import RetrievalDecision
 
@@ -81,8 +83,14 @@ class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):  # type: ignore[
         RetrievalGate(gate=ik).invoke("Who wrote the score of Amarcord?")["retrieve"]
     """
 
+    _use: ClassVar[str] = "Decide whether a question needs retrieval, or is known without."
+
     def _asker(self) -> RetrievalGate:
         return self
+
+    def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """Return the fields of a decision."""
+        return Decision
 
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object

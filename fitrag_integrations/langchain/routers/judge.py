@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.runnables import RunnableConfig
+from pydantic import BaseModel
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
@@ -13,6 +14,7 @@ from fitrag_integrations.langchain.base.convert import to_passages
 from fitrag_integrations.langchain.base.fields import Settings, options
 from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
+from fitrag_integrations.langchain.base.tools import AskedOfDocuments, Judgment
 from fitrag_integrations.methods.crag.evaluator import ActionJudge
 
 if TYPE_CHECKING:
@@ -43,6 +45,16 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
         graph.add_node("judge", RetrievalJudge())
         graph.add_conditional_edges("judge", lambda state: state["action"])
     """
+
+    _use: ClassVar[str] = "Judge whether documents answer a question."
+
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """Return the fields of the input."""
+        return AskedOfDocuments
+
+    def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """Return the fields of a judgment."""
+        return Judgment
 
     def flows(
         self,

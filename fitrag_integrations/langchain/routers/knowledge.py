@@ -14,7 +14,8 @@ from fitrag_integrations.langchain.base.fields import AnyRunnable
 from fitrag_integrations.langchain.base.models import check_model
 from fitrag_integrations.langchain.base.ports import Backend, internal
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
-from fitrag_integrations.langchain.base.runnable import Asked, question_of
+from fitrag_integrations.langchain.base.runnable import question_of
+from fitrag_integrations.langchain.base.tools import Asked
 from fitrag_integrations.langchain.routers.gate import GateFields
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.prompts import NO_RETRIEVAL
