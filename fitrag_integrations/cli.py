@@ -21,84 +21,95 @@ from fitrag_integrations.errors import FitRagError
 
 EXIT_UNUSABLE = 2
 GROUPS = {
-    "train": "Fit the models of this package.",
-    "label": "Collect what the models are fitted on.",
-    "calibrate": "Fit thresholds, kept with the model.",
-    "evaluate": "Measure on labelled rows.",
+    "train": "Train models.",
+    "label": "Label training data.",
+    "calibrate": "Fit thresholds and store them with the model.",
+    "evaluate": "Evaluate on labeled rows.",
 }
 VERBS = {
-    "demo": Home("demo.demo:DemoPlan", "See it work on eighty questions, without a network."),
-    "try": Home("trial.trial:TryPlan", "See in a sentence what this saves on your own files."),
-    "fit": Home("fit.fit:FitPlan", "Fit everything to your own files and language model."),
+    "demo": Home("demo.demo:DemoPlan", "Run an offline demo on eighty questions."),
+    "try": Home("trial.trial:TryPlan", "Measure what FIT-RAG saves on your own files."),
+    "fit": Home("fit.fit:FitPlan", "Fit FIT-RAG to your files and language model."),
     "index": Home("run.index:IndexPlan", "Build an index of a corpus, or add to one."),
-    "retrieve": Home("run.retrieve:RetrievePlan", "Find passages for each row's question."),
+    "retrieve": Home("run.retrieve:RetrievePlan", "Retrieve passages for each row."),
     "answer": Home("run.answer:AnswerPlan", "Answer questions from passages."),
     "score": Home("run.score:ScorePlan", "Score each passage of each row."),
     "gate": Home("run.gate:GatePlan", "Decide for each question whether to retrieve."),
     "route": Home("run.route:RoutePlan", "Grade passages and decide what to do with them."),
     "compress": Home("run.compress:CompressPlan", "Reduce passages to their best excerpts."),
-    "read": Home("run.read:ReadPlan", "Read the answer to each row out of its passages."),
+    "read": Home("run.read:ReadPlan", "Extract the answer of each row from its passages."),
     "serve": Home("serve.serve:ServePlan", "Serve the models over HTTP."),
-    "doctor": Home("doctor.doctor:DoctorPlan", "Tell what this machine has."),
-    "train reader": Home("train.reader:TrainReader", "Fit the extractive reader."),
-    "train bilabel": Home("train.bilabel:TrainBilabel", "Fit the bi-label scorer."),
-    "train evaluator": Home("train.evaluator:TrainEvaluator", "Fit the retrieval evaluator."),
+    "doctor": Home(
+        "doctor.doctor:DoctorPlan", "Show versions, hardware and extras of this machine."
+    ),
+    "train reader": Home("train.reader:TrainReader", "Train the extractive reader."),
+    "train bilabel": Home("train.bilabel:TrainBilabel", "Train the bi-label scorer."),
+    "train evaluator": Home("train.evaluator:TrainEvaluator", "Train the retrieval evaluator."),
     "train recognizer": Home(
-        "train.recognizer:TrainRecognizer", "Fit when what is known and found needs no retrieval."
+        "train.recognizer:TrainRecognizer",
+        "Fit the recognizer of questions that need no retrieval.",
     ),
     "train eligibility": Home(
         "train.eligibility:TrainEligibility",
-        "Fit the detector that says when excerpts are enough.",
+        "Train the detector of sufficient excerpts.",
     ),
-    "train ik": Home("train.causal:TrainIK", "Fit an IK classifier: is retrieval needed?"),
-    "train necessity": Home("train.causal:TrainNecessity", "Fit SlimPLM's necessity judge."),
+    "train ik": Home(
+        "train.causal:TrainIK", "Train an IK classifier, which decides whether to retrieve."
+    ),
+    "train necessity": Home("train.causal:TrainNecessity", "Train SlimPLM's necessity judge."),
     "train onepass": Home(
         "train.one_pass:TrainOnePass",
-        "Fit the head that scores sentences in the reranker's own pass.",
+        "Train the head that scores sentences in one pass.",
     ),
-    "train rewriter": Home("train.causal:TrainRewriter", "Fit SlimPLM's query rewriter."),
-    "label negatives": Home("train.reader:LabelNegatives", "Find passages without the answer."),
-    "label evaluator": Home("train.evaluator:LabelEvaluator", "Judge what was retrieved."),
+    "train rewriter": Home("train.causal:TrainRewriter", "Train SlimPLM's query rewriter."),
+    "label negatives": Home(
+        "train.reader:LabelNegatives", "Find negative passages, which lack the answer."
+    ),
+    "label evaluator": Home(
+        "train.evaluator:LabelEvaluator", "Label retrieved passages for the evaluator."
+    ),
     "label bilabel": Home("label.bilabel:LabelBilabel", "Label passages for the bi-label scorer."),
     "label eligibility": Home(
         "label.eligibility:LabelEligibility", "Label combinations for the eligibility detector."
     ),
-    "label ik": Home("label.known:LabelIK", "Label what a language model knows by itself."),
+    "label ik": Home("label.known:LabelIK", "Label which questions a language model can answer."),
     "label necessity": Home("label.known:LabelNecessity", "Label drafts by the answers in them."),
-    "label claims": Home("label.claims:LabelClaims", "Take answers apart into claims."),
+    "label claims": Home("label.claims:LabelClaims", "Split answers into claims."),
     "calibrate reader": Home(
-        "train.reader:CalibrateReader", "Fit when the reader gives no answer."
+        "train.reader:CalibrateReader", "Fit the reader's threshold of no answer."
     ),
-    "calibrate gate": Home("calibrate.gate:CalibrateGate", "Fit a gate's threshold."),
+    "calibrate gate": Home("calibrate.gate:CalibrateGate", "Fit the threshold of a gate."),
     "calibrate verdict": Home(
-        "calibrate.verdict:CalibrateVerdict", "Fit how a whole list decides on the action."
+        "calibrate.verdict:CalibrateVerdict", "Fit the verdict over a whole list of passages."
     ),
     "calibrate evaluator": Home(
-        "calibrate.evaluator:CalibrateEvaluator", "Fit the thresholds of the actions."
+        "calibrate.evaluator:CalibrateEvaluator", "Fit the thresholds of the evaluator's actions."
     ),
-    "evaluate gate": Home("evaluate.decisions:EvaluateGate", "Measure a gate."),
-    "evaluate rerank": Home("evaluate.rerank:EvaluateRerank", "Measure a reranker."),
+    "evaluate gate": Home("evaluate.decisions:EvaluateGate", "Evaluate a gate."),
+    "evaluate rerank": Home("evaluate.rerank:EvaluateRerank", "Evaluate a reranker."),
     "evaluate methods": Home(
         "evaluate.methods:EvaluateMethods", "Compare methods on the same questions."
     ),
-    "evaluate answers": Home("evaluate.answers:EvaluateAnswers", "Judge answers."),
-    "evaluate facts": Home("evaluate.answers:EvaluateFacts", "Measure how much is supported."),
-    "evaluate route": Home("evaluate.decisions:EvaluateRoute", "Measure an evaluator."),
+    "evaluate answers": Home("evaluate.answers:EvaluateAnswers", "Evaluate answers."),
+    "evaluate facts": Home(
+        "evaluate.answers:EvaluateFacts", "Evaluate how much of each text is supported."
+    ),
+    "evaluate route": Home("evaluate.decisions:EvaluateRoute", "Evaluate a retrieval evaluator."),
     "evaluate compress": Home(
-        "evaluate.compress:EvaluateCompress", "Measure what compression keeps."
+        "evaluate.compress:EvaluateCompress", "Evaluate what compression keeps."
     ),
     "evaluate compare": Home(
-        "evaluate.results:EvaluateCompare", "Compare two results over the same questions."
+        "evaluate.results:EvaluateCompare", "Compare two results on the same questions."
     ),
     "evaluate drift": Home(
-        "evaluate.results:DriftPlan", "See whether a chain's traces look like what was fitted on."
+        "evaluate.results:DriftPlan", "Check whether traces differ from the data of a fit."
     ),
-    "evaluate report": Home("evaluate.results:EvaluateReport", "Write a page."),
+    "evaluate report": Home("evaluate.results:EvaluateReport", "Write an HTML report of results."),
 }
 
 app = typer.Typer(
     cls=Verbs,
-    help="FIT-RAG and its relatives on JSON Lines: .jsonl or .jsonl.gz in and out.",
+    help="FIT-RAG and related methods on JSON Lines: .jsonl or .jsonl.gz in and out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they print the values of variables, keys among them
 )

@@ -67,6 +67,9 @@ def test_a_verb_takes_the_options_it_took(verb):
 
 
 FORMER = {
+    "demo": "--questions=--limit",
+    "try": "--count=--limit",
+    "fit": "--count=--limit --budget=--max-cost",
     "train bilabel": "--rate=--learning-rate --accumulate=--gradient-accumulation-steps",
     "train evaluator": "--checkpointing=--gradient-checkpointing --rate=--learning-rate",
     "train ik": "--dropout=--lora-dropout --variant=--tune --rate=--learning-rate",
@@ -81,13 +84,14 @@ def test_a_former_spelling_works_and_is_not_shown(verb, monkeypatch):
     plan, runner = VERBS[verb].plan_type(), CliRunner()
     monkeypatch.setattr(plan, "run", lambda self: print(repr(self)))
     help = runner.invoke(app, [*verb.split(), "--help"], env={"COLUMNS": "300"}).output
-    given = ["rows.jsonl", "--out", "out", *(["--base", "base"] if verb == "train ik" else [])]
+    given = [] if verb == "demo" else ["rows.jsonl", "--out", "out"]
+    given += ["--base", "base"] if verb == "train ik" else []
     for pair in FORMER[verb].split():
         former, now = pair.split("=")
-        value = [] if "checkpointing" in former else ["3"]
+        value = [] if "checkpointing" in former else ["7"]
         runs = [runner.invoke(app, [*verb.split(), *given, each, *value]) for each in (former, now)]
         assert runs[0].output == runs[1].output and not any(one.exit_code for one in runs)
-        assert "3" in runs[0].output or not value
+        assert "7" in runs[0].output or not value
         assert now in help and f"{former} " not in help
 
 
@@ -95,6 +99,11 @@ def test_a_former_spelling_works_and_is_not_shown(verb, monkeypatch):
 def test_an_engine_that_would_be_refused_is_not_offered(verb):
     said = CliRunner().invoke(app, [*verb.split(), "rows.jsonl", "--out", "out", "--engine", "ray"])
     assert said.exit_code == 2 and "No such option: --engine" in said.output
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb_does_not_offer_completion(verb):
+    assert "--install-completion" not in CliRunner().invoke(app, [*verb.split(), "--help"]).output
 
 
 if __name__ == "__main__":

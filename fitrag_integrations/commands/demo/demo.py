@@ -71,8 +71,10 @@ class DemoPlan:
     Runs offline, with the models that ship in the package.
     """
 
-    questions: Annotated[int, Option("Maximum number of questions.", min=1)] = 80
-    max_tokens: Annotated[int, Option("Tokens of passages in a prompt.", min=1)] = 200
+    questions: Annotated[
+        int, Option("Maximum number of questions.", name="--limit", aliases="--questions", min=1)
+    ] = 80
+    max_tokens: Annotated[int, Option("Passage tokens per prompt.", min=1)] = 200
     llm: Annotated[
         str | None,
         Option(
@@ -85,7 +87,7 @@ class DemoPlan:
         bool,
         Option("Also run LangChain, LlamaIndex and the retrieval gate, and show more examples."),
     ] = False
-    examples: Annotated[int, Option("Examples shown with --all.", min=0)] = 4
+    examples: Annotated[int, Option("Number of examples with --all.", min=0)] = 4
     model: ModelOptions = ModelOptions()
     json: AsJson = False
 

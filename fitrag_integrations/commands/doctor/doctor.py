@@ -23,7 +23,7 @@ class DoctorPlan:
     """
 
     defaults: Annotated[
-        bool, Option("List the defaults of reranking and compression, and where each applies.")
+        bool, Option("List the defaults of reranking and compression, and what each applies to.")
     ] = False
     json: options.AsJson = False
 

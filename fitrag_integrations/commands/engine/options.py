@@ -13,11 +13,11 @@ from fitrag_integrations.errors import InputError
 
 HERE, RAY = "local", "ray"
 Input: TypeAlias = Annotated[
-    str, Argument("Rows to read: .jsonl, .jsonl.gz, or - for standard input.")
+    str, Argument("Input rows: .jsonl, .jsonl.gz, or - for standard input.")
 ]
 Output: TypeAlias = Annotated[
     str,
-    Argument("Where to write them: .jsonl, .jsonl.gz, or - for standard output."),
+    Argument("Output rows: .jsonl, .jsonl.gz, or - for standard output."),
 ]
 Model: TypeAlias = Annotated[
     str | None,
@@ -27,27 +27,27 @@ Model: TypeAlias = Annotated[
     ),
 ]
 Device: TypeAlias = Annotated[
-    str | None, Option("Such as cpu or cuda:0.", default="a GPU if there is one")
+    str | None, Option("Device, e.g. cpu or cuda:0.", default="a GPU if there is one")
 ]
 Dtype: TypeAlias = Annotated[
-    str | None, Option("Such as float32 or bfloat16.", default="the model's own")
+    str | None, Option("Data type, e.g. float32 or bfloat16.", default="the model's own")
 ]
 BatchTokens: TypeAlias = Annotated[
-    int | None, Option("Padded tokens a model batch.", min=1, default="by device")
+    int | None, Option("Padded tokens per model batch.", min=1, default="by device")
 ]
 Backend: TypeAlias = Annotated[
     str | None,
-    Option("What runs an encoder on a CPU: torch, onnx or openvino.", default="torch"),
+    Option("Backend of an encoder on a CPU: torch, onnx or openvino.", default="torch"),
 ]
-Overwrite: TypeAlias = Annotated[bool, Option("Start anew instead of continuing the output.")]
-Strict: TypeAlias = Annotated[bool, Option("Exit 1 if a row failed.")]
-Quiet: TypeAlias = Annotated[bool, Option("Say nothing but errors.")]
+Overwrite: TypeAlias = Annotated[bool, Option("Replace the output instead of continuing it.")]
+Strict: TypeAlias = Annotated[bool, Option("Exit with code 1 if a row failed.")]
+Quiet: TypeAlias = Annotated[bool, Option("Print only errors.")]
 AsJson: TypeAlias = Annotated[bool, Option("Print the summary as JSON on standard output.")]
-RetryFailed: TypeAlias = Annotated[bool, Option("Ask again what an earlier run got no answer to.")]
+RetryFailed: TypeAlias = Annotated[bool, Option("Retry the failed rows of an earlier run.")]
 ShardOf: TypeAlias = Annotated[
     str | None,
     Option(
-        "Part of the rows, by a hash of their ids: 0/4 is the first of four.",
+        "Process one part of the rows, by a hash of their ids; 0/4 is the first of four.",
         metavar="I/N",
         default="all",
     ),
@@ -55,28 +55,32 @@ ShardOf: TypeAlias = Annotated[
 MaxTokens: TypeAlias = Annotated[
     int | None, Option("Token budget for the excerpts.", min=1, default="none")
 ]
-Window: TypeAlias = Annotated[int, Option("Sentences in an excerpt.", min=1)]
-Stride: TypeAlias = Annotated[int, Option("Sentences from one to the next.", min=1)]
+Window: TypeAlias = Annotated[int, Option("Sentences per excerpt.", min=1)]
+Stride: TypeAlias = Annotated[int, Option("Sentences between the starts of two excerpts.", min=1)]
 CutWindow: TypeAlias = Annotated[
     int | None,
     Option(
-        "Sentences in an excerpt; 3 is FIT-RAG's own way.",
+        "Sentences per excerpt; 3 gives the windows of the FIT-RAG paper.",
         min=1,
         default=f"{DEFAULTS.sentences.window}",
     ),
 ]
 CutStride: TypeAlias = Annotated[
     int | None,
-    Option("Sentences from one to the next.", min=1, default=f"{DEFAULTS.sentences.stride}"),
+    Option(
+        "Sentences between the starts of two excerpts.",
+        min=1,
+        default=f"{DEFAULTS.sentences.stride}",
+    ),
 ]
 CutTopN: TypeAlias = Annotated[
     int | None,
-    Option("Passages the reranker keeps; 0 all.", min=0, default=f"{DEFAULTS.top_n}"),
+    Option("Passages kept after reranking; 0: all.", min=0, default=f"{DEFAULTS.top_n}"),
 ]
 CutPerPassage: TypeAlias = Annotated[
     int | None,
     Option(
-        "Excerpts kept of a passage at most; 0 any number.",
+        "Maximum number of excerpts per passage; 0: no limit.",
         min=0,
         default="0, with --window 1",
     ),
@@ -84,33 +88,31 @@ CutPerPassage: TypeAlias = Annotated[
 CutShare: TypeAlias = Annotated[
     float | None,
     Option(
-        "Fraction of the tokens to keep at most.",
+        "Maximum fraction of the tokens kept.",
         min=0,
         max=1,
         default=f"{DEFAULTS.sentences.max_share:g} without --max-tokens and --window, else all",
     ),
 ]
 PerPassage: TypeAlias = Annotated[
-    int, Option("Windows a passage may keep, apart from each other; 0 any.", min=0)
+    int, Option("Maximum number of separate windows per passage; 0: no limit.", min=0)
 ]
 MaxShare: TypeAlias = Annotated[
     float | None,
-    Option("Share of tokens to keep at most.", min=0, max=1, default="all"),
+    Option("Maximum fraction of the tokens kept.", min=0, max=1, default="all"),
 ]
 Detector: TypeAlias = Annotated[
     str | None,
     Option(
-        "Folder of `fitrag train eligibility`, or none.",
+        "Eligibility detector: folder of `fitrag train eligibility`, or none.",
         default="the embedded one, if it is for these scores",
     ),
 ]
 Weight: TypeAlias = Annotated[
     float,
-    Option("Weight of llm_prefer: 0 is has_answer alone, 1 llm_prefer alone.", min=0, max=1),
+    Option("Weight of llm_prefer; 0: has_answer alone, 1: llm_prefer alone.", min=0, max=1),
 ]
-Tokenizer: TypeAlias = Annotated[
-    str, Option("What counts tokens: approximate, or a tiktoken encoding.")
-]
+Tokenizer: TypeAlias = Annotated[str, Option("Token counter: approximate, or a tiktoken encoding.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,8 @@ class Files:
 class Searching:
     """Index to search for a row without passages of its own."""
 
-    index: Annotated[
-        Path | None, Option("Index to search where a row has no passages of its own.")
-    ] = None
-    k: Annotated[int, Option("Passages to take from the index.", name="--k", min=1)] = (
+    index: Annotated[Path | None, Option("Index to search for rows without passages.")] = None
+    k: Annotated[int, Option("Passages to retrieve from the index.", name="--k", min=1)] = (
         DEFAULTS.candidates
     )
     encoder: Annotated[str | None, Option("Encoder of the index.", default="its own")] = None
@@ -185,10 +185,11 @@ class RunOptions(RunSettings):
     """Rows to process, here or by the workers of a Ray cluster, and what is reported."""
 
     engine: Annotated[
-        str, Option("Who answers: local, this process, or ray, the workers of a Ray cluster.")
+        str, Option("Where rows are processed: local (this process) or ray (a Ray cluster).")
     ] = HERE
     workers: Annotated[
-        int | None, Option("Workers of --engine ray.", min=1, default="one a GPU, else a CPU")
+        int | None,
+        Option("Number of workers of --engine ray.", min=1, default="one per GPU, else per CPU"),
     ] = None
 
     def __post_init__(self) -> None:

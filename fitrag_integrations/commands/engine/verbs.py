@@ -62,7 +62,7 @@ def _is_plan(kind: type) -> bool:
 def _command(name: str, plan: type[Any]) -> Any:
     """Build the command of a plan, which also reads former spellings of its options."""
     now = dict(_aliases(plan))
-    one = typer.Typer(pretty_exceptions_enable=False)
+    one = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
     settings = {"token_normalize_func": lambda given: now.get(given, given)} if now else {}
     one.command(name, context_settings=settings)(as_function(plan))
     return get_command(one)

@@ -49,7 +49,10 @@ class Judge:
     """Model that judges, if any."""
 
     judge: Annotated[
-        str | None, Option("Model that says Yes or No: embedded, a folder, a hub name, or served.")
+        str | None,
+        Option(
+            "Model that judges with Yes or No: embedded, a folder, a hub name, or a served one."
+        ),
     ] = None
     url: Annotated[
         str | None, Option("OpenAI-compatible server of the --judge; its key from OPENAI_API_KEY.")
@@ -72,17 +75,15 @@ class EvaluateAnswers:
     the difference of two systems is over the same questions, with McNemar's p for accuracies.
     """
 
-    first: Annotated[str, Argument("Rows: a file, or hf:NAME:SPLIT.")]
-    second: Annotated[str | None, Argument("The same questions, answered by another system.")] = (
+    first: Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]
+    second: Annotated[str | None, Argument("Rows of another system with the same questions.")] = (
         None
     )
     shape: Published = Published()
-    gold: Annotated[
-        str | None, Option("Rows to take the gold answers from, where a run file has none.")
-    ] = None
+    gold: Annotated[str | None, Option("Rows with the gold answers, if the input has none.")] = None
     common: options.Common = False
     judge: Judge = Judge()
-    apart: Annotated[bool, Option("Each gold answer counts by itself: STR-EM is SlimPLM's EM.")] = (
+    apart: Annotated[bool, Option("Count each gold answer separately: STR-EM is SlimPLM's EM.")] = (
         False
     )
     price: Priced = Priced()
@@ -168,15 +169,16 @@ class EvaluateFacts:
     says Yes or No of each. Texts that say nothing are counted apart, as FActScore does.
     """
 
-    rows: Annotated[str, Argument("Rows: a file, or hf:NAME:SPLIT.")]
+    rows: Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]
     judge: Judge = Judge()
     gamma: Annotated[
-        int, Option("Facts under which a text is too short; 0 for no penalty.", min=0)
+        int,
+        Option("Number of facts below which a text is penalized as short; 0: no penalty.", min=0),
     ] = GAMMA
     shape: Published = Published()
-    out: Annotated[Path | None, Option("Write each row with its values: .jsonl.")] = None
+    out: Annotated[Path | None, Option("Rows with their values to write: .jsonl.")] = None
     export: Annotated[
-        Path | None, Option("Write topic and output, as FActScore's own script reads.")
+        Path | None, Option("Input of FActScore's script to write: .jsonl with topic and output.")
     ] = None
     json: AsJson = False
 
@@ -205,6 +207,4 @@ def _write(path: Path | None, rows: Sequence[Row]) -> None:
         return
     if path.suffix != ".jsonl":
         raise InputError.of("a file of rows", given=str(path), allowed="one ending in .jsonl")
-    path.unlink(missing_ok=True)
-    with jsonl.appending(str(path)) as write:
-        write(b"".join(map(jsonl.dump, rows)))
+    jsonl.write_jsonl(path, rows)

@@ -61,7 +61,7 @@ class EvaluateCompress:
 
     rows: Annotated[str, Argument("Rows of `fitrag compress`, with answers.")]
     reader: Annotated[
-        str | None, Option("Reader that answers before and after: embedded, or a folder.")
+        str | None, Option("Reader to compare before and after compression: embedded, or a folder.")
     ] = None
     tokenizer: Tokenizer = "approximate"
     shape: Published = Published()

@@ -48,9 +48,7 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 class SweepOutcome(Outcome):
     """Outcome of a gate, with a drawing of the sweep."""
 
-    plot: Annotated[Path | None, Option("Draw the sweep into this file: .png, .svg or .pdf.")] = (
-        None
-    )
+    plot: Annotated[Path | None, Option("Plot of the sweep to write: .png, .svg or .pdf.")] = None
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,15 @@ class EvaluateGate:
     Wilson's, else the bootstrap's.
     """
 
-    rows: Annotated[tuple[Path, ...], Argument("Labelled rows: .jsonl or .jsonl.gz.")]
+    rows: Annotated[tuple[Path, ...], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
     threshold: Annotated[
         float | None,
-        Option("Known is what lies above.", min=0, max=1, default="the gate's, or 0.5"),
+        Option(
+            "Decision threshold; a higher p_known means known.",
+            min=0,
+            max=1,
+            default="the gate's, or 0.5",
+        ),
     ] = None
     outcome: SweepOutcome = SweepOutcome()
     model: ModelOptions = ModelOptions()
@@ -177,12 +180,12 @@ class EvaluateRoute:
     a model is named; --upper and --lower decide anew from the grades.
     """
 
-    rows: Annotated[str, Argument("Rows: a file, or hf:NAME:SPLIT.")]
+    rows: Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]
     upper: Annotated[
-        float | None, Option("Correct from here on.", min=-1, max=1, default="as in the rows")
+        float | None, Option("Lowest grade of Correct.", min=-1, max=1, default="as in the rows")
     ] = None
     lower: Annotated[
-        float | None, Option("Incorrect below.", min=-1, max=1, default="as in the rows")
+        float | None, Option("Grades below are Incorrect.", min=-1, max=1, default="as in the rows")
     ] = None
     shape: Published = Published()
     cache: options.Cache = None

@@ -80,42 +80,45 @@ class EvaluateMethods:
     inclusion; the interval is that of the difference to the first method, over the same questions.
     A method that writes its own answer keeps it; for any other the reader or --llm answers, by one
     instruction for all, and a question judged known by the plain prompt its label was made with.
-    The column noted is the share of questions on which something was degraded; --out has the notes.
-    --drop-right makes a worse retriever of the rows' own passages (CRAG, section 5.6).
+    The column noted is the fraction of questions with a degraded step; --out has the notes.
+    --drop-right imitates a worse retriever by removing passages (CRAG, section 5.6).
     """
 
-    questions: Annotated[Path, Argument("Rows of question and answers, a list.")]
-    out: Annotated[Path, Option("Answers, a line each; a stopped run continues there.")]
+    questions: Annotated[Path, Argument("Rows with question and answers: .jsonl or .jsonl.gz.")]
+    out: Annotated[
+        Path, Option("Answers to write: .jsonl or .jsonl.gz. A stopped run continues there.")
+    ]
     methods: Annotated[
-        str, Option("Names or .toml files, with commas; the first is the baseline.")
+        str, Option("Names or .toml files, separated by commas; the first is the baseline.")
     ] = EVERY
-    index: Annotated[
-        Path | None, Option("Index to search where a row has no passages of its own.")
-    ] = None
-    k: Annotated[int, Option("Passages to take from the index.", name="--k", min=1)] = 10
-    limit: Annotated[int | None, Option("Questions to ask.", min=1, default="all")] = None
+    index: Annotated[Path | None, Option("Index to search for rows without passages.")] = None
+    k: Annotated[int, Option("Passages to retrieve from the index.", name="--k", min=1)] = 10
+    limit: Annotated[int | None, Option("Maximum number of questions.", min=1, default="all")] = (
+        None
+    )
     llm: Annotated[
         str | None,
         Option(
-            "LangChain chat model that answers, and writes what methods have written.",
+            "LangChain chat model that answers and writes the texts that methods need.",
             metavar="PROVIDER:MODEL",
             default="the embedded reader and generator",
         ),
     ] = None
     reader: Annotated[
-        str | None, Option("Reader's name or folder.", default="the embedded one")
+        str | None, Option("Reader: a hub name or a folder.", default="the embedded one")
     ] = None
     encoder: Annotated[str | None, Option("Encoder of the index.", default="its own")] = None
     tokenizer: Tokenizer = "approximate"
     template: Annotated[
-        str, Option("Prompt for all: equal, a template's name, or own for each its own.")
+        str,
+        Option("Prompt: equal (one for all methods), a template's name, or own (each method's)."),
     ] = EQUAL
     drop_right: Annotated[
-        float, Option("Share of right passages to take away, by --seed.", min=0, max=1)
+        float, Option("Fraction of the right passages to remove at random.", min=0, max=1)
     ] = 0.0
     price: Priced = Priced()
     shape: Ours = Ours()
-    traces: Annotated[bool, Option("Keep in --out how each answer came about.")] = False
+    traces: Annotated[bool, Option("Add a trace of each answer to --out.")] = False
     result: Annotated[Path | None, Option(EVERYTHING, name="--result")] = None
     plot: Drawing = None
     draws: Draws = Draws()

@@ -30,18 +30,16 @@ from fitrag_integrations.evaluation.result import Plot, Result, check_result_nam
 
 DRAWINGS = (".png", ".svg", ".pdf")
 OURS, EMBEDDED = "fitrag", "embedded"
-Common: TypeAlias = Annotated[
-    bool, Option("Compare over the questions in both, and leave out others.")
-]
+Common: TypeAlias = Annotated[bool, Option("Compare only the questions that are in both.")]
 Cache: TypeAlias = Annotated[
     Path | None,
     Option(
-        "Where what the model says is kept: .jsonl. A stopped run continues there.",
+        "Cache of the model's outputs: .jsonl. A stopped run continues there.",
         default="beside --out",
     ),
 ]
-EVERYTHING = "Write everything, question by question: .json, .json.gz."
-Drawing: TypeAlias = Annotated[Path | None, Option("Draw into this file: .png, .svg or .pdf.")]
+EVERYTHING = "Result file with every question: .json or .json.gz."
+Drawing: TypeAlias = Annotated[Path | None, Option("Plot to write: .png, .svg or .pdf.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +47,9 @@ class Published:
     """Published shape of the rows."""
 
     format: Annotated[
-        str, Option("Shape of the rows: auto, fitrag, nq, triviaqa, popqa, hotpotqa, ...")
+        str, Option("Format of the rows: auto, fitrag, nq, triviaqa, popqa, hotpotqa, ...")
     ] = "auto"
-    split: Annotated[str | None, Option("Part of a file that holds several, such as dev.")] = None
+    split: Annotated[str | None, Option("Split of a file that holds several, e.g. dev.")] = None
 
     def read(self, source: str) -> Loaded:
         """Read a file or a data set of the hub, whatever its shape."""
@@ -63,7 +61,7 @@ class Ours(Published):
     """Shape of the rows, by default the package's own."""
 
     format: Annotated[
-        str, Option("Shape of the rows: fitrag, auto, or a published one such as hotpotqa.")
+        str, Option("Format of the rows: fitrag, auto, or a published one, e.g. hotpotqa.")
     ] = OURS
 
     def rows(self, path: Path) -> list[Row]:
@@ -87,12 +85,10 @@ def own_rows(paths: Iterable[Path]) -> list[Row]:
 class Priced:
     """Prices of tokens and queries."""
 
-    price_in: Annotated[
-        float | None, Option("Price of a million tokens given to a language model.", min=0)
-    ] = None
-    price_out: Annotated[float | None, Option("Price of a million tokens it writes.", min=0)] = None
+    price_in: Annotated[float | None, Option("Price of a million input tokens.", min=0)] = None
+    price_out: Annotated[float | None, Option("Price of a million output tokens.", min=0)] = None
     price_search: Annotated[
-        float | None, Option("Price of a thousand queries to a retriever or search.", min=0)
+        float | None, Option("Price of a thousand retriever or search queries.", min=0)
     ] = None
 
     def prices(self) -> Prices | None:

@@ -43,7 +43,7 @@ class OrdersOutcome(Outcome):
     """Outcome of orders, with a drawing of R@k and of the answers."""
 
     plot: Annotated[
-        Path | None, Option("Draw R@k and accuracy into this file: .png, .svg or .pdf.")
+        Path | None, Option("Plot of R@k and accuracy to write: .png, .svg or .pdf.")
     ] = None
 
 
@@ -57,20 +57,22 @@ class EvaluateRerank:
     samples of the difference to the retriever's order over the same questions.
     """
 
-    rows: Annotated[tuple[Path, ...], Argument("Labelled rows: .jsonl or .jsonl.gz.")]
+    rows: Annotated[tuple[Path, ...], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
     reranker: Annotated[
-        str | None, Option("A published reranker in its place: name or folder.")
+        str | None, Option("Published reranker instead of --model: a hub name or a folder.")
     ] = None
     scale: Annotated[
         str | None,
-        Option("What it puts out: tokens, logit or probability.", default="by its kind"),
+        Option("Output of the reranker: tokens, logit or probability.", default="by its type"),
     ] = None
-    k: Annotated[str, Option("Depths of R@k; deeper than any row is left out.", name="--k")] = KS
+    k: Annotated[str, Option("Depths of R@k, separated by commas.", name="--k")] = KS
     reader: Annotated[
         str | None,
-        Option("Reader that answers from the first passages: embedded, or a folder."),
+        Option("Reader of the first passages: embedded, or a folder."),
     ] = None
-    read_k: Annotated[str, Option("How many passages it is given.")] = READ_KS
+    read_k: Annotated[str, Option("Numbers of passages for the reader, separated by commas.")] = (
+        READ_KS
+    )
     shape: Ours = Ours()
     outcome: OrdersOutcome = OrdersOutcome()
     model: ModelOptions = ModelOptions()

@@ -44,8 +44,8 @@ class EvaluateCompare:
     differ are listed.
     """
 
-    first: Annotated[Path, Argument("A result: what --out of a command wrote.")]
-    second: Annotated[Path, Argument("A later one, of the same command.")]
+    first: Annotated[Path, Argument("Result file of an evaluation (its --out).")]
+    second: Annotated[Path, Argument("Result file of a later run of the same command.")]
     common: options.Common = False
     outcome: Outcome = Outcome()
 
@@ -122,11 +122,11 @@ class DriftPlan:
     """
 
     fitted: Annotated[Path, Argument("Folder of `fitrag fit`.")]
-    traces: Annotated[Path, Argument("Rows of a TraceHandler: .jsonl or .jsonl.gz.")]
+    traces: Annotated[Path, Argument("Traces of a TraceHandler: .jsonl or .jsonl.gz.")]
     level: Annotated[
-        float, Option("Probability of a false alarm, over all tests together.", min=0, max=1)
+        float, Option("Probability of a false alarm over all tests together.", min=0, max=1)
     ] = LEVEL
-    strict: Annotated[bool, Option("Exit 1 where something has changed.")] = False
+    strict: Annotated[bool, Option("Exit with code 1 if something changed.")] = False
     json: AsJson = False
 
     def run(self) -> None:
@@ -166,10 +166,10 @@ class EvaluateReport:
     """
 
     results: Annotated[
-        tuple[Path, ...], Argument("Results: --out of the other commands, --result of methods.")
+        tuple[Path, ...], Argument("Result files: --out of the evaluations, --result of methods.")
     ]
-    out: Annotated[Path, Option("Where the page goes: .html.")]
-    title: Annotated[str, Option("What stands at its head.")] = "Evaluation"
+    out: Annotated[Path, Option("HTML page to write.")]
+    title: Annotated[str, Option("Title of the page.")] = "Evaluation"
     price: Priced = Priced()
     json: AsJson = False
 

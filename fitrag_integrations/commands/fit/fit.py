@@ -57,39 +57,47 @@ class FitPlan:
     ]
     questions: Annotated[
         Path | None,
-        Argument("JSON Lines of question and answers, or a text with a question a line."),
+        Argument(
+            "JSON Lines with question and answers, or a text file with one question per line."
+        ),
     ] = None
-    out: Annotated[Path, Option("Folder to write; what `--fitted` reads.")] = Path("fitted")
+    out: Annotated[Path, Option("Folder to write, which `--fitted` reads.")] = Path("fitted")
     llm: LLM = EMBEDDED
     server: Server = Server()
     drop: Annotated[
-        float, Option("Share of right answers that may be lost at most.", min=0.001, max=0.5)
+        float, Option("Maximum fraction of the right answers to lose.", min=0.001, max=0.5)
     ] = WISH.drop
-    confidence: Annotated[float, Option("How sure of that.", min=0.5, max=0.999)] = WISH.confidence
-    count: Annotated[int, Option("Questions to ask at most.", min=4)] = WISH.count
-    k: Annotated[int, Option("Passages to retrieve.", name="--k", min=1)] = WISH.k
-    depth: Annotated[int, Option("Passages of a question to label.", min=1)] = WISH.depth
+    confidence: Annotated[float, Option("Confidence that no more is lost.", min=0.5, max=0.999)] = (
+        WISH.confidence
+    )
+    count: Annotated[
+        int, Option("Maximum number of questions.", name="--limit", aliases="--count", min=4)
+    ] = WISH.count
+    k: Annotated[int, Option("Passages to retrieve per question.", name="--k", min=1)] = WISH.k
+    depth: Annotated[int, Option("Passages to label per question.", min=1)] = WISH.depth
     train: Annotated[
-        bool, Option("Train the scorer where there are labels enough.", name="--train/--no-train")
+        bool, Option("Train the scorer if there are enough labels.", name="--train/--no-train")
     ] = True
-    price_in: Annotated[
-        float | None, Option("Price of a million tokens the language model reads.", min=0)
-    ] = None
-    price_out: Annotated[
-        float | None, Option("Price of a million tokens the language model writes.", min=0)
-    ] = None
+    price_in: Annotated[float | None, Option("Price of a million input tokens.", min=0)] = None
+    price_out: Annotated[float | None, Option("Price of a million output tokens.", min=0)] = None
     budget: Annotated[
-        float | None, Option("Stop before all runs cost more; needs prices.", min=0)
+        float | None,
+        Option(
+            "Stop before all runs together cost more; requires prices.",
+            name="--max-cost",
+            aliases="--budget",
+            min=0,
+        ),
     ] = None
-    yes: Annotated[bool, Option("Start without asking.")] = False
-    update: Annotated[bool, Option("Fit anew to what is in the corpus now.")] = False
-    seed: Annotated[int, Option("Seed of the split.")] = WISH.seed
+    yes: Annotated[bool, Option("Start without confirmation.")] = False
+    update: Annotated[bool, Option("Fit again to the changed corpus.")] = False
+    seed: Annotated[int, Option("Random seed of the split.")] = WISH.seed
     hardware: EncoderHardware = EncoderHardware()
     quiet: options.Quiet = False
     json: options.AsJson = False
 
     def run(self) -> None:
-        """Return what it takes, and fit."""
+        """Print the estimate, and fit."""
         self.check()
         notes: list[FileNote] = []
         passages = read_passages(self.corpus, notes)
@@ -106,7 +114,7 @@ class FitPlan:
         """Raise `InputError` for options that do not go together."""
         if self.budget is not None and self._prices() is None:
             allowed = "with --price-in or --price-out"
-            raise InputError.of("--budget", given=self.budget, allowed=allowed)
+            raise InputError.of("--max-cost", given=self.budget, allowed=allowed)
         if self.update and not (self.out / NAME).exists():
             allowed = f"a folder that was fitted before, in which {NAME} is"
             raise InputError.of("--update", given=str(self.out), allowed=allowed)
@@ -214,6 +222,7 @@ class FitPlan:
         """Return the command that fits the same again."""
         named = {"llm": self.llm, "out": str(self.out), **asdict(self._wish())}
         named |= {"url": self.server.url} if self.server.url else {}
+        named["limit"] = named.pop("count")
         flags = ["--train" if named.pop("train") else "--no-train"]
         words = [word for name, value in named.items() for word in (f"--{name}", f"{value}")]
         asked = [] if self.questions is None else [str(self.questions)]

@@ -48,8 +48,8 @@ METHOD_FIELDS = {
 LLM: TypeAlias = Annotated[
     str | None,
     Option(
-        "Who answers, and writes what a method has written: a LangChain PROVIDER:MODEL, a hub name "
-        "or a folder, or with --url the server's name for the model.",
+        "Language model that answers and writes the texts that a method needs: a LangChain "
+        "PROVIDER:MODEL, a hub name or a folder, or with --url the model's name on the server.",
         metavar="NAME",
         default="the extractive reader",
     ),
@@ -63,32 +63,32 @@ class AnswerPlan:
     Reads question and, without --index, passages[{title, text}]; adds context, prompt, answer
     and trace. A question in place of the files is answered and explained on standard output.
 
-    With --method, options such as --top-n that were given are the method's own fields; models are
-    named in the file, and --device, --dtype and --batch-tokens are those of the reader. Without
-    --llm, a small language model that comes with the package writes what the method has written.
+    With --method, options such as --top-n set the method's fields. Models are named in its file;
+    --device, --dtype and --batch-tokens apply to the reader. Without --llm, the small language
+    model of the package writes the texts that the method needs.
     """
 
     source: Annotated[
         str,
-        Argument("A question in words, or rows to read as elsewhere.", metavar="QUESTION_OR_INPUT"),
+        Argument("A question, or a file of rows.", metavar="QUESTION_OR_INPUT"),
     ]
     target: Annotated[
-        str | None, Argument("Where rows go; leave it out with a question.", metavar="[OUTPUT]")
+        str | None, Argument("Output rows; none for a question.", metavar="[OUTPUT]")
     ] = None
     method: Annotated[
         str | None,
         Option(
-            "Method, such as crag, or a .toml file that puts one together.",
+            "Method, e.g. crag, or a .toml recipe.",
             metavar="NAME_OR_FILE",
             default="fitrag",
         ),
     ] = None
     fitted: Annotated[
-        Path | None, Option("Folder of `fitrag fit`: its method, gate, prompt and index.")
+        Path | None, Option("Folder of `fitrag fit`, which sets method, gate, prompt and index.")
     ] = None
     search: Searching = Searching()
     top_n: Annotated[
-        int | None, Option("Passages the reranker keeps.", min=1, default=f"{DEFAULTS.top_n}")
+        int | None, Option("Passages kept after reranking.", min=1, default=f"{DEFAULTS.top_n}")
     ] = None
     max_tokens: options.MaxTokens = None
     window: options.CutWindow = None
@@ -96,7 +96,7 @@ class AnswerPlan:
     weight: Annotated[
         float | None,
         Option(
-            "Weight of llm_prefer: 0 is has_answer alone, 1 llm_prefer alone.",
+            "Weight of llm_prefer; 0: has_answer alone, 1: llm_prefer alone.",
             min=0,
             max=1,
             default=f"{DEFAULTS.weight:g}",
@@ -104,9 +104,7 @@ class AnswerPlan:
     ] = None
     tokenizer: Annotated[
         str | None,
-        Option(
-            "What counts tokens: approximate, or a tiktoken encoding.", default=DEFAULTS.tokenizer
-        ),
+        Option("Token counter: approximate, or a tiktoken encoding.", default=DEFAULTS.tokenizer),
     ] = None
     explain: Annotated[
         bool,

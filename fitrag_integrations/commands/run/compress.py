@@ -53,22 +53,23 @@ class CompressPlan:
     scoring: Annotated[
         str | None,
         Option(
-            "How excerpts are scored: one_pass, from one reading of their passage, or windows, "
-            "each as a text of its own.",
-            default="one_pass for a scorer that can, without --window",
+            "How excerpts are scored: one_pass (in one pass over their passage) or windows (each "
+            "as a text of its own).",
+            default="one_pass if the scorer supports it and --window is not given",
         ),
     ] = None
     one_pass: Annotated[bool, Option("The same as --scoring one_pass.")] = False
     deduplicate: Annotated[
         bool,
-        Option("Keep equal texts only once.", name="--deduplicate/--no-deduplicate"),
+        Option("Keep one of several equal texts.", name="--deduplicate/--no-deduplicate"),
     ] = DEFAULTS.deduplicate
     explain: Annotated[
-        bool, Option("Add `selection`: why each passage and sentence was kept or dropped.")
+        bool,
+        Option("Add `selection`, the reason why each passage and sentence was kept or dropped."),
     ] = False
-    offsets: Annotated[
-        Offsets, Option("What start, end and lead count: codepoints or utf16 units.")
-    ] = "codepoints"
+    offsets: Annotated[Offsets, Option("Unit of start, end and lead: codepoints or utf16.")] = (
+        "codepoints"
+    )
     weight: options.Weight = DEFAULTS.weight
     tokenizer: options.Tokenizer = DEFAULTS.tokenizer
     search: Searching = Searching()

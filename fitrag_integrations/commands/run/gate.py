@@ -35,13 +35,18 @@ class GatePlan:
     drafts: Annotated[
         bool,
         Option(
-            "Read the row's draft, or have the gate's model write one; or the question alone.",
+            "Use the row's draft, or one by the gate's model; otherwise the question alone.",
             name="--drafts/--no-drafts",
         ),
     ] = True
     threshold: Annotated[
         float | None,
-        Option("Known is what lies above.", min=0, max=1, default="the gate's, or 0.5"),
+        Option(
+            "Decision threshold; a higher p_known means known.",
+            min=0,
+            max=1,
+            default="the gate's, or 0.5",
+        ),
     ] = None
     model: ModelOptions = ModelOptions()
     how: RunOptions = RunOptions()

@@ -32,22 +32,24 @@ class IndexPlan:
     metadata. Text, HTML and PDF files are split into passages. What cannot be read is left out,
     named and counted.
 
-    With --shard, parts of one corpus go into folders of one folder, such as out/0 for 0/4; wherever
-    an index is asked for, that folder is searched as one, its vectors left on disk.
+    With --shard, write the parts of one corpus into subfolders of one folder, e.g. out/0 for 0/4.
+    Every --index option searches that folder as one index and leaves the vectors on disk.
     """
 
     corpus: Annotated[
         Path,
         Argument("Folder or file of text, Markdown, HTML, PDF, or JSON Lines (.jsonl, .jsonl.gz)."),
     ]
-    folder: Annotated[Path, Argument("Where the index goes.", metavar="OUT_DIR")]
+    folder: Annotated[Path, Argument("Folder of the index.", metavar="OUT_DIR")]
     encoder: Annotated[
-        str | None, Option("Encoder's name or folder.", default="all-MiniLM-L6-v2")
+        str | None, Option("Encoder: a hub name or a folder.", default="all-MiniLM-L6-v2")
     ] = None
-    kind: Annotated[str, Option("flat, fp16, ivf or hnsw; with --add, what is there.")] = "flat"
+    kind: Annotated[
+        str, Option("Index type: flat, fp16, ivf or hnsw; --add keeps the existing one.")
+    ] = "flat"
     shard: options.ShardOf = None
-    add: Annotated[bool, Option("Add to the index that is there.")] = False
-    overwrite: Annotated[bool, Option("Put the new index in the place of an older one.")] = False
+    add: Annotated[bool, Option("Add to the existing index.")] = False
+    overwrite: Annotated[bool, Option("Replace the existing index.")] = False
     strict: options.Strict = False
     hardware: EncoderHardware = EncoderHardware()
     quiet: options.Quiet = False

@@ -31,7 +31,7 @@ class ReadPlan:
     """
 
     files: Files
-    abstain: Annotated[bool, Option("Give no answer where the reader trusts none.")] = False
+    abstain: Annotated[bool, Option("Return no answer below the reader's threshold.")] = False
     search: Searching = Searching()
     model: ModelOptions = ModelOptions()
     how: RunOptions = RunOptions()

@@ -34,13 +34,14 @@ class RetrievePlan:
 
     files: Files
     index: Annotated[Path | None, Option("Index to search.")] = None
-    corpus: Annotated[Path | None, Option("File or folder to search, where there is no index.")] = (
-        None
+    corpus: Annotated[Path | None, Option("File or folder to search instead of an index.")] = None
+    dense: Annotated[bool, Option("Search the corpus with an encoder instead of BM25.")] = False
+    k: Annotated[int, Option("Passages to retrieve per question.", name="--k", min=1)] = (
+        DEFAULTS.candidates
     )
-    dense: Annotated[bool, Option("Search the corpus by an encoder instead of by words.")] = False
-    k: Annotated[int, Option("Passages to find.", name="--k", min=1)] = DEFAULTS.candidates
     encoder: Annotated[
-        str | None, Option("Encoder's name or folder.", default="the index's, or all-MiniLM-L6-v2")
+        str | None,
+        Option("Encoder: a hub name or a folder.", default="the index's, or all-MiniLM-L6-v2"),
     ] = None
     hardware: EncoderHardware = EncoderHardware()
     how: RunOptions = RunOptions()

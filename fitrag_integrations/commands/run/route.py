@@ -31,15 +31,15 @@ class RoutePlan:
 
     files: Files
     upper: Annotated[
-        float | None, Option("Correct from here on.", min=-1, max=1, default="the model's")
+        float | None, Option("Lowest grade of Correct.", min=-1, max=1, default="the model's")
     ] = None
     lower: Annotated[
-        float | None, Option("Incorrect below.", min=-1, max=1, default="the model's")
+        float | None, Option("Grades below are Incorrect.", min=-1, max=1, default="the model's")
     ] = None
     verdict: Annotated[
         str | None,
         Option(
-            "Folder of `fitrag calibrate verdict`, or embedded: judge the whole list.",
+            "Judge the whole list: folder of `fitrag calibrate verdict`, or embedded.",
             default="the best grade decides",
         ),
     ] = None

@@ -60,7 +60,7 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True)
 class TryPlan:
-    """See what FIT-RAG would save on your own files, in one sentence and a page.
+    """Measure what FIT-RAG saves on your own files; print a sentence and write a page.
 
     Retrieves passages for each question with the bundled encoder, compresses them at many budgets,
     and compares how many tokens it takes to keep the answers with the retriever's first passages
@@ -73,27 +73,25 @@ class TryPlan:
     questions: Annotated[
         Path | None,
         Argument(
-            "JSON Lines of question and answers, or a text with a question a line; "
-            "without, they are made from the corpus."
+            "JSON Lines with question and answers, or a text file with one question per line. "
+            "By default, questions are made from the corpus."
         ),
     ] = None
-    out: Annotated[Path, Option("Page to write.")] = Path("fitrag-try.html")
-    count: Annotated[int, Option("Maximum number of questions.", min=1)] = 50
-    k: Annotated[int, Option("Passages to retrieve for a question.", name="--k", min=1)] = (
-        DEFAULTS.k
-    )
+    out: Annotated[Path, Option("HTML page to write.")] = Path("fitrag-try.html")
+    count: Annotated[
+        int, Option("Maximum number of questions.", name="--limit", aliases="--count", min=1)
+    ] = 50
+    k: Annotated[int, Option("Passages to retrieve per question.", name="--k", min=1)] = DEFAULTS.k
     llm: Annotated[
         str | None,
         Option(
-            "Language model that answers from what is kept: a hub name, a folder, a LangChain "
-            "PROVIDER:MODEL, or with --url the server's name for the model.",
-            default="none; looks whether the answer stands in it",
+            "Language model that answers from the kept text: a hub name, a folder, a LangChain "
+            "PROVIDER:MODEL, or with --url the model's name on the server.",
+            default="none: check whether the kept text contains the answer",
         ),
     ] = None
     server: Server = Server()
-    price_in: Annotated[
-        float | None, Option("Price of a million tokens read by a language model.", min=0)
-    ] = None
+    price_in: Annotated[float | None, Option("Price of a million input tokens.", min=0)] = None
     hardware: EncoderHardware = EncoderHardware()
     quiet: options.Quiet = False
     json: options.AsJson = False

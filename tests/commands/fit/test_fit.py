@@ -120,7 +120,7 @@ def test_what_does_not_go_together_is_refused(fitted):
     at, given = fitted
     with pytest.raises(ThresholdMismatchError, match="fitted for 'embedded', given 'other'"):
         fit(*given, "--llm", "other")
-    with pytest.raises(InputError, match="--budget: given 1.0 .float., allowed with --price-in"):
+    with pytest.raises(InputError, match="--max-cost: given 1.0 .float., allowed with --price-in"):
         fit(*given, "--budget", 1)
     with pytest.raises(InputError, match="--update"):
         fit(given[0], "--out", at / "none", "--update")
