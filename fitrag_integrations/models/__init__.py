@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.models.eligibility import EligibilityDetector
     from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator
     from fitrag_integrations.models.gate.ik import IKClassifier
-    from fitrag_integrations.models.gate.necessity import NecessityJudge
-    from fitrag_integrations.models.gate.rewriter import QueryRewriter
+    from fitrag_integrations.models.gate.slimplm import NecessityJudge, QueryRewriter
     from fitrag_integrations.models.reader import ExtractiveReader
     from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteIK
     from fitrag_integrations.models.remote.scorer import RemoteScorer
@@ -30,9 +29,9 @@ _MODULE_OF = {
     "ExtractiveReader": "reader",
     "IKClassifier": "gate.ik",
     "LocalGenerator": "causal.generator",
-    "NecessityJudge": "gate.necessity",
+    "NecessityJudge": "gate.slimplm",
     "OnePassScorer": "scorer.bilabel",
-    "QueryRewriter": "gate.rewriter",
+    "QueryRewriter": "gate.slimplm",
     "RemoteGenerator": "remote.generator",
     "RemoteIK": "remote.generator",
     "RemoteScorer": "remote.scorer",

@@ -85,10 +85,15 @@ class CausalGate(CausalModel):
         *,
         show_progress: bool | None = False,
     ) -> list[float]:
-        """Return the probability that each question is known, in [0, 1], in the order given.
+        """Return the probability that each question is known.
 
-        One draft per question; a blank one is none, and then the question alone decides.
-        `show_progress` draws a bar.
+        Args:
+            questions: Questions.
+            drafts: One draft per question; a blank one is none, and the question alone decides.
+            show_progress: Draw a bar. None draws it on a terminal.
+
+        Returns:
+            Probabilities in [0, 1], in the order given.
         """
         return self._shown(self._known, checked_pairs(questions, drafts), show_progress)
 

@@ -19,7 +19,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.gate.gate import cut_drafts
-from fitrag_integrations.models.gate.necessity import NecessityJudge, judge_text, template_of
+from fitrag_integrations.models.gate.slimplm import JUDGES, NecessityJudge, template_of
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.training.calibration import fit_temperatures
@@ -74,7 +74,7 @@ def fit_necessity(
     something.
     """
     check_number("theta", plan.theta, low=0.0, high=1.0)
-    template_of(plan.template)
+    template_of(plan.template, JUDGES)
     given = known_rows(_labelled(row, plan.theta) for row in rows)
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
     train, held = (balanced(part, seed=plan.seed) for part in (train, held))
@@ -116,10 +116,10 @@ def _labelled(row: Mapping[str, object], theta: float) -> Mapping[str, object]:
 
 def _example(engine: CausalEngine, row: KnownRow, plan: NecessityPlan) -> Example:
     """Encode the prompt and its verdict."""
-    template = template_of(plan.template)
+    template = template_of(plan.template, JUDGES)
     (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
-    verdict = template.known if row.known else template.unknown
-    return written(engine, judge_text(engine, template, *pair), verdict, raw=template.raw)
+    verdict = template.verdicts[0 if row.known else 1]
+    return written(engine, template.text(engine, *pair), verdict, raw=template.raw)
 
 
 def _calibrated(judge: NecessityJudge, held: Sequence[KnownRow], out: Path) -> dict[str, float]:

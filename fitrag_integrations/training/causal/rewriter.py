@@ -15,7 +15,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.gate.gate import cut_drafts
-from fitrag_integrations.models.gate.rewriter import QueryRewriter, rewrite_template, rewrite_text
+from fitrag_integrations.models.gate.slimplm import REWRITERS, QueryRewriter, template_of
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
@@ -60,7 +60,7 @@ def fit_rewriter(
     Gives the loss on the rows held out, in nats per token. A stopped run goes on from its last
     checkpoint. Raises `InputError` for a row that lacks something.
     """
-    rewrite_template(plan.template)
+    template_of(plan.template, REWRITERS)
     check_number("validation", plan.validation, low=0.0, high=1.0)
     train, held = split_by_hash(claim_rows(rows), plan.validation, plan.seed)
     engine = own_engine(plan.base, plan.device, four_bit=plan.four_bit, device_map=plan.device_map)
@@ -123,7 +123,7 @@ def _first(row: Mapping[str, object], *names: str) -> Any:
 
 def _example(engine: CausalEngine, row: ClaimRow, plan: RewriterPlan) -> Example:
     """Encode the prompt and what is to be written."""
-    template = rewrite_template(plan.template)
+    template = template_of(plan.template, REWRITERS)
     (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
-    target = render(row.leads, template.grammar)
-    return written(engine, rewrite_text(engine, template, *pair), target, raw=template.raw)
+    target = render(row.leads, plan.template)
+    return written(engine, template.text(engine, *pair), target, raw=template.raw)

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from fitrag_integrations.errors import InputError, ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models import NecessityJudge
 from fitrag_integrations.models.causal.words import parting
-from fitrag_integrations.models.gate.necessity import TEMPLATES
+from fitrag_integrations.models.gate.slimplm import JUDGES as TEMPLATES
 from fitrag_integrations.ports import Gate
 from fitrag_integrations.values.slimplm import read_verdict
 
@@ -86,7 +86,7 @@ def test_the_score_weighs_true_against_false(base, name):
     )
     template = TEMPLATES[name]
     text = template.prompt.format(question="what sea?", draft="the Black Sea")
-    wholes = (tokenizer(text + end)["input_ids"] for end in (template.known, template.unknown))
+    wholes = (tokenizer(text + end)["input_ids"] for end in template.verdicts)
     row, (known, unknown) = parting(*wholes)
     assert tokenizer.decode(row).endswith("(") and tokenizer.decode([known]).startswith("T")
     with torch.no_grad():
@@ -107,7 +107,7 @@ def test_the_prompts_are_those_of_paper_and_weights():
     assert "Heuristic answer: {draft}\nQuestion: {question}\n" in TEMPLATES["paper"].prompt
     released = TEMPLATES["released"]
     assert "Course answer: (({draft}))" in released.prompt and "datatime" in released.prompt
-    assert (released.known, released.unknown) == ("<Known(True)>", "<Known(False)>")
+    assert (released.verdicts[0], released.verdicts[1]) == ("<Known(True)>", "<Known(False)>")
 
 
 def test_a_saved_judge_is_the_same(judge, tmp_path):
