@@ -11,6 +11,7 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr, create_model
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import ImageNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.tools import FunctionTool
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
@@ -18,6 +19,7 @@ from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.llama_index.base.convert import passages_of, piece_node, whole_node
 from fitrag_integrations.llama_index.base.events import dispatcher, reranking, tell_compressed
 from fitrag_integrations.llama_index.base.fields import made_from
+from fitrag_integrations.llama_index.base.tools import AskedOfTexts, nodes_of, tool_of
 from fitrag_integrations.methods.adapting import Named
 from fitrag_integrations.methods.compressing import Reranking
 from fitrag_integrations.methods.explain.compression import Compression, explained
@@ -58,6 +60,30 @@ class Postprocessor(BaseNodePostprocessor):
     def step(self) -> Any:
         """Return the step with the options as they are now."""
         return self.made(**self._fields(), **self._models)
+
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str = "Keep what matters in documents for a question.",
+    ) -> FunctionTool:
+        """Return a tool for agents, which answers with the numbered passages kept.
+
+        Args:
+            name: Name of the tool; None is that of the class.
+            description: When an agent is to call it.
+
+        Returns:
+            A tool whose ``raw_output`` is the list of nodes.
+        """
+
+        def call(question: str, documents: list[str]) -> list[NodeWithScore]:
+            return self.postprocess_nodes(nodes_of(documents), query_str=question)
+
+        async def acall(question: str, documents: list[str]) -> list[NodeWithScore]:
+            return await self.apostprocess_nodes(nodes_of(documents), query_str=question)
+
+        named = name or type(self).__name__
+        return tool_of(AskedOfTexts, call, acall, name=named, description=description)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

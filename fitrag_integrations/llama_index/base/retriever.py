@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
+from llama_index.core.tools import FunctionTool
 
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 from fitrag_integrations.llama_index.base.convert import Ids, check_ids, context_nodes
@@ -22,6 +23,7 @@ from fitrag_integrations.llama_index.base.events import (
 from fitrag_integrations.llama_index.base.fields import Configured, made_from, signed
 from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import Caller, bundles_of, settled
+from fitrag_integrations.llama_index.base.tools import Query, tool_of
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context
@@ -49,6 +51,30 @@ class FlowRetriever(Configured, BaseRetriever):
         if query is not None:
             await self.atrace_many([query])
         return self._told()
+
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str = "Find passages that help to answer a question.",
+    ) -> FunctionTool:
+        """Return a tool for agents, which answers with numbered passages.
+
+        Args:
+            name: Name of the tool; None is that of the class.
+            description: When an agent is to call it.
+
+        Returns:
+            A tool whose ``raw_output`` is the list of nodes.
+        """
+
+        def call(query: str) -> list[NodeWithScore]:
+            return self.retrieve(query)
+
+        async def acall(query: str) -> list[NodeWithScore]:
+            return await self.aretrieve(query)
+
+        named = name or type(self).__name__
+        return tool_of(Query, call, acall, name=named, description=description)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self._found(self.trace_many([query_bundle])[0])

@@ -16,6 +16,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.settings import Settings
+from llama_index.core.tools import FunctionTool
 from llama_index.core.types import TokenAsyncGen, TokenGen
 
 from fitrag_integrations.errors import InputError
@@ -25,6 +26,7 @@ from fitrag_integrations.llama_index.base.fields import Configured
 from fitrag_integrations.llama_index.base.models import astream, stream
 from fitrag_integrations.llama_index.base.ports import aeach, bundles_of, each, has_own, settled
 from fitrag_integrations.llama_index.base.response import report, response_of
+from fitrag_integrations.llama_index.base.tools import Asked, tool_of
 from fitrag_integrations.llama_index.prompts import Written
 from fitrag_integrations.methods.answer.answering import own_answer
 from fitrag_integrations.methods.ik.decider import Decider
@@ -53,6 +55,28 @@ class Router(Configured, BaseQueryEngine):
     async def _aresponse(self, traced: Traced[object]) -> RESPONSE_TYPE:
         """Make the response of a query that came alone, without blocking the event loop."""
         return self._response(traced, alone=True)
+
+    def as_tool(
+        self, name: str | None = None, description: str = "Answer a question."
+    ) -> FunctionTool:
+        """Return a tool for agents, which answers with the answer.
+
+        Args:
+            name: Name of the tool; None is that of the class.
+            description: When an agent is to call it.
+
+        Returns:
+            A tool whose ``raw_output`` is the response.
+        """
+
+        def call(question: str) -> RESPONSE_TYPE:
+            return self.query(question)
+
+        async def acall(question: str) -> RESPONSE_TYPE:
+            return await self.aquery(question)
+
+        named = name or type(self).__name__
+        return tool_of(Asked, call, acall, name=named, description=description)
 
     def explain(self, query: QueryType | None = None) -> str:
         """Return what was asked and decided, for ``query``, which is answered, or last time."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import QueryBundle, QueryType
+from llama_index.core.tools import FunctionTool
 from llama_index.core.tools.types import ToolMetadata
 
 from fitrag_integrations.core.checks import check_whole
@@ -19,10 +20,11 @@ from fitrag_integrations.llama_index.base.fields import Configured, made_from, s
 from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import bundle_of
 from fitrag_integrations.llama_index.base.router import decided_context
+from fitrag_integrations.llama_index.base.tools import Asked, tool_of
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Gate
-from fitrag_integrations.types import Context
+from fitrag_integrations.types import Context, RetrievalDecision
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,34 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
             question = bundle_of(query).query_str
             self._noted([run(decided_context(self._decider, question))])
         return self._told()
+
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str = "Decide whether a question needs retrieval, or is known without.",
+    ) -> FunctionTool:
+        """Return a tool for agents, which answers with the decision and its reason.
+
+        Args:
+            name: Name of the tool; None is that of the class.
+            description: When an agent is to call it.
+
+        Returns:
+            A tool whose ``raw_output`` is the ``RetrievalDecision``.
+        """
+
+        def decided(traced: Traced[Context]) -> RetrievalDecision | None:
+            self._noted([traced])
+            return traced.value.decision
+
+        def call(question: str) -> RetrievalDecision | None:
+            return decided(run(decided_context(self._decider, question)))
+
+        async def acall(question: str) -> RetrievalDecision | None:
+            return decided(await arun(decided_context(self._decider, question)))
+
+        named = name or type(self).__name__
+        return tool_of(Asked, call, acall, name=named, description=description)
 
     def _get_prompts(self) -> PromptDictType:
         return {}
