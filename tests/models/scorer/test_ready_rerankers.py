@@ -3,6 +3,7 @@
 import asyncio
 import math
 import pickle
+import shutil
 
 import pytest
 import torch
@@ -199,6 +200,20 @@ def test_an_input_is_as_long_as_the_positions_allow(kind, longest, tmp_path):
         BiLabelScorer.from_reranker(folder, max_length=longest + 1)
     small = BiLabelScorer.from_reranker(folder, tokenizer_kwargs={"model_max_length": 300})
     assert small._engine.tokenizer.max_length == 300
+
+
+def test_segments_are_passed_only_where_the_tokenizer_returns_them(cross, tmp_path):
+    from transformers import AutoTokenizer
+
+    folder = tmp_path / "without"
+    shutil.copytree(cross, folder)
+    names = ["input_ids", "attention_mask"]
+    AutoTokenizer.from_pretrained(cross, model_input_names=names).save_pretrained(folder)
+    scorer = BiLabelScorer.from_reranker(str(folder), device="cpu")
+    found = [score.has_answer for score in scorer.score(SHORT)]
+    scorer.unload()
+    assert found == pytest.approx(plainly(str(folder), SHORT), abs=1e-5)
+    assert found != pytest.approx(plainly(cross, SHORT), abs=1e-3)
 
 
 def test_llm_prefer_is_not_there_and_it_says_so(ready):

@@ -35,17 +35,17 @@ def load_classifier(folder: Folder) -> nn.Module:
             f"{what}: its tokenizer has no padding token, by which a {config.model_type} finds the "
             "last token; pass tokenizer_kwargs={'pad_token': ...}"
         )
-    return OneOutput(model)
+    return OneOutput(model, types="token_type_ids" in folder.tokenizer.model_input_names)
 
 
 class OneOutput(nn.Module):
-    """A network with a classifier of one output."""
+    """A network with a classifier of one output; `types` as its tokenizer returns them or not."""
 
-    def __init__(self, encoder: nn.Module) -> None:
+    def __init__(self, encoder: nn.Module, *, types: bool) -> None:
         super().__init__()
         float32_head(encoder)
         self.encoder = encoder
-        self.uses_types = getattr(encoder.config, "type_vocab_size", 0) > 1
+        self.uses_types = types and getattr(encoder.config, "type_vocab_size", 0) > 1
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return the output of each pair. Shape: (batch,)."""
