@@ -18,6 +18,7 @@ App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 WATCHED = {"/health", "/info", "/metrics"}  # answered however crowded it is
 ELEMENTS = 100_000  # values, lists and objects of a body: more take seconds and gigabytes to parse
 DEPTH = 100  # lists and objects within each other
+SENTENCES = 20_000  # of a request for relevant_spans: more are not judged within a minute
 BODY_SECONDS = 20.0  # until the whole body has arrived
 READING = 4  # bodies being read, for each request that may be open
 HEADER_SECONDS = 10.0  # until the whole header has arrived

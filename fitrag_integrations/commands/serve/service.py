@@ -14,6 +14,7 @@ from fitrag_integrations.commands.engine.options import Files, ModelOptions
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.gate import gate_verb
 from fitrag_integrations.commands.run.route import chosen_thresholds, route_verb
+from fitrag_integrations.commands.serve.limits import SENTENCES
 from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.settings import Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Spans
@@ -119,6 +120,10 @@ class Service:
         self, question: str, passages: list[Passage], wanted: Spans
     ) -> list[Ranked]:
         cut = await asyncio.to_thread(lambda: [split_sentences(p.text) for p in passages])
+        count = sum(map(len, cut))
+        if count > SENTENCES:
+            allowed = f"at most {SENTENCES} a request with relevant_spans: send fewer documents"
+            raise InputError.of("sentences of the documents", given=count, allowed=allowed)
         items = [(question, p, places) for p, places in zip(passages, cut, strict=True)]
         judged = await self._scorer.ascore_sentences(items)
         found = []
