@@ -91,7 +91,10 @@ def main() -> int:
     for name, make in SHAPES.items():
         if args.only and not any(part in name for part in args.only):
             continue
-        with served() as (service, port):  # a fresh one each time: what a former left is not counted
+        with served() as (
+            service,
+            port,
+        ):  # a fresh one each time: what a former left is not counted
             figures = measured(service, port, *make())
         found.append({"request": name, **figures})
         print(

@@ -18,14 +18,47 @@ App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 WATCHED = {"/health", "/info", "/metrics"}  # answered however crowded it is
 ELEMENTS = 100_000  # values, lists and objects of a body: more take seconds and gigabytes to parse
 DEPTH = 100  # lists and objects within each other
-SENTENCES = 20_000  # of a request for relevant_spans: more are not judged within a minute
+CHARACTERS, QUERY_CHARACTERS = 2_000_000, 200_000  # of a document, and of a query
+HEADER_SECONDS, HEADER_BYTES = 10.0, 16_384
 BODY_SECONDS = 20.0  # until the whole body has arrived
 READING = 4  # bodies being read, for each request that may be open
-HEADER_SECONDS = 10.0  # until the whole header has arrived
 CONNECTIONS = 1000  # of a process, and at most half of the files it may open
 SILENT_SECONDS = 120.0  # in which a worker gives no sign of life: one that loads models is not dead
 STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 NESTING = re.compile(rb"[\[\]{}]")
+
+
+LIMITS = (
+    # what, how much, option, what happens beyond it
+    ("open connections of a process", f"{CONNECTIONS:,}, or half of the files it may open", "",
+     "the one that waits longest for its header is closed"),
+    ("header of a request", f"{HEADER_SECONDS:g} s and {HEADER_BYTES:,} bytes", "",
+     "closed; 400"),
+    ("body of a request", f"{Settings.payload:,} bytes", "--payload", "413"),
+    ("time for the whole body", f"{BODY_SECONDS:g} s, or the deadline", "", "408"),
+    ("bodies that arrive at once", f"{READING} times the concurrency", "", "429"),
+    ("values, lists and objects of a body", f"{ELEMENTS:,}", "", "413"),
+    ("lists and objects within each other", f"{DEPTH}", "", "413"),
+    ("requests being answered", f"{Settings.concurrency}", "--concurrency", "429"),
+    ("documents or passages of a request", f"{Settings.documents:,}", "--documents", "422"),
+    ("characters of a document", f"{CHARACTERS:,}", "", "422"),
+    ("characters of a query", f"{QUERY_CHARACTERS:,}", "", "422"),
+    ("sentences of a request for `relevant_spans`", f"{Settings.sentences:,}", "--sentences",
+     "422"),
+    ("time for an answer", f"{Settings.deadline:g} s", "--deadline", "504"),
+    ("time to end after SIGTERM", "the deadline and 6 s", "--deadline", "killed"),
+    ("silence of one of several processes", f"{SILENT_SECONDS:g} s", "", "killed, replaced"),
+)  # fmt: skip
+
+
+def limits_table() -> str:
+    """Return the limits of the service as a table in Markdown, as the documentation shows it."""
+    head = ["| | at most | option | beyond it |", "| --- | --- | --- | --- |"]
+    rows = [
+        f"| {what} | {most} | {f'`{option}`' if option else ''} | {beyond} |"
+        for what, most, option, beyond in LIMITS
+    ]
+    return "\n".join([*head, *rows])
 
 
 class Refusal(Exception):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fitrag_integrations.commands.engine.options import EncoderHardware, Model
+from fitrag_integrations.commands.serve.limits import HEADER_BYTES
 from fitrag_integrations.commands.serve.settings import PREFIX, Settings
 from fitrag_integrations.commands.serve.workers import Workers
 from fitrag_integrations.core.extras import require_extra
@@ -33,6 +34,9 @@ class ServePlan:
     gate: Annotated[str | None, Option("Its folder.", default="the embedded one")] = None
     hardware: EncoderHardware = EncoderHardware()
     documents: Annotated[int, Option("Documents a request may hold.", min=1)] = Settings.documents
+    sentences: Annotated[int, Option("Sentences a request for relevant_spans may hold.", min=1)] = (
+        Settings.sentences
+    )
     payload: Annotated[int, Option("Bytes a request may hold.", min=1)] = Settings.payload
     concurrency: Annotated[int, Option("Requests answered at once; the next gets 429.", min=1)] = (
         Settings.concurrency
@@ -55,6 +59,7 @@ class ServePlan:
             backend=self.hardware.backend or "",
             api_key=os.environ.get(f"{PREFIX}API_KEY"),
             documents=self.documents,
+            sentences=self.sentences,
             payload=self.payload,
             concurrency=self.concurrency,
             deadline=self.deadline,
@@ -81,6 +86,7 @@ class ServePlan:
             "host": self.host,
             "port": self.port,
             "http": "fitrag_integrations.commands.serve.connections:BoundedProtocol",
+            "h11_max_incomplete_event_size": HEADER_BYTES,
             "ws": "none",
             "timeout_graceful_shutdown": grace,
             "access_log": False,

@@ -14,7 +14,6 @@ from fitrag_integrations.commands.engine.options import Files, ModelOptions
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.gate import gate_verb
 from fitrag_integrations.commands.run.route import chosen_thresholds, route_verb
-from fitrag_integrations.commands.serve.limits import SENTENCES
 from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.settings import Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Spans
@@ -97,7 +96,7 @@ class Service:
         given = self._settings
         limits = {
             name: getattr(given, name)
-            for name in ("documents", "payload", "concurrency", "deadline")
+            for name in ("documents", "sentences", "payload", "concurrency", "deadline")
         }
         return {"model_id": self.name, "model_type": {"reranker": {}}, "limits": limits}
 
@@ -121,8 +120,8 @@ class Service:
     ) -> list[Ranked]:
         cut = await asyncio.to_thread(lambda: [split_sentences(p.text) for p in passages])
         count = sum(map(len, cut))
-        if count > SENTENCES:
-            allowed = f"at most {SENTENCES} a request with relevant_spans: send fewer documents"
+        if count > self._settings.sentences:
+            allowed = f"at most {self._settings.sentences} with relevant_spans, set by the server"
             raise InputError.of("sentences of the documents", given=count, allowed=allowed)
         items = [(question, p, places) for p, places in zip(passages, cut, strict=True)]
         judged = await self._scorer.ascore_sentences(items)

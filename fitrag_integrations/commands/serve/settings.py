@@ -23,7 +23,8 @@ class Settings:
 
     `api_key` is asked for on every route; without one the service is open, which is for a private
     network. At most `concurrency` requests are open at once, the next is answered 429; each holds
-    at most `documents` documents and `payload` bytes and ends within `deadline` seconds (504).
+    at most `documents` documents and `payload` bytes and ends within `deadline` seconds (504); one
+    for relevant spans has at most `sentences` sentences.
     `batch_tokens` of 0 leaves the choice to the models.
     """
 
@@ -36,6 +37,7 @@ class Settings:
     backend: str = ""
     api_key: Any = None
     documents: int = 1000
+    sentences: int = 5000
     payload: int = 8_000_000
     concurrency: int = 64
     deadline: float = 60.0
@@ -46,7 +48,7 @@ class Settings:
             raise InputError.of(f"{PREFIX}API_KEY", given="a blank text", allowed=allowed)
         if not isinstance(self.api_key, Secret):
             object.__setattr__(self, "api_key", Secret(self.api_key))
-        for name in ("documents", "payload", "concurrency"):
+        for name in ("documents", "sentences", "payload", "concurrency"):
             check_whole(name, getattr(self, name), low=1)
         check_number("deadline", self.deadline, low=0.001)
 

@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Text = Annotated[str, Field(max_length=2_000_000)]
-Query = Annotated[str, Field(min_length=1, max_length=200_000)]
+from fitrag_integrations.commands.serve.limits import CHARACTERS, QUERY_CHARACTERS
+
+Text = Annotated[str, Field(max_length=CHARACTERS)]
+Query = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
 Name = Annotated[str, Field(max_length=1000)]  # a bounded text may not hold a lone surrogate either
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,7 +19,7 @@ from starlette.testclient import TestClient
 
 from fitrag_integrations import InputError, Passage, PortError
 from fitrag_integrations.commands.serve import Settings, create_app
-from fitrag_integrations.commands.serve.limits import Door
+from fitrag_integrations.commands.serve.limits import Door, limits_table
 from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.serve import ServePlan
 from fitrag_integrations.models import BiLabelScorer, RemoteScorer
@@ -258,7 +259,7 @@ async def test_a_costly_body_is_refused_and_keeps_nobody_waiting(body):
 
 
 async def test_a_long_document_with_spans_keeps_nobody_waiting():
-    app = create_app(Settings(deadline=2.0))
+    app = create_app(Settings(deadline=2.0, sentences=50_000))
     text = "The Danube rises in the Black Forest, e.g. near Furtwangen. " * 10_000
     body = json.dumps({"query": QUESTION, "documents": [text], "relevant_spans": {}}).encode()
     async with app.router.lifespan_context(app):
@@ -288,6 +289,23 @@ async def test_a_body_that_never_ends_holds_no_slot():
     assert (await through(door))[0] == 200
     await asyncio.gather(*slow)
     assert [m["status"] for m in sent if m["type"] == "http.response.start"] == [408] * 6
+
+
+def test_too_many_sentences_are_refused_before_they_are_judged():
+    settings = Settings(sentences=20)
+    with TestClient(create_app(settings)) as asking:
+        body = {"query": QUESTION, "relevant_spans": {}}
+        fits = asking.post("/v2/rerank", json={**body, "documents": [TEXTS[0]] * 3})
+        reply = asking.post(
+            "/v2/rerank", json={**body, "documents": ["One. " * 2 + "Two is two."] * 30}
+        )
+    assert fits.status_code == 200 and reply.status_code == 422
+    assert "at most 20 with relevant_spans" in reply.json()["error"]
+
+
+def test_the_documented_limits_are_those_of_the_code():
+    docs = Path(__file__).parents[3] / "docs" / "limits.md"
+    assert limits_table() in docs.read_text(encoding="utf-8")
 
 
 def test_a_service_that_is_reachable_without_a_key_warns(monkeypatch, capsys):
