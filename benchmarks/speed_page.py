@@ -9,6 +9,7 @@ from typing import Any
 Row = dict[str, Any]
 DOCS = Path(__file__).parents[1] / "docs"
 TABLE = re.compile(r"(<!-- table: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
+UNSHOWN = {"least", "most", "with"}  # columns that stand in the results alone
 
 
 def markdown(found: Row) -> str:
@@ -37,7 +38,10 @@ def filled(text: str, found: Row) -> str:
 
     def told(mark: re.Match[str]) -> str:
         part = found.get(mark[2])
-        return mark[0] if part is None else f"{mark[1]}\n\n{table(part['rows'])}\n\n{mark[3]}"
+        if part is None:
+            return mark[0]
+        shown = [{k: v for k, v in row.items() if k not in UNSHOWN} for row in part["rows"]]
+        return f"{mark[1]}\n\n{table(shown)}\n\n{mark[3]}"
 
     return TABLE.sub(told, text)
 
