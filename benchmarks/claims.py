@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from fitrag_integrations.methods.slimplm.claims import GRAMMARS, Lead, Leads, parse_claims, render
 from fitrag_integrations.methods.slimplm.steps import different
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.causal.rewriter import claim_rows
+from fitrag_integrations.training.causal.slimplm import claim_rows
 from fitrag_integrations.training.rows import read_jsonl
 
 PIECES = ["", "(", ")", "<", ">", ")>", "<Claim(", "<Query>", "</Claims>", "\n\n", '"', "{", "]"]

@@ -27,8 +27,8 @@ from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
-from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.collecting import Question, Told, passage_labels
+from fitrag_integrations.training.losses import fit_temperatures
 from fitrag_integrations.training.rows import Labelled, passage_row
 
 WEIGHTS = (0.5, 0.25, 0.75, 0.0, 1.0)

@@ -28,9 +28,9 @@ from fitrag_integrations.retrieval import FaissIndex, QuestionBank
 from fitrag_integrations.retrieval.corpus.documents import read_passages
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskReader
+from fitrag_integrations.training.fitted.fitting import finder
 from fitrag_integrations.training.fitted.oracle import Oracle
 from fitrag_integrations.training.fitted.questions import Asked, questions_from, questions_in
-from fitrag_integrations.training.fitted.searching import finder
 from fitrag_integrations.training.fitted.trying import (
     DEFAULT,
     PLAIN,
@@ -41,8 +41,7 @@ from fitrag_integrations.training.fitted.trying import (
     recipes,
     try_all,
 )
-from fitrag_integrations.training.labels.budget import Account
-from fitrag_integrations.training.labels.journal import AnswerJournal
+from fitrag_integrations.training.journal import Account, AnswerJournal
 
 SEEN = ("lost", "right", "tokens")
 

@@ -30,15 +30,15 @@ from fitrag_integrations.training.bilabel.fit import (
     _rounded,
 )
 from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher, label_groups
-from fitrag_integrations.training.bilabel.lists import Lists
 from fitrag_integrations.training.bilabel.module import (
     BiLabelModule,
     HeldPairs,
+    Lists,
     fit_head,
 )
-from fitrag_integrations.training.calibration import fit_temperatures
+from fitrag_integrations.training.encoder import start_encoder
+from fitrag_integrations.training.losses import fit_temperatures
 from fitrag_integrations.training.rows import labelled_row, read_jsonl
-from fitrag_integrations.training.starting import start_encoder
 
 WAYS = {
     "none": Imbalance(),

@@ -28,7 +28,7 @@ from fitrag_integrations.evaluation.ranking import reciprocal_rank
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.defaults import default_model
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
-from fitrag_integrations.training.labels.negatives import searching
+from fitrag_integrations.training.negatives import searching
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.windows import windows
 

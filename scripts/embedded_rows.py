@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.training.labels.negatives import mine_negatives
+from fitrag_integrations.training.negatives import mine_negatives
 from fitrag_integrations.training.rows import (
     ReadingRow,
     passage_row,

@@ -24,9 +24,15 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.text.sentences import split_sentences
-from fitrag_integrations.training.evaluator.rows import Judged, judged_json
-from fitrag_integrations.training.labels.negatives import candidates
-from fitrag_integrations.training.rows import ReadingRow, passage_row, read_jsonl, write_jsonl
+from fitrag_integrations.training.negatives import candidates
+from fitrag_integrations.training.rows import (
+    Judged,
+    ReadingRow,
+    judged_json,
+    passage_row,
+    read_jsonl,
+    write_jsonl,
+)
 from fitrag_integrations.types import Passage
 
 SOURCES = ("squad_train", "hotpotqa", "2wikimultihopqa", "hipporag_2wiki", "nq_oracle")

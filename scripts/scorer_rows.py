@@ -25,7 +25,7 @@ from evaluator_facts import facts
 from evaluator_rows import is_held, key
 
 from fitrag_integrations.evaluation.answers import contains_answer, normalize
-from fitrag_integrations.training.labels.negatives import searching
+from fitrag_integrations.training.negatives import searching
 from fitrag_integrations.training.rows import passage_row, read_jsonl, write_jsonl
 from fitrag_integrations.types import Passage
 

@@ -28,15 +28,15 @@ from fitrag_integrations.models.runtime.folder import (
     write_tensors,
 )
 from fitrag_integrations.models.scorer.bilabel import write_head
-from fitrag_integrations.training.evaluator.fit import adapt
+from fitrag_integrations.training.encoder import adapt
 from fitrag_integrations.training.evaluator.module import (
     EvaluatorModule,
     gold_spans,
 )
-from fitrag_integrations.training.evaluator.rows import Judged
-from fitrag_integrations.training.loop.device import training_device
 from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
+from fitrag_integrations.training.loop.parallel import training_device
 from fitrag_integrations.training.losses import list_loss, span_or_nowhere_loss
+from fitrag_integrations.training.rows import Judged
 
 SPAN_SCALE = 0.2  # brings a span's score, about -20 to 20, near the other features
 RARER = 0.7  # how much lower llm_prefer begins than has_answer, in logits

@@ -22,9 +22,8 @@ from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.models.reader import ExtractiveReader
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest, write_tensors
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
-from fitrag_integrations.training.calibration import calibrated
-from fitrag_integrations.training.evaluator.rows import Judged, judged_row
-from fitrag_integrations.training.rows import read_jsonl
+from fitrag_integrations.training.losses import calibrated
+from fitrag_integrations.training.rows import Judged, judged_row, read_jsonl
 
 LABELS = ("has_answer", "llm_prefer")
 

@@ -1,8 +1,12 @@
-"""Judge what was answered from a passage, and count the labels (FIT-RAG, section 4.2.1).
+"""Judge answers and count labels (FIT-RAG, section 4.2.1; IK; SlimPLM).
 
-`has_answer`: a gold answer stands in title and text as whole tokens. `llm_prefer`: whoever read the
-passage answered correctly. An answer that never came is no wrong answer: its label is None, and why
-stands beside it.
+`has_answer`: a gold answer stands in title and text as whole tokens. `llm_prefer`: the reader of
+the passage answered correctly. A missing answer is no wrong answer: its label is None, and the
+reason stands beside it.
+
+Closed-book answers are judged by a teacher: match and recall compare strings, a language model
+reads question, answer and gold answers and says Yes or No (IK, sections 3.1 and 4.4, where it teaches
+best). SlimPLM uses the fraction of the gold answers in the answer (equation 2).
 """
 
 from __future__ import annotations
@@ -10,9 +14,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from fitrag_integrations.evaluation.answers import contains_answer, exact_match, matches_pattern
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.answers import (
+    contains_answer,
+    exact_match,
+    matches_pattern,
+    tokens,
+)
 from fitrag_integrations.types import Passage
 
 __all__ = ["Failed", "LabelCounts", "Question", "Told", "count_labels", "passage_labels"]
@@ -169,3 +179,48 @@ def count_labels(rows: Iterable[Mapping[str, Any]]) -> LabelCounts:
             if kind in failures:
                 failures[kind] += 1
     return LabelCounts(questions, dict(groups), failures, errors)
+
+
+Gold: TypeAlias = Sequence[str | Sequence[str]]  # each in one wording, or in several
+TEACHERS = ("match", "recall", "judge")
+
+
+def match(answer: str, gold: Sequence[str]) -> bool:
+    """Check whether a gold answer stands in the answer as whole tokens."""
+    return contains_answer(answer, gold)
+
+
+def recall(answer: str, gold: Sequence[str]) -> float:
+    """Return the largest share of a gold answer's tokens that the answer has, in [0, 1]."""
+    given = Counter(tokens(answer))
+    counted = [Counter(tokens(one)) for one in gold]
+    return max(((given & one).total() / one.total() for one in counted if one), default=0.0)
+
+
+def matching_ratio(answer: str, gold: Gold) -> float:
+    """Return the share of gold answers in the answer, in [0, 1] (SlimPLM, equation 2).
+
+    A gold answer is a text, or the texts that mean the same.
+    """
+    found = [contains_answer(answer, wordings([one])) for one in gold]
+    return sum(found) / len(found) if found else 0.0
+
+
+def wordings(gold: Gold) -> list[str]:
+    """Return every wording of all gold answers."""
+    return [text for one in gold for text in ([one] if isinstance(one, str) else one)]
+
+
+def gold_answers(row: Mapping[str, object], *, nested: bool = False) -> Gold:
+    """Return the gold answers of a row; with `nested`, each may be a list of alternatives."""
+    allowed = "a list of at least one text" + (", or lists of texts" if nested else "")
+    given = row.get("answers")
+    if isinstance(given, list) and given and all(_fine(one, nested) for one in given):
+        return given
+    raise InputError.of("answers", given=given, allowed=allowed)
+
+
+def _fine(one: object, nested: bool) -> bool:
+    if isinstance(one, list) and nested:
+        return bool(one) and all(_fine(each, False) for each in one)
+    return isinstance(one, str) and bool(one.strip())

@@ -1,11 +1,18 @@
-"""The losses that several trainers share: of lists, and of the place of an answer."""
+"""Losses that several trainers share, calibration of logits, and figures on held-out rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.errors import TrainingError
+from fitrag_integrations.evaluation.outcomes import calibration_error
 
 Span = tuple[int, int]
 FAR = -1e4  # a logit that adds nothing to a sum of exponentials
@@ -67,3 +74,70 @@ def span_or_nowhere_loss(scores: Sequence[Tensor], golds: Sequence[list[Span] | 
         if spans is not None
     ]
     return torch.stack(parts).mean() if parts else scores[0].sum() * 0
+
+
+def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Fit one temperature per label by likelihood on held-out pairs (Guo et al., 2017).
+
+    Shapes: (pairs, 2). The logits are divided by it; above 1 the scorer was too sure.
+    """
+    grid = torch.logspace(-1, 1, 201)
+    found = []
+    for column in (0, 1):
+        known = ~labels[:, column].isnan()
+        if not known.any():
+            found.append(1.0)
+            continue
+        scaled = logits[known, column].unsqueeze(0) / grid.unsqueeze(1)
+        gold = labels[known, column].unsqueeze(0).expand_as(scaled)
+        loss = F.binary_cross_entropy_with_logits(scaled, gold, reduction="none").mean(1)
+        found.append(float(grid[int(loss.argmin())]))
+    return found[0], found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Bring logits to honest probabilities: `logit / temperature + shift`."""
+
+    temperature: float
+    shift: float
+
+
+def calibrated(logits: Sequence[float], labels: Sequence[int]) -> Calibration:
+    """Fit both numbers by cross-entropy on held-out pairs, by Newton's method (Platt, 1999).
+
+    Raises `TrainingError` where higher logits do not go with the label 1.
+    """
+    x = torch.tensor(logits, dtype=torch.float64)
+    y = torch.tensor(labels, dtype=torch.float64)
+    both = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([both], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = F.binary_cross_entropy_with_logits(x * both[0] + both[1], y)
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    slope, shift = both.tolist()
+    if not (slope > 0 and math.isfinite(shift)):
+        raise TrainingError(
+            f"the held-out logits do not follow the labels (slope {slope:.3g}), so no temperature "
+            "fits: train longer, or on more rows of both kinds"
+        )
+    return Calibration(1 / slope, shift)
+
+
+def figures_of(name: str, scores: Sequence[float], gold: Sequence[bool]) -> dict[str, float]:
+    """Return AUC, accuracy at 0.5 and calibration error of a gate on held-out rows."""
+    metrics = require_extra("sklearn.metrics", extra="train", feature="the AUC of a fitted gate")
+    right = sum((score > 0.5) == known for score, known in zip(scores, gold, strict=True))
+    labels = [int(known) for known in gold]
+    figures = {
+        f"{name} accuracy": right / len(gold),
+        f"{name} ECE": calibration_error(scores, labels),
+    }
+    if 0 < sum(labels) < len(labels):
+        figures[f"{name} AUC"] = float(metrics.roc_auc_score(labels, scores))
+    return {key: round(value, 4) for key, value in figures.items()}

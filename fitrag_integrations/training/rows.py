@@ -1,7 +1,12 @@
-"""The training rows: a question, a passage that holds the answer, and passages that do not."""
+"""Training rows: reading, validating and splitting the labeled questions of every trainer."""
 
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text, check_whole
 from fitrag_integrations.core.jsonl import read_jsonl as read_jsonl
@@ -121,3 +126,148 @@ def passage_row(row: object) -> Passage:
 
 def _passage_json(passage: Passage) -> dict[str, Any]:
     return {"title": passage.title, "text": passage.text}
+
+
+class Asked(Protocol):
+    """A row about a question."""
+
+    @property
+    def question(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=Asked)
+ENOUGH = "enough questions to hold some out"
+
+
+def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
+    """Split off a fraction of the questions; equal questions stay on one side."""
+    questions = sorted({row.question for row in rows})
+    random.Random(seed).shuffle(questions)
+    return _parted(rows, set(questions[: round(share * len(questions))]))
+
+
+def split_by_hash(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
+    """Split off a fraction of the questions, each by a hash of its text."""
+    return _parted(rows, {row.question for row in rows if _place(row.question, seed) < share})
+
+
+def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list[Row]]:
+    train = [row for row in rows if row.question not in held]
+    if not train or not held:
+        raise InputError.of("rows", given=len(rows), allowed=ENOUGH)
+    return train, [row for row in rows if row.question in held]
+
+
+def _place(question: str, seed: int) -> float:
+    digest = hashlib.sha256(f"{seed}:{question.strip().casefold()}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def refuse_shared(train: Sequence[Asked], held: Sequence[Asked]) -> None:
+    """Raise `InputError` naming the questions that stand among both; case and blanks aside."""
+    known = {_plain(row.question) for row in train}
+    shared = sorted({row.question for row in held if _plain(row.question) in known})
+    if shared:
+        allowed = f"questions that are not trained on; {len(shared)} of them are"
+        raise InputError.of("validation", given="; ".join(shared[:3]), allowed=allowed)
+
+
+def _plain(question: str) -> str:
+    return " ".join(question.split()).casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Passages of a question, each with a label: 1 if it holds the answer, else 0.
+
+    `answers` say where in them it is; empty where nobody knows its wording.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    passages: tuple[Passage, ...]
+    holds: tuple[int, ...]
+
+    @property
+    def pairs(self) -> list[tuple[str, Passage]]:
+        """Return each passage with the question."""
+        return [(self.question, passage) for passage in self.passages]
+
+
+def judged_row(row: Mapping[str, Any]) -> Judged:
+    """Make a judged question of a JSON object whose passages carry `has_answer`.
+
+    Raises `InputError` naming the field that is missing or wrong.
+    """
+    passages = check_many("passages", row.get("passages"), dict)
+    if not passages:
+        raise InputError.of("passages", given=row.get("passages"), allowed="at least one")
+    return Judged(
+        check_text("question", row.get("question")),
+        check_many("answers", row.get("answers") or (), str),
+        tuple(passage_row(passage) for passage in passages),
+        tuple(_label(p, at, "has_answer", (0, 1)) for at, p in enumerate(passages)),
+    )
+
+
+def judged_json(row: Judged) -> dict[str, object]:
+    """Make a JSON object of a judged question."""
+    pairs = zip(row.passages, row.holds, strict=True)
+    return {
+        "question": row.question,
+        "answers": list(row.answers),
+        "passages": [{"title": p.title, "text": p.text, "has_answer": h} for p, h in pairs],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRow:
+    """A question, the model's own draft of an answer, and whether the model knew it."""
+
+    question: str
+    draft: str
+    known: bool
+    llm: str = ""
+
+
+def known_rows(rows: Iterable[Mapping[str, object]]) -> list[KnownRow]:
+    """Read rows of question, draft and known; error rows are passed over.
+
+    Raises `InputError` naming the first row that lacks something.
+    """
+    return [_known_row(i, row) for i, row in enumerate(rows) if "error" not in row]
+
+
+def _known_row(at: int, row: Mapping[str, object]) -> KnownRow:
+    known = row.get("known")
+    if known not in (0, 1):
+        raise InputError.of(f"rows[{at}].known", given=known, allowed="true or false")
+    return KnownRow(
+        check_text(f"rows[{at}].question", row.get("question"), blank=False),
+        check_text(f"rows[{at}].draft", row.get("draft") or "").strip(),
+        bool(known),
+        check_text(f"rows[{at}].llm", row.get("llm") or ""),
+    )
+
+
+def split_rows(
+    rows: Sequence[KnownRow], *, validation: float, seed: int
+) -> tuple[list[KnownRow], list[KnownRow]]:
+    """Split off a fraction of the questions for validation, with known and unknown ones on both
+    sides.
+    """
+    parts = split_by_hash(rows, validation, seed)
+    if any(len({row.known for row in part}) < 2 for part in parts):
+        allowed = "known and unknown questions enough to train on some and hold some out"
+        raise InputError.of("rows", given=len(rows), allowed=allowed)
+    return parts
+
+
+def judged_model(rows: Sequence[KnownRow], given: str, base: str) -> str:
+    """Return the model whose knowledge the rows are about: the one passed, the rows', or the
+    base.
+    """
+    named = sorted({row.llm for row in rows if row.llm})
+    if not given and len(named) > 1:
+        raise InputError.of("rows.llm", given=named, allowed="one model, or name the one meant")
+    return given or (named[0] if named else base)

@@ -35,7 +35,7 @@ from documentation_questions import (  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer, normalize  # noqa: E402
 from fitrag_integrations.text.sentences import split_sentences  # noqa: E402
-from fitrag_integrations.training.labels.negatives import searching  # noqa: E402
+from fitrag_integrations.training.negatives import searching  # noqa: E402
 from fitrag_integrations.training.rows import read_jsonl, write_jsonl  # noqa: E402
 from fitrag_integrations.types import Passage  # noqa: E402
 

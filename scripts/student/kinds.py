@@ -36,7 +36,7 @@ from fitrag_integrations.evaluation.answers import contains_answer  # noqa: E402
 from fitrag_integrations.evaluation.outcomes import calibration_error  # noqa: E402
 from fitrag_integrations.evaluation.ranking import reciprocal_rank  # noqa: E402
 from fitrag_integrations.text.sentences import split_sentences  # noqa: E402
-from fitrag_integrations.training.labels.negatives import searching  # noqa: E402
+from fitrag_integrations.training.negatives import searching  # noqa: E402
 from fitrag_integrations.training.rows import read_jsonl  # noqa: E402
 from fitrag_integrations.types import Passage  # noqa: E402
 

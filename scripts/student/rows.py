@@ -35,7 +35,7 @@ from twists import chatty, twisted  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer, normalize  # noqa: E402
 from fitrag_integrations.text.sentences import split_sentences
-from fitrag_integrations.training.labels.negatives import searching
+from fitrag_integrations.training.negatives import searching
 from fitrag_integrations.training.rows import (  # noqa: E402
     ReadingRow,
     passage_row,

@@ -4,7 +4,7 @@ from fakes import QUESTIONS, OverlapRetriever
 from langchain_fakes import OverlapBase
 from llama_fakes import NodeRetriever
 
-from fitrag_integrations.training.fitted.searching import finder
+from fitrag_integrations.training.fitted.fitting import finder
 
 
 def test_every_retriever_finds_the_same():

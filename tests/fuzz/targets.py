@@ -48,7 +48,7 @@ from fitrag_integrations.text.cleaning import clean_text
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.site import site_of
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.labels.journal import AnswerJournal
+from fitrag_integrations.training.journal import AnswerJournal
 from fitrag_integrations.training.rows import labelled_row, passage_row, reading_row
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts

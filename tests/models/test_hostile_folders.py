@@ -33,7 +33,7 @@ from fitrag_integrations.models import (
 from fitrag_integrations.models.encoder.encoders import load_base, load_encoder, save_encoder
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.runtime.sources import verify
-from fitrag_integrations.training.loop.tuning import with_lora
+from fitrag_integrations.training.encoder import with_lora
 from fitrag_integrations.types import BiLabelScore
 
 pytestmark = [

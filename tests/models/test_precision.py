@@ -17,7 +17,7 @@ from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.encoder.vectors import load as load_dense
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.placing import cast, place, sent
-from fitrag_integrations.training.bilabel.measuring import _rounded
+from fitrag_integrations.training.bilabel.fit import _rounded
 
 ROTARY = ("llama", "qwen2", "mistral")
 HALF = Options(device="cpu", dtype="bfloat16")

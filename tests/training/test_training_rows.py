@@ -9,11 +9,11 @@ from training_rows import labelled_rows, reading_rows
 
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.training.evaluator.rows import judged_row
-from fitrag_integrations.training.one_pass.rows import onepass_row
+from fitrag_integrations.training.one_pass import onepass_row
 from fitrag_integrations.training.rows import (
     Labelled,
     ReadingRow,
+    judged_row,
     labelled_json,
     labelled_row,
     read_jsonl,

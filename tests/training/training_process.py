@@ -16,14 +16,13 @@ from training_rows import labelled_rows
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.encoder_run import fit_through
+from fitrag_integrations.training.bilabel.fit import fit_through
 from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher
-from fitrag_integrations.training.bilabel.lists import Data
-from fitrag_integrations.training.bilabel.module import BiLabelModule
+from fitrag_integrations.training.bilabel.module import BiLabelModule, Data
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
+from fitrag_integrations.training.encoder import start_encoder
+from fitrag_integrations.training.loop.loop import Running
 from fitrag_integrations.training.loop.parallel import join, leave
-from fitrag_integrations.training.loop.running import Running
-from fitrag_integrations.training.starting import start_encoder
 
 LEARN = Imbalance("corrected", alpha=5.0, pairs=2)
 PLAN = BilabelPlan("", "lora", 5, 2, 1e-2, 0, False, 0.3, 13, False, LEARN, evaluate_every=2)

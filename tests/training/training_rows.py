@@ -1,8 +1,7 @@
 """Ten questions with their passages, written for the tests."""
 
 from fitrag_integrations import Passage
-from fitrag_integrations.training.evaluator.rows import Judged
-from fitrag_integrations.training.rows import Labelled, ReadingRow
+from fitrag_integrations.training.rows import Judged, Labelled, ReadingRow
 
 KINGS = ["otto", "karl", "hugo", "emma", "anna", "rolf", "olga", "ivan", "paul", "nina"]
 

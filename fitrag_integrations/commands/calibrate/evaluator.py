@@ -21,7 +21,7 @@ from fitrag_integrations.methods.crag.strips import strips
 from fitrag_integrations.methods.crag.verdict import ListVerdict
 from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator, store_fields
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.evaluator.rows import Judged, judged_row
+from fitrag_integrations.training.rows import Judged, judged_row
 from fitrag_integrations.types import Action, Passage
 
 AT_ONCE = 512

@@ -17,7 +17,7 @@ from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.evaluation.thresholds.fits import fit_verdict
 from fitrag_integrations.methods.crag.verdict import list_numbers
 from fitrag_integrations.ports import model_name
-from fitrag_integrations.training.evaluator.rows import Judged, judged_row
+from fitrag_integrations.training.rows import Judged, judged_row
 from fitrag_integrations.types import Passage
 
 NONE = "none"

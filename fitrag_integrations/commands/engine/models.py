@@ -187,7 +187,7 @@ def load_retriever(folder: Path, options: ModelOptions, *, k: int) -> Retriever:
 
 def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
     """Search passages by words, BM25's `k` best."""
-    home = importlib.import_module("fitrag_integrations.training.labels.negatives")
+    home = importlib.import_module("fitrag_integrations.training.negatives")
     return cast(Retriever, home.searching(passages, depth=k))
 
 

@@ -14,7 +14,7 @@ from fitrag_integrations.commands.engine.options import Files, Hardware, RunOpti
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteOptions
-from fitrag_integrations.training.labels.llm_calls import RemoteAnswers
+from fitrag_integrations.training.asking_llm import RemoteAnswers
 
 if TYPE_CHECKING:
     from fitrag_integrations.models import LocalGenerator

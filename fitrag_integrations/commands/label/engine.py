@@ -39,8 +39,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import Asker, Outcome
 from fitrag_integrations.training.collecting import Failed, Question
-from fitrag_integrations.training.labels.budget import Account
-from fitrag_integrations.training.labels.journal import AnswerJournal
+from fitrag_integrations.training.journal import Account, AnswerJournal
 from fitrag_integrations.types import Passage
 
 FOR_READERS = ("passage", "negatives", "answer_start")  # of a reading row; not written out

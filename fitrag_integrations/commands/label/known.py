@@ -22,8 +22,8 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.judging import judge_prompt
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.models.remote.generator import RemoteGenerator
-from fitrag_integrations.training.labels import teachers
-from fitrag_integrations.training.labels.teachers import Gold, wordings
+from fitrag_integrations.training import collecting as teachers
+from fitrag_integrations.training.collecting import Gold, wordings
 from fitrag_integrations.types import Draft
 
 Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.", min=1)]

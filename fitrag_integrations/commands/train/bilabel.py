@@ -13,7 +13,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.bilabel.fit import fit_bilabel
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
-from fitrag_integrations.training.loop.running import Running
+from fitrag_integrations.training.loop.loop import Running
 from fitrag_integrations.training.options import Out, Rows
 
 

@@ -8,8 +8,12 @@ import typer
 
 from fitrag_integrations.commands.train.rows import in_processes, objects
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
-from fitrag_integrations.training.causal.necessity import NecessityPlan, fit_necessity
-from fitrag_integrations.training.causal.rewriter import RewriterPlan, fit_rewriter
+from fitrag_integrations.training.causal.slimplm import (
+    NecessityPlan,
+    RewriterPlan,
+    fit_necessity,
+    fit_rewriter,
+)
 from fitrag_integrations.training.options import Out, Rows
 
 

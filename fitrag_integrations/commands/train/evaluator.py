@@ -18,11 +18,16 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.loaders import read_questions
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
-from fitrag_integrations.training.evaluator.rows import Judged, judged_json, judged_row
-from fitrag_integrations.training.labels.negatives import candidates
-from fitrag_integrations.training.loop.running import Running
+from fitrag_integrations.training.loop.loop import Running
+from fitrag_integrations.training.negatives import candidates
 from fitrag_integrations.training.options import Out, Rows
-from fitrag_integrations.training.rows import passage_row, write_jsonl
+from fitrag_integrations.training.rows import (
+    Judged,
+    judged_json,
+    judged_row,
+    passage_row,
+    write_jsonl,
+)
 from fitrag_integrations.types import Passage
 
 SIGNALS = {  # each with the field it needs, and what that must be

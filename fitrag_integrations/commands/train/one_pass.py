@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import typer
 
 from fitrag_integrations.commands.train.rows import rows_as
-from fitrag_integrations.training.one_pass.fit import OnePassPlan, fit_onepass
-from fitrag_integrations.training.one_pass.rows import onepass_row
+from fitrag_integrations.training.one_pass import OnePassPlan, fit_onepass, onepass_row
 from fitrag_integrations.training.options import Out, Rows
 
 

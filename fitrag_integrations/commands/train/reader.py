@@ -13,10 +13,10 @@ from fitrag_integrations.commands.train.rows import labelled, pool_of, rows_as
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
-from fitrag_integrations.training.labels.negatives import mine_negatives
-from fitrag_integrations.training.loop.running import Running
+from fitrag_integrations.training.loop.loop import Running
+from fitrag_integrations.training.negatives import mine_negatives
 from fitrag_integrations.training.options import Out, Pool, Rows
-from fitrag_integrations.training.reader.fit import ReaderPlan, fit_reader
+from fitrag_integrations.training.reader import ReaderPlan, fit_reader
 from fitrag_integrations.training.rows import reading_json, reading_row, write_jsonl
 
 

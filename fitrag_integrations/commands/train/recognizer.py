@@ -19,7 +19,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER, Row, fit_recognizer
 from fitrag_integrations.training.options import Out, Rows, Seed
-from fitrag_integrations.training.splitting import split
+from fitrag_integrations.training.rows import split
 from fitrag_integrations.types import Passage
 
 

@@ -35,8 +35,7 @@ from fitrag_integrations.training.fitted.questions import (
     says_it_knows,
     written_questions,
 )
-from fitrag_integrations.training.labels.budget import Account
-from fitrag_integrations.training.labels.journal import AnswerJournal
+from fitrag_integrations.training.journal import Account, AnswerJournal
 from fitrag_integrations.types import Context, Excerpt, Passage
 
 if TYPE_CHECKING:  # it loads torch

@@ -1,39 +1,54 @@
-"""Put data, module and loop together, and save what comes out as a model folder."""
+"""Fit a bi-label scorer: the head on a frozen encoder, or the head and an adapter or all layers.
+
+The scorer is calibrated on held-out questions and saved as a model folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.encoder.encoders import load_base, save_encoder
+from fitrag_integrations.evaluation.outcomes import calibration_error
+from fitrag_integrations.models.encoder.encoders import (
+    fold_adapter,
+    load_base,
+    save_encoder,
+    tuned_names,
+)
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
+from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.evidence.late import LateInteraction
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import write_manifest
+from fitrag_integrations.models.runtime.placing import cast
 from fitrag_integrations.models.scorer.bilabel import write_head
-from fitrag_integrations.training.bilabel.encoder_run import fit_through
-from fitrag_integrations.training.bilabel.imbalance import Weigher
-from fitrag_integrations.training.bilabel.lists import Data, Lists
-from fitrag_integrations.training.bilabel.measuring import figures, held_logits, rounded
+from fitrag_integrations.training.bilabel.imbalance import Weigher, draw_pairs
 from fitrag_integrations.training.bilabel.module import (
+    Batch,
     BiLabelModule,
+    Data,
     HeldPairs,
+    Lists,
     fit_head,
 )
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
-from fitrag_integrations.training.calibration import fit_temperatures
-from fitrag_integrations.training.loop.parallel import Processes, join
-from fitrag_integrations.training.loop.running import Running
-from fitrag_integrations.training.reader.fit import ReaderPlan, fit_reader
-from fitrag_integrations.training.rows import Labelled, write_jsonl
-from fitrag_integrations.training.starting import rarity_of, start_encoder
+from fitrag_integrations.training.encoder import rarity_of, start_encoder, tune_layers, with_lora
+from fitrag_integrations.training.loop.checkpoints import Best, begin, run_fields
+from fitrag_integrations.training.loop.loop import Loop, Running, Seen, epochs, trainable
+from fitrag_integrations.training.loop.parallel import ALONE, Processes, join
+from fitrag_integrations.training.losses import fit_temperatures
+from fitrag_integrations.training.reader import ReaderPlan, fit_reader
+from fitrag_integrations.training.rows import LABELS, Labelled, labelled_json, write_jsonl
 
 __all__ = ["BilabelPlan", "ReaderPlan", "Running", "fit_bilabel", "fit_reader"]
 
@@ -101,7 +116,7 @@ def _move(module: BiLabelModule, device: torch.device) -> None:
         module.evidence.interaction.trunk.to(device)
 
 
-def _rounded(module: BiLabelModule, plan: BilabelPlan) -> BiLabelModule:
+def _as_run(module: BiLabelModule, plan: BilabelPlan) -> BiLabelModule:
     return rounded(module) if plan.bfloat16 else module
 
 
@@ -111,7 +126,7 @@ def _fit_on_frozen(
     """Fit the head on the CPU, on vectors computed once; log every step."""
     if team.count > 1:
         raise InputError.of("tune", given="head", allowed="lora or full in several processes")
-    ready, device = _rounded(module, plan), next(module.trunk.parameters()).device
+    ready, device = _as_run(module, plan), next(module.trunk.parameters()).device
     fitted = _frozen(ready, data.train)
     seen = fit_head(
         module.head.cpu(),
@@ -149,7 +164,7 @@ def _finish(
     base: str,
     plots: Path | None,
 ) -> dict[str, float]:
-    logits, labels = held_logits(_rounded(module, plan), held), held.labels
+    logits, labels = held_logits(_as_run(module, plan), held), held.labels
     temperatures = fit_temperatures(logits, labels)
     _save_scorer(module, out, plan, base=base, temperatures=temperatures)
     scaled = logits / torch.tensor(temperatures)
@@ -178,3 +193,184 @@ def _save_scorer(
         "trained": asdict(plan),
     }
     write_manifest(out, "model.json", kind="bilabel", fields=fields)
+
+
+def fit_through(
+    module: BiLabelModule,
+    data: Data,
+    folder: Path,
+    plan: BilabelPlan,
+    running: Running,
+    team: Processes,
+) -> None:
+    """Train to the last step, or go on from the run's last checkpoint, and keep the best weights.
+
+    Without evaluations on the way those are the last ones.
+    """
+    tuned = tuned_names(module.trunk.encoder)
+    if plan.tune == "lora":
+        module.trunk.encoder = with_lora(module.trunk.encoder, rank=plan.rank)
+    else:
+        tune_layers(module.trunk)
+    with torch.inference_mode():
+        first = data.train.encoded(range(min(64, len(data.train))))
+        module.head.standardize(module.evidence.features(first.pairs).clone())
+    if team.first:
+        rows = map(labelled_json, [*data.train.rows, *data.weighed.rows])
+        begin(folder, run_fields(plan, team.count, rows, map(labelled_json, data.held.rows)))
+    best = _best(module, data.held, folder, plan, team) if plan.evaluate_every else None
+    _make_loop(module, data, folder, plan, running, team, best).run()
+    if best is not None and team.first:
+        best.restore()
+    if plan.tune == "lora" and tuned:  # a reader's own layers are saved with what is added
+        module.trunk.encoder = fold_adapter(module.trunk.encoder, tuned)
+
+
+def _best(
+    module: BiLabelModule,
+    held: Lists,
+    folder: Path,
+    plan: BilabelPlan,
+    team: Processes,
+) -> Best:
+    """Judge by the cross-entropy of what is held out, each process on its share of it."""
+
+    def loss() -> float:
+        ready = rounded(module) if plan.bfloat16 else module
+        return cross_entropy(held_logits(ready, held, team=team), held.labels)
+
+    return Best(module, folder / "best.safetensors", loss, writes=team.first)
+
+
+def _make_loop(
+    module: BiLabelModule,
+    data: Data,
+    folder: Path,
+    plan: BilabelPlan,
+    running: Running,
+    team: Processes,
+    best: Best | None,
+) -> Loop[Batch]:
+    chosen = epochs(data.train.lengths, plan.batch or plan.questions, seed=plan.seed)
+    steps = plan.steps_over(len(data.train), team.count)
+    settings = running.settings(
+        plan,
+        steps,
+        evaluate_every=plan.evaluate_every or steps,
+        accumulate=plan.accumulate,
+        optimizer=plan.optimizer,
+        momentum=plan.momentum,
+    )
+
+    def batch(number: int) -> Batch:
+        return data.train.encoded(chosen(number))
+
+    if module.weigher is None:
+        return Loop(module, batch, settings, folder, best, team)
+    held = held_batches(data.weighed, plan.imbalance.pairs, seed=plan.seed)
+    return WeighingLoop(
+        module, batch, settings, folder, best, team, weigher=module.weigher, held=held
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeighingLoop(Loop[Batch]):
+    """Weigh the losses of matched and mismatched pairs by a weigher, which learns after each step.
+
+    The module gives `matched` and `mismatched` among its losses and holds the weigher, so that w is
+    kept in the checkpoint. `held(step)` gives held-out pairs, half of them mismatched, or None. The
+    log has w, and the losses as they are before they are weighted. The slope of w is taken on the
+    gradients of all batches of a step, of every process; each judges w on the same held-out pairs.
+    """
+
+    weigher: Weigher
+    held: Callable[[int], Batch | None]
+
+    def _backward(self, losses: dict[str, Tensor]) -> Seen:
+        shown: Seen = {name: value.detach() for name, value in losses.items()}
+        share = 1 / self.settings.accumulate
+        weighted = self.weigher.weigh(losses, trainable(self.module), share=share)
+        (torch.stack(list(weighted.values())).sum() * share).backward()
+        return shown | {"w": self.weigher.w.item()}
+
+    def _descend(self, optimizer: torch.optim.Optimizer, at: int) -> None:
+        tuned = trainable(self.module)
+        self.team.average_gradients(tuned)
+        self.team.average(self.weigher.push)
+        norm = float(nn.utils.clip_grad_norm_(tuned, self.settings.clip))
+        optimizer.step()
+        self.module.eval()  # w is judged without dropout
+        batch = self.held(at) if self.weigher.plan.learns else None
+        validation = None if batch is None else lambda: self._validation(batch)
+        self.weigher.move(optimizer, validation, norm=norm, limit=self.settings.clip)
+        self.team.share([self.weigher.w.data])
+        optimizer.zero_grad()
+
+    def _validation(self, batch: Batch) -> Tensor:
+        losses = self._losses(batch)
+        return losses["matched"] + losses["mismatched"]
+
+
+def held_batches(given: Lists, pairs: int, *, seed: int) -> Callable[[int], Batch | None]:
+    """Return a function from a step to held-out pairs, each a list of its own.
+
+    At most `pairs` matched and as many mismatched ones; None where a group is empty.
+    """
+    single = given.apart()
+
+    def batch(step: int) -> Batch | None:
+        drawn = draw_pairs(single.labels, pairs, seed * 1_000_003 + step).tolist()
+        return single.encoded(drawn) if drawn else None
+
+    return batch
+
+
+def rounded(module: BiLabelModule) -> BiLabelModule:
+    """Copy the encoders in bfloat16; the head stays the module's own, and buffers as they are."""
+    interaction = module.evidence.interaction
+    if interaction is not None:
+        interaction = copy.copy(interaction)
+        interaction.trunk = _rounded(interaction.trunk)
+    return BiLabelModule(
+        _rounded(module.trunk),
+        module.head,
+        module.tokenizer,
+        evidence=replace(module.evidence, interaction=interaction),
+        weigher=module.weigher,
+        batch_tokens=module.batch_tokens,
+        listwise=module.listwise,
+    )
+
+
+def _rounded(trunk: Trunk) -> Trunk:
+    return cast(copy.deepcopy(trunk), torch.bfloat16)
+
+
+@torch.inference_mode()
+def held_logits(module: BiLabelModule, given: Lists, *, team: Processes = ALONE) -> Tensor:
+    """Return the logits of all pairs, on the CPU. Shape: (pairs, 2). Processes share the work."""
+    module.eval()
+    mine = team.mine(len(given))
+    parts = [module.inputs(batch.pairs) for batch in given.batches(mine)]
+    found = [module.head(pooled, features).cpu() for pooled, features in parts]
+    places = range(*given.pairs_of(mine.start, mine.stop))
+    return team.gather(torch.cat([torch.zeros(0, 2), *found]), len(given.labels), places)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> float:
+    """Return the mean cross-entropy over the labels that are known. Shapes: (pairs, 2)."""
+    known = ~labels.isnan()
+    return float(F.binary_cross_entropy_with_logits(logits[known], labels[known]))
+
+
+def figures(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Return AUC and calibration error of each label. Shapes: (pairs, 2)."""
+    roc = require_extra("sklearn.metrics", extra="train", feature="the AUC of a fitted scorer")
+    found = {}
+    for i, name in enumerate(LABELS):
+        known = ~labels[:, i].isnan()
+        scores, gold = logits[known, i].sigmoid().tolist(), labels[known, i].int().tolist()
+        if 0 < sum(gold) < len(gold):  # labels of one kind have none
+            found[f"{name} AUC"] = round(float(roc.roc_auc_score(gold, scores)), 4)
+        found[f"{name} ECE"] = round(calibration_error(scores, gold), 4)
+    return found

@@ -12,7 +12,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.bilabel.imbalance import Imbalance
-from fitrag_integrations.training.loop.optimizers import OPTIMIZERS
+from fitrag_integrations.training.loop.loop import OPTIMIZERS
 from fitrag_integrations.training.options import (
     Accumulate,
     Bfloat16,

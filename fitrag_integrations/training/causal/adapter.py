@@ -23,10 +23,10 @@ from fitrag_integrations.models.causal.loading import causal_source, load_causal
 from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.placing import sent
-from fitrag_integrations.training.loop.early_stopping import Best
+from fitrag_integrations.training.encoder import recompute
+from fitrag_integrations.training.loop.checkpoints import Best
 from fitrag_integrations.training.loop.loop import Batch, Loop, LoopSettings, epochs
 from fitrag_integrations.training.loop.parallel import ALONE, Processes
-from fitrag_integrations.training.loop.tuning import recompute
 from fitrag_integrations.training.options import (
     Accumulate,
     Alpha,

@@ -1,7 +1,8 @@
 """Fit an IK classifier (IK, section 3): an adapter that says Yes or No, or a head.
 
 One set of weights serves with and without a draft, because it is trained on a mixture of draft
-lengths. The two cases are calibrated apart, since a question alone says less.
+lengths. The two cases are calibrated separately, since a question alone carries less
+information. A head is fitted on hidden states of the frozen base, which are computed once.
 """
 
 from __future__ import annotations
@@ -13,12 +14,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.states import (
+    FACTS,
+    KnownHead,
+    default_layers,
+    feature_count,
+    features,
+)
 from fitrag_integrations.models.gate.gate import cut_drafts
 from fitrag_integrations.models.gate.ik import (
     PROMPTS,
@@ -26,10 +35,10 @@ from fitrag_integrations.models.gate.ik import (
     ask_text,
     check_variant,
     head_prompt,
+    head_rows,
 )
-from fitrag_integrations.models.runtime.folder import write_manifest
+from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.worker import finished
-from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
     Example,
@@ -38,17 +47,11 @@ from fitrag_integrations.training.causal.adapter import (
     fit_adapter,
     fit_whole,
     own_engine,
+    run_loop,
 )
-from fitrag_integrations.training.causal.head import HeadPlan, fit_head
-from fitrag_integrations.training.causal.rows import (
-    KnownRow,
-    figures_of,
-    judged_model,
-    known_rows,
-    split_rows,
-)
-from fitrag_integrations.training.loop.device import training_device
-from fitrag_integrations.training.loop.parallel import Processes, join
+from fitrag_integrations.training.loop.loop import LoopSettings, epochs
+from fitrag_integrations.training.loop.parallel import Processes, join, training_device
+from fitrag_integrations.training.losses import figures_of, fit_temperatures
 from fitrag_integrations.training.options import (
     Accumulate,
     Alpha,
@@ -65,6 +68,87 @@ from fitrag_integrations.training.options import (
     Seed,
     Validation,
 )
+from fitrag_integrations.training.rows import (
+    KnownRow,
+    judged_model,
+    known_rows,
+    split_rows,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadPlan:
+    """Settings for training a head; by default on the middle and the last layer."""
+
+    epochs: float = 40.0
+    batch: int = 16
+    rate: float = 1e-3
+    hidden: int = 0
+    layers: tuple[int, ...] = ()
+    dropout: float = 0.05
+    weight_decay: float = 0.1
+    seed: int = 13
+
+
+class HeadModule(nn.Module):
+    """A head and its loss on features measured once, since the base stays as it is."""
+
+    def __init__(self, head: KnownHead, measured: Tensor, labels: Tensor) -> None:
+        super().__init__()
+        self.head, self._measured, self._labels = head, measured, labels
+
+    def forward(self, batch: Sequence[int]) -> dict[str, Tensor]:
+        """Return cross-entropy of the rows numbered."""
+        chosen = torch.tensor(batch)
+        logits = self.head(self._measured[chosen])
+        return {"known": F.binary_cross_entropy_with_logits(logits, self._labels[chosen])}
+
+
+def fit_head(
+    engine: CausalEngine,
+    train: Sequence[KnownRow],
+    held: Sequence[KnownRow],
+    lengths: tuple[Sequence[int], Sequence[int]],
+    prompt: str,
+    out: Path,
+    plan: HeadPlan,
+) -> tuple[KnownHead, dict[str, object]]:
+    """Train a head and save it; gives it with the manifest's entry.
+
+    `lengths` are the draft lengths to train on, and those that are held out.
+    """
+    layers = list(plan.layers) or default_layers(engine)
+    torch.manual_seed(plan.seed)
+    head = KnownHead(feature_count(engine, layers), hidden=plan.hidden, dropout=plan.dropout)
+    measured, labels = _measured(engine, train, lengths[0], prompt, layers)
+    head.standardize(measured, states=measured.shape[1] - FACTS)
+    kept = HeadModule(head, *_measured(engine, held, lengths[1], prompt, layers))
+    steps = max(1, round(plan.epochs * len(labels) / plan.batch))
+    run_loop(
+        HeadModule(head, measured, labels),
+        epochs([1] * len(labels), plan.batch, seed=plan.seed),
+        lambda: float(kept(range(len(held) * len(lengths[1])))["known"]),
+        out / "run",
+        LoopSettings(steps, plan.rate, weight_decay=plan.weight_decay, seed=plan.seed),
+    )
+    entry = write_tensors(out, "head.safetensors", head.state_dict())
+    return head, {**entry, "layers": layers, "hidden": plan.hidden}
+
+
+def _measured(
+    engine: CausalEngine,
+    rows: Sequence[KnownRow],
+    lengths: Sequence[int],
+    prompt: str,
+    layers: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    """Measure each row at each draft length. Shapes: (rows, features), (rows,)."""
+    pairs = [(row.question, row.draft) for row in rows]
+    cut = [pair for length in lengths for pair in cut_drafts(engine, pairs, length)]
+    labels = torch.tensor([float(row.known) for _ in lengths for row in rows])
+    measured = finished(features(engine, head_rows(engine, cut, prompt), layers))
+    return measured.clone(), labels
+
 
 WHOLE = "base"  # the folder of a base that was trained whole, beside its manifest
 

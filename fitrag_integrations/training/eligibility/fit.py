@@ -1,13 +1,12 @@
 """Fit the eligible augmentation detector (FIT-RAG, section 4.4.2) and choose when to stop.
 
-The paper names four layers and nothing else of the training. Here: AdamW, early stopping, and
-cross-validation by question. What the detector gives on questions it was not trained on serves for
-its figures, its temperature and its threshold; then one network is trained on all questions, for as
-many epochs as the others took.
+The paper specifies four layers and nothing else of the training. Here: AdamW, early stopping, and
+cross-validation by question. Predictions for held-out folds give the figures, the temperature and
+the threshold; then one network is trained on all questions, for the median number of epochs.
 
-The paper trains on whether the answer from a combination is right. A question that is answered
-wrongly from everything then never stops, and keeps all its tokens. `label="kept"` asks instead
-whether anything is lost: a gold answer is in the combination, or not in the whole list either.
+The paper's label is whether the answer from a combination is right. A question answered wrongly
+from everything then never stops and keeps all its tokens. `label="kept"` instead marks that nothing
+is lost: a gold answer is in the combination, or not in the whole list either.
 """
 
 from __future__ import annotations
@@ -19,8 +18,10 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fitrag_integrations.core.checks import Checked
@@ -33,9 +34,6 @@ from fitrag_integrations.models.eligibility import (
     EligibilityDetector,
     score_row,
 )
-from fitrag_integrations.training.calibration import fit_temperatures
-from fitrag_integrations.training.causal.rows import figures_of
-from fitrag_integrations.training.eligibility.network import EligibilityNetwork
 from fitrag_integrations.training.eligibility.rows import (
     BOTH,
     KINDS,
@@ -43,8 +41,27 @@ from fitrag_integrations.training.eligibility.rows import (
     Judged,
     eligibility_rows,
 )
+from fitrag_integrations.training.losses import figures_of, fit_temperatures
 from fitrag_integrations.training.options import Seed
 from fitrag_integrations.values.thresholds import FittedThreshold
+
+
+class EligibilityNetwork(nn.Sequential):
+    """Network with the logit that a combination is enough. Shapes: (rows, inputs) to (rows, 1).
+
+    `inputs` are two for each of `max_pairs`, and as many again where the rest is seen.
+    """
+
+    def __init__(self, inputs: int = 2 * MAX_PAIRS, *, hidden: int = HIDDEN, dropout: float = 0.0):
+        layers: list[nn.Module] = []
+        for width in (inputs, hidden, hidden):
+            layers += [nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout)]
+        super().__init__(*layers, nn.Linear(hidden, 1))
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Return the weights as the detector has them."""
+        return {name: tensor.float().numpy() for name, tensor in self.state_dict().items()}
+
 
 LABELS = ("kept", "eligible")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,17 +28,22 @@ from fitrag_integrations.models.runtime.folder import (
     write_tensors,
 )
 from fitrag_integrations.models.runtime.sources import MINILM
-from fitrag_integrations.training.causal.rows import figures_of
-from fitrag_integrations.training.evaluator.module import EvaluatorModule
-from fitrag_integrations.training.evaluator.regression import labelled_pairs, start_regression
-from fitrag_integrations.training.evaluator.rows import Judged, judged_json
-from fitrag_integrations.training.loop.device import training_device
-from fitrag_integrations.training.loop.early_stopping import Best
-from fitrag_integrations.training.loop.loop import Loop, epochs
-from fitrag_integrations.training.loop.parallel import Processes, join
-from fitrag_integrations.training.loop.run_folder import begin, run_fields
-from fitrag_integrations.training.loop.running import Running
-from fitrag_integrations.training.loop.tuning import recompute, with_lora
+from fitrag_integrations.training.encoder import (
+    adapt,
+    rarity_of,
+    recompute,
+    start_encoder,
+    with_lora,
+)
+from fitrag_integrations.training.evaluator.module import (
+    EvaluatorModule,
+    labelled_pairs,
+    start_regression,
+)
+from fitrag_integrations.training.loop.checkpoints import Best, begin, run_fields
+from fitrag_integrations.training.loop.loop import Loop, Running, epochs
+from fitrag_integrations.training.loop.parallel import Processes, join, training_device
+from fitrag_integrations.training.losses import figures_of
 from fitrag_integrations.training.options import (
     Accumulate,
     Bfloat16,
@@ -52,13 +56,11 @@ from fitrag_integrations.training.options import (
     Steps,
     Validation,
 )
-from fitrag_integrations.training.splitting import split
-from fitrag_integrations.training.starting import rarity_of, start_encoder
+from fitrag_integrations.training.rows import Judged, judged_json, split
 
 HIDDEN = 16
 Row = TypeVar("Row")
 TUNED = "tuned.safetensors"
-_LAYER = re.compile(r"\.(\d+)\.")
 
 
 LOSSES = ("lists", "regression")
@@ -271,31 +273,6 @@ def _tune(trunk: Trunk, plan: EvaluatorPlan) -> None:
         trunk.encoder = with_lora(trunk.encoder, rank=plan.rank)
     else:
         adapt(trunk, plan.rank if plan.tune == "upper" else 0)
-
-
-def adapt(trunk: Trunk, rank: int) -> None:
-    """Add adapters to the linear layers of the upper two thirds.
-
-    The lowest layers are the least about the task, and need no gradient then; dropout would cost
-    a fifth of the time.
-    """
-    trunk.requires_grad_(False)
-    for part in trunk.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
-    if not rank:
-        return
-    from peft import LoraConfig, get_peft_model
-
-    encoder: Any = trunk.encoder
-    lowest = encoder.config.num_hidden_layers // 3
-    upper = [
-        name
-        for name, part in encoder.named_modules()
-        if isinstance(part, nn.Linear) and (at := _LAYER.search(name)) and int(at[1]) >= lowest
-    ]
-    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=upper)
-    trunk.encoder = get_peft_model(encoder, config)
 
 
 def _save_encoder(module: EvaluatorModule, folder: Path, plan: EvaluatorPlan, base: str) -> None:

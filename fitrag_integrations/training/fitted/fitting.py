@@ -1,8 +1,9 @@
-"""Fit to somebody's own questions: from passages, or a retriever, and a language model to a folder.
+"""Fit everything to your own questions: from a retriever and a language model to a folder.
 
-Half of the questions choose: labels, the scorer, thresholds, and the order in which settings are
-tested. The other half is looked at once, to certify how cheap a setting may be. Every answer is in
-a journal, so that a run that was stopped, however it was, goes on and writes the same folder.
+Half of the questions are for choosing: labels, the scorer, thresholds, and the order in which
+settings are tested. The other half is used once, to certify how cheap a setting may be. Every
+answer is in a journal, so a stopped run continues and writes the same folder. Retrievers of
+LangChain and LlamaIndex are recognized by their modules; neither framework is imported.
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.checks import check_is, check_whole
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import write_jsonl
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, cheapest
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods.adapting import first_text, made_id
 from fitrag_integrations.methods.compose.fitted import CORPUS, TRACES, WITH, WITHOUT, Fitted
 from fitrag_integrations.methods.explain.traces import trace_row
+from fitrag_integrations.ports import port_of
 from fitrag_integrations.retrieval import QuestionBank
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskLLM, AskReader
@@ -39,7 +44,6 @@ from fitrag_integrations.training.fitted.questions import (
     write_questions,
     written_questions,
 )
-from fitrag_integrations.training.fitted.searching import Find, finder
 from fitrag_integrations.training.fitted.trying import (
     PLAIN,
     Setting,
@@ -50,10 +54,10 @@ from fitrag_integrations.training.fitted.trying import (
     recipes,
     try_all,
 )
-from fitrag_integrations.training.labels.budget import Account
-from fitrag_integrations.training.labels.journal import AnswerJournal
+from fitrag_integrations.training.journal import Account, AnswerJournal
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 from fitrag_integrations.values.thresholds import FittedThreshold
+from fitrag_integrations.values.windows import usable
 
 QUESTIONS, JOURNAL, REPORT = "questions.jsonl", "answers.asked", "report.html"
 LONGEST = 64  # tokens of an answer
@@ -319,3 +323,54 @@ def _traces(
             )
         rows.append(trace_row(context))
     return rows
+
+
+Find: TypeAlias = Callable[[Sequence[str]], list[list[Passage]]]
+
+
+def finder(retriever: Any, k: int) -> Find:
+    """Return the search for several questions: the first `k` usable passages of each."""
+    found: Find
+    homes = {kind.__module__.partition(".")[0] for kind in type(retriever).__mro__}
+    if "langchain_core" in homes:
+        found = partial(_each, retriever.invoke, _of_document)
+    elif "llama_index" in homes:
+        found = partial(_each, retriever.retrieve, _of_node)
+    else:
+        port = port_of("retrieve", retriever, "retrieve")
+        found = partial(_asked, port)
+
+    def find(questions: Sequence[str]) -> list[list[Passage]]:
+        return [list(usable(passages)[0][:k]) for passages in found(questions)]
+
+    return find
+
+
+def _asked(port: Any, questions: Sequence[str]) -> list[list[Passage]]:
+    def flow() -> Any:
+        return (yield from port.ask(questions))
+
+    return [list(passages) for passages in run(flow()).value]
+
+
+def _each(
+    call: Callable[[str], Iterable[Any]], read: Callable[[Any], Passage], questions: Sequence[str]
+) -> list[list[Passage]]:
+    return [[read(one) for one in call(question)] for question in questions]
+
+
+def _of_document(document: Any) -> Passage:
+    text, metadata = document.page_content, document.metadata
+    return _passage(document.id or made_id(text), text, metadata)
+
+
+def _of_node(found: Any) -> Passage:
+    node = getattr(found, "node", None)
+    if node is None:
+        raise InputError.of("nodes", given=found, allowed="nodes with scores")
+    return _passage(node.node_id, node.get_content(), node.metadata)
+
+
+def _passage(name: str, text: str, metadata: Any) -> Passage:
+    title, source = (first_text(metadata, (key,)) for key in ("title", "source"))
+    return Passage(name, check_is("text", text, str), title, source)

@@ -23,8 +23,7 @@ from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.training.collecting import Question, Told, passage_labels
 from fitrag_integrations.training.fitted.oracle import Oracle
 from fitrag_integrations.training.fitted.questions import Asked
-from fitrag_integrations.training.rows import Labelled
-from fitrag_integrations.training.splitting import split
+from fitrag_integrations.training.rows import Labelled, split
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.thresholds import ActionThresholds
 

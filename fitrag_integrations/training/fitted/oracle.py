@@ -1,20 +1,29 @@
-"""Ask whoever answers, and each thing once: an answer is in the journal as soon as it comes."""
+"""Answer questions from contexts once: every answer of the language model is kept in a journal.
+
+For a model that returns token probabilities, one draft per question also serves every gate on
+drafts, and P(True) is computed on that draft. A question without a measurement counts as unknown.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
+from fitrag_integrations.core.checks import can
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.methods.compose.fitted import FittedTemplate
+from fitrag_integrations.methods.ik.draft_confidence import GATES
+from fitrag_integrations.methods.ik.self_evaluation import KNOW_PROMPT, TRUE_PROMPT
 from fitrag_integrations.models import LocalGenerator
 from fitrag_integrations.training.asking_llm import AskLLM, AskReader
 from fitrag_integrations.training.collecting import Failed, Told
-from fitrag_integrations.training.labels.budget import Account
-from fitrag_integrations.training.labels.journal import AnswerJournal
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.training.journal import Account, AnswerJournal
+from fitrag_integrations.types import Context, Draft, Excerpt, Passage
+from fitrag_integrations.values.prompt import Asked
 
 REACHED = 3  # questions that a language model may fail on before it counts as out of reach
 AT_ONCE = 32  # prompts between two looks at the account
@@ -156,3 +165,32 @@ def _replies(ask: Callable[[list[str]], Sequence[Any]], texts: list[str]) -> Seq
 def _bare(excerpt: Excerpt) -> Passage:
     """Return an excerpt as a passage that is equal to any other with the same words."""
     return Passage("", excerpt.text, excerpt.passage.title)
+
+
+P_TRUE = "p_true"
+DRAFT, YES = "draft", "p_yes"  # what is told, in the journal
+
+
+def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float]]:
+    """Return how sure it is, in [0, 1], by each gate that its replies are enough for."""
+    llm = oracle.llm
+    if not (can(llm, "draft") and can(llm, "rescore")):
+        return {}
+    written = oracle.measured(DRAFT, questions, llm.draft, lambda one: json.dumps(one.to_dict()))
+    drafts = [Draft.from_dict(json.loads(text)) if text else Draft("") for text in written]
+    sure = {name: [_sureness(name, draft) for draft in drafts] for name in GATES}
+    if can(llm, "p_yes"):
+        asked = [_prompt(q, draft.text) for q, draft in zip(questions, drafts, strict=True)]
+        replies = oracle.measured(YES, asked, llm.p_yes, str)
+        sure[P_TRUE] = [float(text) if text else 0.0 for text in replies]
+    return {name: values for name, values in sure.items() if len(set(values)) > 1}
+
+
+def _sureness(name: str, draft: Draft) -> float:
+    numbers = GATES[name].numbers(draft)
+    return GATES[name].sureness(math.fsum(numbers) / len(numbers)) if numbers else 0.0
+
+
+def _prompt(question: str, draft: str) -> str:
+    prompt = TRUE_PROMPT if draft.strip() else KNOW_PROMPT
+    return Asked(prompt.format(question=question, draft=draft), one_line=True)

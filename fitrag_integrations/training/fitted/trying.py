@@ -26,9 +26,14 @@ from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.collecting import is_correct
 from fitrag_integrations.training.fitted.once import ScoredOnce, SentencesScoredOnce
-from fitrag_integrations.training.fitted.oracle import AT_ONCE, Oracle, prompt_of
+from fitrag_integrations.training.fitted.oracle import (
+    AT_ONCE,
+    P_TRUE,
+    Oracle,
+    prompt_of,
+    surenesses,
+)
 from fitrag_integrations.training.fitted.questions import Asked, says_it_knows
-from fitrag_integrations.training.fitted.sureness import P_TRUE, surenesses
 from fitrag_integrations.types import Context, Passage
 
 PLAIN, DEFAULT = "plain", "fitrag"

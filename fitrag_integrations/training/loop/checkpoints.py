@@ -1,13 +1,16 @@
-"""Checkpoints of a run: weights, the optimizer's state and the step, as safetensors.
+"""Files of a run: its plan and log, the last checkpoint, and the best weights so far.
 
-The seed of every batch's dropout follows from its number, so there is no state of a random
-generator to keep.
+A checkpoint holds weights, the optimizer's state and the step, as safetensors. The seed of every
+batch's dropout follows from its number, so there is no state of a random generator to keep.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from fitrag_integrations.core.files import replacing
+from fitrag_integrations.core.files import replacing, write_whole
+from fitrag_integrations.errors import InputError, TrainingError
 
 
 def save_checkpoint(
@@ -65,3 +69,102 @@ def step_of(path: Path) -> int:
 
 def _names(module: nn.Module) -> dict[nn.Parameter, str]:
     return {p: name for name, p in module.named_parameters() if p.requires_grad}
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Keep the trained weights that had the lowest loss on what was held out.
+
+    Of equal ones the earliest stays. Only one of several processes `writes`.
+    """
+
+    module: nn.Module
+    path: Path
+    loss: Callable[[], float]
+    writes: bool = True
+
+    def __call__(self) -> dict[str, float]:
+        """Measure, and save if it is the lowest so far; also of an earlier run."""
+        value = self.loss()
+        if math.isnan(value):
+            raise TrainingError("the held-out loss is no number: training diverged; lower the rate")
+        if self.writes and value < self._lowest():
+            kept = {name: p.detach().clone() for name, p in self._trained()}
+            with replacing(self.path) as beside:
+                save_file(kept, beside, metadata={"loss": str(value)})
+        return {"held_out": value}
+
+    def restore(self) -> None:
+        """Restore the best weights."""
+        saved = load_file(self.path)
+        with torch.no_grad():
+            for name, parameter in self._trained():
+                parameter.copy_(saved[name])
+
+    def _lowest(self) -> float:
+        if not self.path.exists():
+            return math.inf
+        with safe_open(self.path, framework="pt") as file:
+            return float(file.metadata()["loss"])
+
+    def _trained(self) -> Iterable[tuple[str, nn.Parameter]]:
+        return ((name, p) for name, p in self.module.named_parameters() if p.requires_grad)
+
+
+Log = list[dict[str, Any]]
+
+
+def begin(folder: Path, fields: Mapping[str, Any]) -> None:
+    """Begin a run, or go on with one that was begun with the same fields.
+
+    Of a run without a checkpoint nothing is kept, of another the log up to its checkpoint. Raises
+    `InputError` naming the field that is not what it was.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    plan, log = folder / "plan.json", folder / "log.jsonl"
+    at = step_of(folder / "checkpoint.safetensors")
+    if not at:
+        for leftover in (log, folder / "best.safetensors"):
+            leftover.unlink(missing_ok=True)
+    else:
+        _refuse_other(plan, fields)
+        rows = [row for row in read_log(log) if row["step"] <= at]
+        write_whole(log, "".join(json.dumps(row) + "\n" for row in rows))
+    write_whole(plan, json.dumps(fields, indent=1, sort_keys=True) + "\n")
+
+
+def run_fields(plan: Any, processes: int, *parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what a run depends on: the plan, the batches of a step, and a digest of all rows.
+
+    `plan` is a dataclass with `accumulate`, the batches of each process; `parts` are the rows that
+    are trained on and those that are not.
+    """
+    fields = asdict(plan)
+    fields["batches a step"] = fields.pop("accumulate") * processes
+    digest = hashlib.sha256()
+    for rows in parts:
+        for row in rows:
+            digest.update(json.dumps(row).encode())
+        digest.update(b"\n")
+    return {**fields, "rows": digest.hexdigest()}
+
+
+def read_log(path: Path) -> Log:
+    """Read a run's log, in order of steps; a last line that was cut short is left out."""
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def _refuse_other(plan: Path, fields: Mapping[str, Any]) -> None:
+    if not plan.exists():  # of an older version
+        return
+    before = json.loads(plan.read_text())
+    for name, given in json.loads(json.dumps(fields)).items():
+        if before.get(name) != given:
+            allowed = f"{before.get(name)!r}, with which the run in this folder was begun"
+            raise InputError.of(name, given=given, allowed=allowed)

@@ -5,27 +5,86 @@ alone, so a resumed run sees what an undisturbed one would have seen, and so do 
 step k of p processes that accumulate n batches takes batches k * n * p and on, each process n.
 """
 
+from __future__ import annotations
+
 import json
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Annotated, Generic, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.core.files import storing
+from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.training.loop.batches import epochs
 from fitrag_integrations.training.loop.checkpoints import load_checkpoint, save_checkpoint
-from fitrag_integrations.training.loop.device import device_of, has_bfloat16
-from fitrag_integrations.training.loop.optimizers import make_optimizer, trainable
-from fitrag_integrations.training.loop.parallel import ALONE, Processes
+from fitrag_integrations.training.loop.parallel import ALONE, Processes, device_of, has_bfloat16
+from fitrag_integrations.training.options import Device
 
 __all__ = ["Batch", "Loop", "LoopSettings", "epochs"]
+
+
+def epochs(
+    lengths: Sequence[int], size: int, *, seed: int, bucket: int = 50
+) -> Callable[[int], list[int]]:
+    """Return a function from a step to the row numbers of its batch.
+
+    Each epoch is a fresh permutation under the seed; rows of like length share a batch (sorted
+    inside runs of `bucket` batches), and the batches are shuffled again.
+    """
+    per_epoch = math.ceil(len(lengths) / size)
+    plans: dict[int, list[list[int]]] = {}
+
+    def batch(step: int) -> list[int]:
+        epoch = step // per_epoch
+        if epoch not in plans:
+            plans.clear()
+            plans[epoch] = _plan(lengths, size, seed * 1_000_003 + epoch, bucket)
+        return plans[epoch][step % per_epoch]
+
+    return batch
+
+
+def _plan(lengths: Sequence[int], size: int, seed: int, bucket: int) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(lengths), generator=generator).tolist()
+    batches = []
+    for at in range(0, len(order), size * bucket):
+        run = sorted(order[at : at + size * bucket], key=lengths.__getitem__)
+        batches += [run[i : i + size] for i in range(0, len(run), size)]
+    shuffled = torch.randperm(len(batches), generator=generator).tolist()
+    return [batches[i] for i in shuffled]
+
+
+OPTIMIZERS = ("adamw", "sgd")
+
+
+def trainable(module: nn.Module) -> list[nn.Parameter]:
+    """List the parameters that train."""
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+def make_optimizer(
+    module: nn.Module, name: str, *, rate: float, weight_decay: float, momentum: float
+) -> torch.optim.Optimizer:
+    """Make AdamW or SGD (`momentum` is the latter's); only matrices decay."""
+    matrices = [p for p in trainable(module) if p.ndim > 1]
+    vectors = [p for p in trainable(module) if p.ndim <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": weight_decay, "scale": 1.0},
+        {"params": vectors, "weight_decay": 0.0, "scale": 1.0},
+    ]
+    if name == "sgd":
+        return torch.optim.SGD(groups, lr=rate, momentum=momentum)
+    return torch.optim.AdamW(groups, lr=rate)
+
+
 Batch = TypeVar("Batch")
 Seen: TypeAlias = dict[str, Tensor | float]  # what a batch or a step is logged with
 
@@ -99,7 +158,7 @@ class Loop(Generic[Batch]):
                 self._save(optimizer, at)
                 raise Terminated(f"after step {at} of {steps}") from None
 
-    def _tell(self, at: int, seen: "_Mean") -> None:
+    def _tell(self, at: int, seen: _Mean) -> None:
         """Log losses and figures after a step where it is time for them."""
         last = at == self.settings.steps
         if at % self.settings.log_every == 0 or last:
@@ -205,3 +264,52 @@ class _Mean:
 
 def _numbers(seen: Seen) -> dict[str, float]:
     return {name: float(value) for name, value in seen.items()}
+
+
+class Fitted(Protocol):
+    """Fields that every plan has."""
+
+    @property
+    def rate(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def bfloat16(self) -> bool: ...
+
+
+class MoreSettings(TypedDict, total=False):
+    """Settings that only some plans have."""
+
+    evaluate_every: int
+    accumulate: int
+    optimizer: str
+    momentum: float
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """How a run is carried out.
+
+    `device` None is CUDA where it is there, else the CPU; a head alone is fitted on the CPU unless
+    another device is named.
+    """
+
+    device: Device = None
+    log_every: Annotated[int, Option("Steps between lines of the log.", min=1)] = 50
+    save_seconds: Annotated[
+        float, Option("Seconds between checkpoints, 0 for one a step.", min=0)
+    ] = 300.0
+
+    def settings(self, plan: Fitted, steps: int, **more: Unpack[MoreSettings]) -> LoopSettings:
+        """Return the loop settings of a plan."""
+        return LoopSettings(
+            steps,
+            plan.rate,
+            seed=plan.seed,
+            bfloat16=plan.bfloat16,
+            save_seconds=self.save_seconds,
+            log_every=self.log_every,
+            **more,
+        )

@@ -1,7 +1,7 @@
-"""Several processes that train one model, each on its own share of every step (data parallel).
+"""Devices, and several processes that train one model on their own parts of each step.
 
-Each process holds all weights and takes its own batches; gradients are averaged before each step,
-so that all take the same one. `accelerate launch` or `torchrun` starts them.
+Each process holds all weights and takes its own batches (data parallel); gradients are averaged
+before each step, so all take the same one. `accelerate launch` or `torchrun` starts them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.models.runtime.engine import Options
 
 SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # torch's, MPI's
 
@@ -115,3 +116,27 @@ def leave() -> None:
     if distributed.is_available() and distributed.is_initialized():
         talked_by = str(distributed.get_backend())
         distributed.destroy_process_group()
+
+
+def training_device(name: str | None) -> torch.device:
+    """Return the device named, None is CUDA where it is there; raises `InputError` for no
+    device.
+    """
+    return Options(device=name).resolved()[0]
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Check whether a device computes in bfloat16 itself; where it is emulated float32 is
+    faster.
+    """
+    return device.type != "cuda" or Options(str(device)).resolved()[1] is torch.bfloat16
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Return the device that a module's parameters are on."""
+    return next(module.parameters()).device
+
+
+def full_precision(device: torch.device) -> torch.autocast:
+    """Compute heads and losses, which are small and what counts, in float32 all the same."""
+    return torch.autocast(device.type, enabled=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.training.loop.run_folder import read_log
+from fitrag_integrations.training.loop.checkpoints import read_log
 from fitrag_integrations.training.rows import LABELS
 
 if TYPE_CHECKING:

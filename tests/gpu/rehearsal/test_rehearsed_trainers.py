@@ -10,14 +10,13 @@ from training_rows import judged_rows, labelled_rows, reading_rows
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.lists import Lists
-from fitrag_integrations.training.bilabel.module import BiLabelModule
+from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists
 from fitrag_integrations.training.causal.adapter import CausalModule, Example, own_engine
+from fitrag_integrations.training.encoder import start_encoder
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan
 from fitrag_integrations.training.evaluator.fit import _start as start_evaluator
-from fitrag_integrations.training.evaluator.regression import labelled_pairs, start_regression
-from fitrag_integrations.training.reader.module import ReaderModule
-from fitrag_integrations.training.starting import start_encoder
+from fitrag_integrations.training.evaluator.module import labelled_pairs, start_regression
+from fitrag_integrations.training.reader import ReaderModule
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 

@@ -24,12 +24,15 @@ from training_rows import judged_rows, labelled_rows, reading_rows
 from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
 from fitrag_integrations.training.bilabel.imbalance import Imbalance
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
-from fitrag_integrations.training.causal.necessity import NecessityPlan, fit_necessity
-from fitrag_integrations.training.causal.rewriter import RewriterPlan, fit_rewriter
+from fitrag_integrations.training.causal.slimplm import (
+    NecessityPlan,
+    RewriterPlan,
+    fit_necessity,
+    fit_rewriter,
+)
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
-from fitrag_integrations.training.loop.loop import Loop
-from fitrag_integrations.training.loop.running import Running
-from fitrag_integrations.training.reader.fit import ReaderPlan, fit_reader
+from fitrag_integrations.training.loop.loop import Loop, Running
+from fitrag_integrations.training.reader import ReaderPlan, fit_reader
 from scripts.span_scorer import Preferred, SpanPlan, fit_span_scorer
 
 # what peft asks of transformers

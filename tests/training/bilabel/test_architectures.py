@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from fitrag_integrations.cli import app
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
-from fitrag_integrations.training.loop.running import Running
+from fitrag_integrations.training.loop.loop import Running
 from fitrag_integrations.training.rows import labelled_json, write_jsonl
 
 # what peft asks of transformers

@@ -18,8 +18,7 @@ from fitrag_integrations.training.bilabel.fit import (
     fit_bilabel,
     fit_reader,
 )
-from fitrag_integrations.training.rows import Labelled
-from fitrag_integrations.training.splitting import split
+from fitrag_integrations.training.rows import Labelled, split
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

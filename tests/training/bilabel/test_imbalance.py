@@ -15,18 +15,18 @@ from fitrag_integrations.cli import app
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
-from fitrag_integrations.training.bilabel.hypergradient import clip_change, step_change
+from fitrag_integrations.training.bilabel.fit import BilabelPlan, WeighingLoop, fit_bilabel
 from fitrag_integrations.training.bilabel.imbalance import (
     Imbalance,
     Weigher,
+    clip_change,
     draw_pairs,
     group_losses,
     hypergradient,
     label_groups,
+    step_change,
 )
 from fitrag_integrations.training.bilabel.module import HeldPairs, fit_head, losses
-from fitrag_integrations.training.bilabel.weighing_loop import WeighingLoop
 from fitrag_integrations.training.loop.loop import LoopSettings
 from fitrag_integrations.training.rows import labelled_json, write_jsonl
 

@@ -24,8 +24,7 @@ from fitrag_integrations.training.causal.adapter import (
     own_engine,
 )
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
-from fitrag_integrations.training.causal.rows import known_rows, split_rows
-from fitrag_integrations.training.rows import read_jsonl, write_jsonl
+from fitrag_integrations.training.rows import known_rows, read_jsonl, split_rows, write_jsonl
 
 LORA = {"epochs": 12.0, "rate": 1e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
 HEAD = {"variant": "head", "epochs": 20.0, "rate": 5e-3}
@@ -101,7 +100,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(base, variant, tmp_path, monkeypa
     def often(*given, **how):
         return settings(*given, **how, save_seconds=0.0)
 
-    for module in ("adapter", "head"):
+    for module in ("adapter", "ik"):
         monkeypatch.setattr(f"fitrag_integrations.training.causal.{module}.LoopSettings", often)
     step, steps = causal_training.Loop._step, []
 

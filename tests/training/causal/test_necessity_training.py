@@ -10,15 +10,14 @@ from typer.testing import CliRunner
 from fitrag_integrations.cli import app
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import NecessityJudge
-from fitrag_integrations.training.causal.necessity import (
+from fitrag_integrations.training.causal.slimplm import (
     NecessityPlan,
     balanced,
     fit_necessity,
     is_known,
 )
-from fitrag_integrations.training.causal.rows import known_rows
-from fitrag_integrations.training.labels.teachers import match, matching_ratio, recall
-from fitrag_integrations.training.rows import write_jsonl
+from fitrag_integrations.training.collecting import match, matching_ratio, recall
+from fitrag_integrations.training.rows import known_rows, write_jsonl
 
 TOY = {"epochs": 8.0, "rate": 2e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
 TOY |= {"validation": 0.3}

@@ -16,7 +16,7 @@ from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.slimplm.prompts import REWRITE, REWRITES
 from fitrag_integrations.models import QueryRewriter
 from fitrag_integrations.models.gate.slimplm import REWRITERS as TEMPLATES
-from fitrag_integrations.training.causal.rewriter import RewriterPlan, claim_rows, fit_rewriter
+from fitrag_integrations.training.causal.slimplm import RewriterPlan, claim_rows, fit_rewriter
 from fitrag_integrations.training.rows import write_jsonl
 from fitrag_integrations.types import Context
 from fitrag_integrations.values.slimplm import Lead, Leads, render

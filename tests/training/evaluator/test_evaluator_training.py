@@ -18,8 +18,8 @@ from fitrag_integrations.training.evaluator.module import (
     gold_spans,
     losses,
 )
-from fitrag_integrations.training.evaluator.rows import judged_json, judged_row
 from fitrag_integrations.training.losses import span_or_nowhere_loss
+from fitrag_integrations.training.rows import judged_json, judged_row
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

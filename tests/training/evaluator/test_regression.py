@@ -14,9 +14,8 @@ from training_rows import JUDGED_PAIRS, judged_rows
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import RetrievalEvaluator
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
-from fitrag_integrations.training.evaluator.regression import labelled_pairs, start_regression
-from fitrag_integrations.training.loop.loop import Loop
-from fitrag_integrations.training.loop.running import Running
+from fitrag_integrations.training.evaluator.module import labelled_pairs, start_regression
+from fitrag_integrations.training.loop.loop import Loop, Running
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

@@ -17,8 +17,7 @@ from fitrag_integrations.training.collecting import (
     count_labels,
     passage_labels,
 )
-from fitrag_integrations.training.labels.budget import Account
-from fitrag_integrations.training.labels.journal import AnswerJournal
+from fitrag_integrations.training.journal import Account, AnswerJournal
 
 SEA = Passage("", "The Danube ends in the Black Sea.", "Danube")
 TOWN = Passage("", "Ulm lies on it.", "Ulm")

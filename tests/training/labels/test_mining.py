@@ -8,7 +8,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
 from fitrag_integrations.training.collecting import is_correct
-from fitrag_integrations.training.labels.negatives import candidates, mine_negatives
+from fitrag_integrations.training.negatives import candidates, mine_negatives
 from fitrag_integrations.training.rows import Labelled, ReadingRow
 
 pytest.importorskip("bm25s")

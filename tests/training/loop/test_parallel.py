@@ -25,10 +25,9 @@ from fitrag_integrations import cli
 from fitrag_integrations.cli import app
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.bilabel.fit import _fit_on_frozen
-from fitrag_integrations.training.evaluator.rows import judged_json
 from fitrag_integrations.training.loop import parallel
 from fitrag_integrations.training.loop.parallel import ALONE, SIZES, Processes, lost_processes
-from fitrag_integrations.training.rows import labelled_json, write_jsonl
+from fitrag_integrations.training.rows import judged_json, labelled_json, write_jsonl
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

@@ -17,15 +17,17 @@ from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.lists import Lists
-from fitrag_integrations.training.bilabel.measuring import cross_entropy, held_logits
-from fitrag_integrations.training.bilabel.module import BiLabelModule, fit_head
+from fitrag_integrations.training.bilabel.fit import cross_entropy, held_logits
+from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists, fit_head
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
-from fitrag_integrations.training.loop.early_stopping import Best
+from fitrag_integrations.training.loop.checkpoints import Best, begin, read_log
 from fitrag_integrations.training.loop.plots import plot_labels, plot_losses, plot_weight
-from fitrag_integrations.training.loop.run_folder import begin, read_log
-from fitrag_integrations.training.rows import labelled_json, labelled_row, write_jsonl
-from fitrag_integrations.training.splitting import refuse_shared
+from fitrag_integrations.training.rows import (
+    labelled_json,
+    labelled_row,
+    refuse_shared,
+    write_jsonl,
+)
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

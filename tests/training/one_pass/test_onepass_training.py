@@ -14,11 +14,11 @@ from fitrag_integrations.cli import app
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer, OnePassScorer
 from fitrag_integrations.models.scorer.span_head import SpanHead
-from fitrag_integrations.training.one_pass.figures import figures
-from fitrag_integrations.training.one_pass.head import OnePassModule
-from fitrag_integrations.training.one_pass.rows import (
+from fitrag_integrations.training.one_pass import (
+    OnePassModule,
     Spans,
     chunk_rows,
+    figures,
     onepass_row,
     read_rows,
 )

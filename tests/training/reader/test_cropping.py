@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from training_rows import reading_rows
 
 from fitrag_integrations import Passage
-from fitrag_integrations.training.reader.module import crop, group
+from fitrag_integrations.training.reader import crop, group
 from fitrag_integrations.training.rows import ReadingRow
 
 words = st.text("abé-&.", min_size=1, max_size=4)

@@ -3,6 +3,8 @@
 BM25 and its stemmer come from `bm25s` and `PyStemmer` (extra `train`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

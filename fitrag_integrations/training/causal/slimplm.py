@@ -1,0 +1,238 @@
+"""Fit SlimPLM's necessity judge (section 3.2) and query rewriter (section 3.3) as adapters."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+
+from fitrag_integrations.core.checks import check_number, check_text
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.causal import adapters as causal_adapters
+from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.gate.gate import cut_drafts
+from fitrag_integrations.models.gate.slimplm import (
+    JUDGES,
+    REWRITERS,
+    NecessityJudge,
+    QueryRewriter,
+    template_of,
+)
+from fitrag_integrations.models.runtime.folder import write_manifest
+from fitrag_integrations.models.runtime.worker import finished
+from fitrag_integrations.training.causal.adapter import (
+    AdapterPlan,
+    CausalModule,
+    Example,
+    Lesson,
+    base_from,
+    fit_adapter,
+    mean_loss,
+    own_engine,
+    written,
+)
+from fitrag_integrations.training.collecting import Gold, gold_answers, matching_ratio
+from fitrag_integrations.training.losses import figures_of, fit_temperatures
+from fitrag_integrations.training.options import CausalBase, DraftTokens, JudgedModel, Template
+from fitrag_integrations.training.rows import (
+    KnownRow,
+    judged_model,
+    known_rows,
+    split_by_hash,
+    split_rows,
+)
+from fitrag_integrations.values.slimplm import Lead, Leads, render
+
+THETA = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class NecessityPlan(AdapterPlan):
+    """Settings for training a judge; see `fitrag train necessity --help`.
+
+    `theta` is the share of gold answers a draft must exceed to count as known, for rows that carry
+    answers and no label.
+    """
+
+    base: CausalBase
+    template: Template = "paper"
+    model: JudgedModel = ""
+    theta: Annotated[float, Option("Share of answers a draft must exceed.")] = THETA
+    draft_tokens: DraftTokens = 512
+
+
+def is_known(draft: str, answers: Gold, theta: float = THETA) -> bool:
+    """Check whether strictly more than a share `theta` of the gold answers stand in a draft."""
+    return matching_ratio(draft, answers) > theta
+
+
+def fit_necessity(
+    rows: Iterable[Mapping[str, object]], out: Path, plan: NecessityPlan
+) -> dict[str, float]:
+    """Train on rows of question, draft and known or answers; save to `out`, give held-out figures.
+
+    A stopped run goes on from its last checkpoint. Raises `InputError` for a row that lacks
+    something.
+    """
+    check_number("theta", plan.theta, low=0.0, high=1.0)
+    template_of(plan.template, JUDGES)
+    given = known_rows(_labelled(row, plan.theta) for row in rows)
+    train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
+    train, held = (balanced(part, seed=plan.seed) for part in (train, held))
+    engine = own_engine(plan.base, plan.device, four_bit=plan.four_bit, device_map=plan.device_map)
+    try:
+        base = base_from(out, plan.base)
+        manifest = {
+            "base": base,
+            "template": plan.template,
+            "model": judged_model(given, plan.model, ""),
+            "draft_tokens": plan.draft_tokens,
+            "threshold": None,
+            "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(given)},
+        }
+        taught, kept = (
+            [_verdict_example(engine, row, plan) for row in part] for part in (train, held)
+        )
+        name = fit_adapter(engine, Lesson.of(taught, kept), out / "run", plan)
+        manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
+        judge = NecessityJudge(engine, manifest=manifest, adapter=name)
+        return _calibrated(judge, held, out)
+    finally:
+        engine.release()
+
+
+def balanced(rows: Sequence[KnownRow], *, seed: int) -> list[KnownRow]:
+    """Sample the unknowns down to the number of knowns, the order kept."""
+    unknown = [i for i, row in enumerate(rows) if not row.known]
+    count = min(len(unknown), len(rows) - len(unknown))
+    kept = set(random.Random(seed).sample(unknown, count))
+    return [row for i, row in enumerate(rows) if row.known or i in kept]
+
+
+def _labelled(row: Mapping[str, object], theta: float) -> Mapping[str, object]:
+    """Label a row by its answers where it has no label."""
+    if "error" in row or row.get("known") is not None:
+        return row
+    known = is_known(str(row.get("draft") or ""), gold_answers(row, nested=True), theta)
+    return {**row, "known": known}
+
+
+def _verdict_example(engine: CausalEngine, row: KnownRow, plan: NecessityPlan) -> Example:
+    """Encode the prompt and its verdict."""
+    template = template_of(plan.template, JUDGES)
+    (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
+    verdict = template.verdicts[0 if row.known else 1]
+    return written(engine, template.text(engine, *pair), verdict, raw=template.raw)
+
+
+def _calibrated(judge: NecessityJudge, held: Sequence[KnownRow], out: Path) -> dict[str, float]:
+    gaps = torch.tensor([finished(judge.gaps([(row.question, row.draft) for row in held]))] * 2).T
+    labels = torch.tensor([[float(row.known)] * 2 for row in held])
+    temperature, _ = fit_temperatures(gaps, labels)
+    judge.manifest["temperature"] = temperature
+    write_manifest(out, "model.json", kind=NecessityJudge.kind, fields=judge.manifest)
+    scores = (gaps[:, 0] / temperature).sigmoid().tolist()
+    return figures_of("judge", scores, [row.known for row in held])
+
+
+@dataclass(frozen=True, slots=True)
+class RewriterPlan(AdapterPlan):
+    """Settings for training a rewriter; see `fitrag train rewriter --help`."""
+
+    base: CausalBase
+    template: Template = "paper"
+    draft_tokens: Annotated[int, Option("Tokens of the answer read.", min=1)] = 512
+    max_new_tokens: Annotated[int, Option("Longest rewriting.", min=1)] = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    """A question, a heuristic answer, and the claims and queries that a rewriter should write."""
+
+    question: str
+    draft: str
+    leads: Leads
+
+
+def fit_rewriter(
+    rows: Iterable[Mapping[str, object]], out: Path, plan: RewriterPlan
+) -> dict[str, float]:
+    """Train on rows of question, draft, questions and claims; save to `out`.
+
+    Gives the loss on the rows held out, in nats per token. A stopped run goes on from its last
+    checkpoint. Raises `InputError` for a row that lacks something.
+    """
+    template_of(plan.template, REWRITERS)
+    check_number("validation", plan.validation, low=0.0, high=1.0)
+    train, held = split_by_hash(claim_rows(rows), plan.validation, plan.seed)
+    engine = own_engine(plan.base, plan.device, four_bit=plan.four_bit, device_map=plan.device_map)
+    try:
+        base = base_from(out, plan.base)
+        taught, kept = (
+            [_claims_example(engine, row, plan) for row in part] for part in (train, held)
+        )
+        name = fit_adapter(engine, Lesson.of(taught, kept), out / "run", plan)
+        fields = {
+            "base": base,
+            "template": plan.template,
+            "draft_tokens": plan.draft_tokens,
+            "max_new_tokens": plan.max_new_tokens,
+            "weights": causal_adapters.save(engine.model, out, name, base=base),
+            "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(train)},
+        }
+        write_manifest(out, "model.json", kind=QueryRewriter.kind, fields=fields)
+        with torch.inference_mode(), engine.using(name):
+            loss = mean_loss(CausalModule(engine), kept, plan.batch)
+        return {"rewriter loss": round(loss, 4)}
+    finally:
+        engine.release()
+
+
+def claim_rows(rows: Iterable[Mapping[str, object]]) -> list[ClaimRow]:
+    """Read rows of `fitrag label claims`, or of SlimPLM's published annotations.
+
+    Error rows are passed over. Raises `InputError` naming the first row that lacks something.
+    """
+    return [_claim_row(at, row) for at, row in enumerate(rows) if "error" not in row]
+
+
+def _claim_row(at: int, row: Mapping[str, object]) -> ClaimRow:
+    draft = _first(row, "draft", "proxy_answer")
+    questions = _first(row, "questions", "question_queries")
+    leads = Leads(
+        tuple(_lead(f"rows[{at}].questions", one) for one in questions or ()),
+        tuple(_lead(f"rows[{at}].claims", one) for one in _first(row, "claims") or ()),
+    )
+    if not leads.questions and not leads.claims:
+        given, allowed = row.get("claims"), "at least one claim or question"
+        raise InputError.of(f"rows[{at}].claims", given=given, allowed=allowed)
+    return ClaimRow(
+        check_text(f"rows[{at}].question", row.get("question"), blank=False),
+        check_text(f"rows[{at}].draft", draft, blank=False).strip(),
+        leads,
+    )
+
+
+def _lead(field: str, given: object) -> Lead:
+    if not isinstance(given, Mapping):
+        raise InputError.of(field, given=given, allowed="objects with text and query")
+    text = check_text(f"{field}.text", _first(given, "text", "claim", "question"), blank=False)
+    query = check_text(f"{field}.query", _first(given, "query", "searchWord") or "")
+    return Lead(text.strip(), query.strip(), _first(given, "search", "needSearch"))
+
+
+def _first(row: Mapping[str, object], *names: str) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), None)
+
+
+def _claims_example(engine: CausalEngine, row: ClaimRow, plan: RewriterPlan) -> Example:
+    """Encode the prompt and what is to be written."""
+    template = template_of(plan.template, REWRITERS)
+    (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
+    target = render(row.leads, plan.template)
+    return written(engine, template.text(engine, *pair), target, raw=template.raw)

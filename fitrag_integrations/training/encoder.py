@@ -1,0 +1,101 @@
+"""The encoder a pair model is trained from, and which of its weights train."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from fitrag_integrations.models.encoder.encoders import MAX_LENGTH, load_base, load_encoder
+from fitrag_integrations.models.encoder.pairs import PairTokenizer
+from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.evidence.lexical import inverse_document_frequency
+from fitrag_integrations.models.runtime.folder import read_manifest
+
+_LAYER = re.compile(r"\.(\d+)\.")
+
+
+def start_encoder(base: str) -> tuple[Trunk, PairTokenizer, str]:
+    """Load an encoder by name, or a model folder's, tuned; gives the base's name with it."""
+    folder = Path(base)
+    if (folder / "model.json").is_file():
+        manifest = read_manifest(folder, "model.json", kind="reader", needs=("encoder", "base"))
+        trunk, tokenizer = load_encoder(folder / manifest["encoder"], attention="eager")
+        return trunk, tokenizer, manifest["base"]
+    trunk, plain = load_base(base, attention="eager")  # the fastest backward on a CPU
+    return trunk, PairTokenizer(plain, max_length=MAX_LENGTH), base
+
+
+def rarity_of(texts: Iterable[str], tokenizer: PairTokenizer) -> list[float]:
+    """Count how rare each token is, by the texts it stands in."""
+    sets = tokenizer.vocabularies(sorted(set(texts)))
+    return inverse_document_frequency(sets, tokenizer.vocabulary)
+
+
+def with_lora(encoder: Any, *, rank: int = 16, alpha: int | None = None) -> Any:
+    """Add adapters; by default with the paper's numbers: rank 16, alpha 32 (FIT-RAG 5.1).
+
+    Dropout is 0.05, and alpha None twice the rank. T5 has them on queries and values, other
+    encoders on every linear layer but the pooler's, whose output is not used.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    t5 = encoder.config.model_type in ("t5", "mt5", "umt5")
+    has_pooler = getattr(encoder, "pooler", None) is not None
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank if alpha is None else alpha,
+        lora_dropout=0.05,
+        target_modules=["q", "v"] if t5 else "all-linear",
+        exclude_modules=r"pooler\..*" if has_pooler else None,
+    )
+    return get_peft_model(encoder, config)
+
+
+def recompute(model: Any) -> None:
+    """Enable gradient checkpointing of a transformers model."""
+    how = {"use_reentrant": False}  # else nothing flows through frozen embeddings
+    if hasattr(model, "activation_checkpointing_enable"):  # its name since transformers 5
+        model.activation_checkpointing_enable(how)
+    else:
+        model.gradient_checkpointing_enable(how)
+
+
+def tune_layers(trunk: Trunk) -> None:
+    """Train everything but the embeddings, without dropout: it costs a fifth of the time."""
+    trunk.requires_grad_(True)
+    embeddings: nn.Module = trunk.encoder.get_input_embeddings()  # type: ignore[operator]
+    frozen = getattr(trunk.encoder, "embeddings", embeddings)
+    for parameter in frozen.parameters():
+        parameter.requires_grad_(False)
+    for module in trunk.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+
+
+def adapt(trunk: Trunk, rank: int) -> None:
+    """Add adapters to the linear layers of the upper two thirds.
+
+    The lowest layers are the least about the task, and need no gradient then; dropout would cost
+    a fifth of the time.
+    """
+    trunk.requires_grad_(False)
+    for part in trunk.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    if not rank:
+        return
+    from peft import LoraConfig, get_peft_model
+
+    encoder: Any = trunk.encoder
+    lowest = encoder.config.num_hidden_layers // 3
+    upper = [
+        name
+        for name, part in encoder.named_modules()
+        if isinstance(part, nn.Linear) and (at := _LAYER.search(name)) and int(at[1]) >= lowest
+    ]
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=upper)
+    trunk.encoder = get_peft_model(encoder, config)

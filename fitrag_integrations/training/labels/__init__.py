@@ -1,1 +1,0 @@
-"""Labels: asked for, judged, counted, kept."""

@@ -1,0 +1,395 @@
+"""Fit a one-pass scorer: the score of each window, computed in the pass that scores the passage.
+
+The teacher is the scorer over each window as a text of its own; where the answers are known,
+whether they stand in the window counts as well. The encoder is frozen, so each passage is read
+once, and the head learns from what was stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.files import replacing
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
+from fitrag_integrations.models.runtime.worker import finished
+from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
+from fitrag_integrations.models.scorer.items import InChunk, Item, Range
+from fitrag_integrations.models.scorer.one_pass import save_onepass
+from fitrag_integrations.models.scorer.span_head import SpanHead
+from fitrag_integrations.models.scorer.span_reading import SpanReader
+from fitrag_integrations.models.scorer.spans import SpanEvidence
+from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
+from fitrag_integrations.training.losses import fit_temperatures
+from fitrag_integrations.training.options import Rate, Seed, Steps, Validation
+from fitrag_integrations.training.rows import passage_row, split
+from fitrag_integrations.types import Passage
+from fitrag_integrations.values.windows import windows
+
+SHARD = 50  # questions in a file of the cache
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Passages of a question, and its answers if they are known."""
+
+    question: str
+    answers: tuple[str, ...]
+    passages: tuple[Passage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Spans of a question's passages: their features and their targets.
+
+    A row per span, in order. `means`, `numbers`, `pooled` and `wholes` are those of
+    `models.span_reading`; `teacher` the logits of the span read by itself, shape (spans, 2); `gold`
+    1 where an answer stands in it, 0 where none does, NaN where none is known; `words` counts its
+    words; `passage` is the number of its passage; `cut` says whether it is a window of the length
+    the token reducer cuts.
+    """
+
+    means: Tensor
+    numbers: Tensor
+    pooled: Tensor
+    wholes: Tensor
+    teacher: Tensor
+    gold: Tensor
+    words: Tensor
+    passage: Tensor
+    cut: Tensor
+
+    @property
+    def evidence(self) -> SpanEvidence:
+        """Return what the head is told of the spans themselves."""
+        return SpanEvidence(self.means, self.numbers)
+
+    @property
+    def targets(self) -> Tensor:
+        """Return what the head should say: the teacher's labels, has_answer halfway to the gold."""
+        labels = self.teacher.sigmoid()
+        known = ~self.gold.isnan()
+        labels[known, 0] = (labels[known, 0] + self.gold[known]) / 2
+        return labels
+
+
+def onepass_row(row: dict[str, Any]) -> Asked:
+    """Make a question of a JSON object with question, passages and, if known, answers.
+
+    Raises `InputError` naming the field that is missing or wrong.
+    """
+    passages = check_many("passages", row.get("passages"), dict)
+    if not passages:
+        raise InputError.of("passages", given=row.get("passages"), allowed="at least one")
+    answers = check_many("answers", row.get("answers") or (), str)
+    question = check_text("question", row.get("question"))
+    return Asked(question, answers, tuple(map(passage_row, passages)))
+
+
+def read_rows(
+    rows: Sequence[Asked],
+    scorer: BiLabelScorer,
+    answers: nn.Linear,
+    folder: Path,
+    *,
+    window: int,
+    seed: int,
+) -> list[Spans]:
+    """Read all rows, each once per scorer: what was read is kept in `folder` and taken from there.
+
+    Rows whose passages have no text are left out.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    reader = SpanReader(scorer, answers)
+    found: list[Spans] = []
+    for at in range(0, len(rows), SHARD):
+        some = [row for row in map(_readable, rows[at : at + SHARD]) if row.passages]
+        path = folder / f"{_name(some, scorer, window, seed)}.safetensors"
+        if not path.exists():
+            _save(_read(some, scorer, reader, window, seed), path)
+        found += _load(path)
+    return found
+
+
+def _readable(row: Asked) -> Asked:
+    return replace(row, passages=tuple(p for p in row.passages if p.text.strip()))
+
+
+def _read(
+    rows: Sequence[Asked], scorer: BiLabelScorer, reader: SpanReader, window: int, seed: int
+) -> dict[str, Tensor]:
+    """Return the fields of `Spans` for all spans of some rows, and `question`, each one's row."""
+    places = [(i, j) for i, row in enumerate(rows) for j in range(len(row.passages))]
+    chance = random.Random(seed)
+    items, marks = list[Item](), list[dict[str, float]]()
+    for i, j in places:
+        row, passage = rows[i], rows[i].passages[j]
+        cut = [(one.start, one.end) for one in windows(passage, size=window)]
+        spans = [*cut, *_others(passage.text, cut, chance)]
+        items.append((row.question, passage, spans))
+        marks += [
+            {
+                "gold": float(contains_answer(passage.text[a:b], row.answers))
+                if row.answers
+                else NAN,
+                "words": len(passage.text[a:b].split()),
+                "passage": j,
+                "cut": k < len(cut),
+                "question": i,
+            }
+            for k, (a, b) in enumerate(spans)
+        ]
+    reading = finished(reader.read(items))
+    chosen = chunk_rows(reading.places)
+    texts = [(q, Passage("", p.text[a:b], p.title)) for q, p, spans in items for a, b in spans]
+    scores = scorer.score(texts)
+    return {
+        "means": reading.evidence.means[chosen],
+        "numbers": reading.evidence.numbers[chosen],
+        "pooled": reading.pooled[chosen],
+        "wholes": reading.wholes[chosen],
+        "teacher": torch.tensor([[s.has_answer_logit, s.llm_prefer_logit] for s in scores]),
+        **{name: torch.tensor([mark[name] for mark in marks]) for name in marks[0]},
+    }
+
+
+def _others(text: str, cut: Sequence[Range], chance: random.Random) -> list[Range]:
+    """Return one shorter span, so that the head also handles windows of other lengths."""
+    spans = split_sentences(text)
+    size = chance.choice((1, 1, 2))
+    at = chance.randrange(max(1, len(spans) - size + 1))
+    one = (spans[at][0], spans[min(at + size, len(spans)) - 1][1])
+    return [] if one in cut else [one]
+
+
+def chunk_rows(places: Sequence[Sequence[InChunk]]) -> list[int]:
+    """Return, of each span, its row in the first chunk that holds the most of it."""
+    chosen, at = list[int](), 0
+    for chunks in places:
+        first: dict[int, int] = {}
+        for which, _ in chunks:
+            for row, span in enumerate(which.tolist(), start=at):
+                first.setdefault(span, row)
+            at += len(which)
+        chosen += [first[span] for span in range(len(first))]
+    return chosen
+
+
+def _name(rows: Sequence[Asked], scorer: BiLabelScorer, window: int, seed: int) -> str:
+    """Return a hash of all that the rows depend on."""
+    given = [*map(asdict, rows), scorer.manifest["head"]["sha256"], window, seed]
+    return hashlib.sha256(json.dumps(given).encode()).hexdigest()[:16]
+
+
+def _save(tensors: dict[str, Tensor], path: Path) -> None:
+    with replacing(path) as beside:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside)
+
+
+def _load(path: Path) -> list[Spans]:
+    tensors = load_file(path)
+    question = tensors.pop("question")
+    return [
+        Spans(**{name: tensor[question == i] for name, tensor in tensors.items()})
+        for i in question.unique().tolist()
+    ]
+
+
+class OnePassModule(nn.Module):
+    """A span head and its losses over questions."""
+
+    def __init__(self, head: SpanHead) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, questions: Sequence[Spans]) -> dict[str, Tensor]:
+        """Return the losses of labels and of the order of a question's spans."""
+        logits = [self.logits(each) for each in questions]
+        label = [
+            F.binary_cross_entropy_with_logits(some, each.targets)
+            for some, each in zip(logits, questions, strict=True)
+        ]
+        order = [order_loss(some, each) for some, each in zip(logits, questions, strict=True)]
+        return {"label": torch.stack(label).mean(), "order": torch.stack(order).mean()}
+
+    def logits(self, spans: Spans) -> Tensor:
+        """Return the logits of a question's spans. Shape: (spans, 2)."""
+        found: Tensor = self.head(spans.evidence, spans.pooled, spans.wholes)
+        return found
+
+
+def order_loss(logits: Tensor, spans: Spans) -> Tensor:
+    """Return the cross-entropy of each passage's spans against the shares the targets give them."""
+    each = []
+    for i in spans.passage.unique():
+        own = spans.passage == i
+        wanted = spans.targets[own].logit(eps=1e-4).softmax(0)
+        each.append(-(wanted * logits[own].log_softmax(0)).sum(0).mean())
+    return torch.stack(each).mean()
+
+
+def figures(logits: Sequence[Tensor], rows: Sequence[Spans]) -> dict[str, float]:
+    """Compare the head's windows with the teacher's.
+
+    Rank correlation (Spearman) of a question's windows; how often the best window of a passage is
+    the teacher's, of passages with several; and, of questions where some window holds the answer,
+    how often the best windows still do, by either, and how many words they have together.
+    """
+    head = [each.sigmoid().sum(1) for each in logits]
+    teacher = [each.teacher.sigmoid().sum(1) for each in rows]
+    same = [
+        float(mine.argmax() == theirs.argmax())
+        for one, other, row in zip(head, teacher, rows, strict=True)
+        for mine, theirs in zip(_passages(one, row), _passages(other, row), strict=True)
+        if len(mine) > 1
+    ]
+    found = {
+        "rank correlation": fmean([*_correlations(head, teacher, rows)] or [math.nan]),
+        "same best window": fmean(same or [math.nan]),
+    }
+    for name, scores in (("one-pass", head), ("windows", teacher)):
+        kept, words = _kept(scores, rows)
+        found |= {f"answer kept by {name}": kept, f"words kept by {name}": words}
+    return {name: round(value, 4) for name, value in found.items()}
+
+
+def _correlations(
+    head: Sequence[Tensor], teacher: Sequence[Tensor], rows: Sequence[Spans]
+) -> Iterator[float]:
+    stats = require_extra("scipy.stats", extra="train", feature="the figures of a one-pass scorer")
+    for one, other, row in zip(head, teacher, rows, strict=True):
+        both = one[row.cut].tolist(), other[row.cut].tolist()
+        if all(len(set(each)) > 1 for each in both):  # of equals there is no order
+            yield float(stats.spearmanr(*both).statistic)
+
+
+def _passages(values: Tensor, row: Spans) -> list[Tensor]:
+    """Split what is known of a question's windows by passage; other spans are left out."""
+    return [values[row.cut & (row.passage == i)] for i in row.passage.unique()]
+
+
+def _kept(scores: Sequence[Tensor], rows: Sequence[Spans]) -> tuple[float, float]:
+    """Return the rate of answers kept and the mean number of words, the best of each passage
+    kept.
+    """
+    kept, words = list[float](), list[float]()
+    for score, row in zip(scores, rows, strict=True):
+        if (row.gold[row.cut] == 1).any():
+            parts = [_passages(each, row) for each in (score, row.gold, row.words)]
+            best = [int(own.argmax()) for own in parts[0]]
+            kept.append(max(float(gold[i]) for i, gold in zip(best, parts[1], strict=True)))
+            words.append(sum(float(count[i]) for i, count in zip(best, parts[2], strict=True)))
+    return (fmean(kept), fmean(words)) if kept else (math.nan, math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class OnePassPlan:
+    """Settings for training a one-pass scorer; see `fitrag train onepass --help`."""
+
+    scorer: Annotated[Path, Option("Folder of the bi-label scorer it stands on.")]
+    reader: Annotated[
+        Path | None,
+        Option("Folder of a reader over the same encoder, for a scorer without spans."),
+    ] = None
+    steps: Steps = 600
+    questions: Annotated[int, Option("Questions a step.", min=1)] = 8
+    rate: Rate = 3e-3
+    hidden: Annotated[int, Option("Units of the head's hidden layer.", min=1)] = 32
+    window: Annotated[int, Option("Sentences in a window.", min=1)] = 3
+    validation: Validation = 0.2
+    seed: Seed = 13
+    dtype: Annotated[str | None, Option("What the scorer reads in: float32 or bfloat16.")] = None
+    device: Annotated[str | None, Option("What the scorer reads on.", default="cpu")] = None
+
+
+def fit_onepass(rows: Sequence[Asked], out: Path, plan: OnePassPlan) -> dict[str, float]:
+    """Train a head over a scorer's folder and save it to `out`; gives figures on held-out rows.
+
+    What was read is kept in `out/run`, so a second run with other numbers only fits.
+    """
+    train, held = split(rows, plan.validation, plan.seed)
+    torch.manual_seed(plan.seed)
+    scorer = BiLabelScorer.from_pretrained(
+        plan.scorer, device=plan.device or "cpu", dtype=plan.dtype
+    )
+    head = SpanHead(scorer._engine.trunk.width, hidden=plan.hidden)
+    _take_answers(head, scorer, plan.reader)
+    known, unknown = (
+        read_rows(some, scorer, head.answers, out / "run", window=plan.window, seed=plan.seed)
+        for some in (train, held)
+    )
+    _standardize(head, known)
+    module = OnePassModule(head)
+    chosen = epochs([len(each.gold) for each in known], plan.questions, seed=plan.seed)
+    settings = LoopSettings(plan.steps, plan.rate, seed=plan.seed, bfloat16=False)
+    run = out / "run" / f"fit-{_digest(train, scorer, plan)}"
+    Loop(module, lambda step: [known[i] for i in chosen(step)], settings, run).run()
+    logits = _logits(module, unknown)
+    wanted = torch.cat([each.targets for each in unknown])
+    temperatures = fit_temperatures(torch.cat(logits), wanted)
+    fields = {"temperatures": list(temperatures), "trained": _plain(plan)}
+    save_onepass(out, head, Path(plan.scorer), fields)
+    return figures([each / torch.tensor(temperatures) for each in logits], unknown)
+
+
+def _take_answers(head: SpanHead, scorer: BiLabelScorer, reader: Path | None) -> None:
+    """Copy the two token scores from the scorer if it has them, else from a reader."""
+    with torch.no_grad():
+        if scorer._head.span is not None:
+            head.answers.load_state_dict(scorer._head.span.state_dict())
+        elif reader is None:
+            allowed = "a reader's folder: this scorer has no token scores of its own"
+            raise InputError.of("--reader", given=reader, allowed=allowed)
+        else:
+            manifest = read_manifest(reader, "model.json", kind="reader", needs=("head",))
+            tensors = read_tensors(reader, manifest["head"])
+            head.answers.weight.copy_(tensors["span.weight"])
+            head.answers.bias.copy_(tensors["span.bias"])
+    head.answers.requires_grad_(False)  # the numbers were measured with it
+
+
+def _standardize(head: SpanHead, rows: Sequence[Spans]) -> None:
+    numbers = torch.cat([each.numbers for each in rows])
+    head.standardize(numbers, torch.cat([each.wholes for each in rows]))
+    for line in (head.means, head.pooled, head.mixed):  # it begins as the whole passage's labels
+        nn.init.zeros_(line.weight)
+
+
+@torch.inference_mode()
+def _logits(module: OnePassModule, rows: Sequence[Spans]) -> list[Tensor]:
+    module.eval()
+    return [module.logits(each) for each in rows]
+
+
+def _digest(rows: Sequence[Asked], scorer: BiLabelScorer, plan: OnePassPlan) -> str:
+    """Return a hash of all that a fit depends on, so that only the same fit resumes a
+    checkpoint.
+    """
+    given = [[row.question for row in rows], scorer.manifest["head"]["sha256"], _plain(plan)]
+    return hashlib.sha256(json.dumps(given).encode()).hexdigest()[:16]
+
+
+def _plain(plan: OnePassPlan) -> dict[str, object]:
+    """Return the plan as JSON holds it, without where it ran."""
+    fields = {name: str(v) if isinstance(v, Path) else v for name, v in asdict(plan).items()}
+    del fields["device"]
+    return fields
