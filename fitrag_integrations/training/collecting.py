@@ -5,8 +5,8 @@ the passage answered correctly. A missing answer is no wrong answer: its label i
 reason stands beside it.
 
 Closed-book answers are judged by a teacher: match and recall compare strings, a language model
-reads question, answer and gold answers and says Yes or No (IK, sections 3.1 and 4.4, where it teaches
-best). SlimPLM uses the fraction of the gold answers in the answer (equation 2).
+reads question, answer and gold answers and says Yes or No (IK, sections 3.1 and 4.4, where it
+teaches best). SlimPLM uses the fraction of the gold answers in the answer (equation 2).
 """
 
 from __future__ import annotations
