@@ -12,7 +12,7 @@ import pytest
 import typer
 
 import fitrag_integrations
-from fitrag_integrations.commands.doctor import environment as machine
+from fitrag_integrations.commands import doctor as machine
 from fitrag_integrations.commands.engine import verbs
 from fitrag_integrations.core.option import Argument, Option
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from altered import Bytes, altered
 from examples import FOLDERS, MODELS, REPLIES, ROWS, SEARCHES, TABLES, THRESHOLDS
 
-from fitrag_integrations.commands.engine import resume as resuming
+from fitrag_integrations.commands.engine import outputs as resuming
 from fitrag_integrations.commands.engine.rows import passages_of, question_of, read_rows
 from fitrag_integrations.commands.evaluate.compress import compressed_row
 from fitrag_integrations.commands.evaluate.rerank import are_scored, candidates, ranked_rows

@@ -21,7 +21,7 @@ from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.options import AsJson, ModelOptions
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.tables import pivot, show
-from fitrag_integrations.commands.run.telling import MARKS, PLAIN_MARKS, cost, kept_lines, shown
+from fitrag_integrations.commands.run.answering import MARKS, PLAIN_MARKS, cost, kept_lines, shown
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.ports import Method

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from fitrag_integrations.commands.engine.resume import Resumed, holds_rows, resume
+from fitrag_integrations.commands.engine.outputs import Resumed, holds_rows, resume
 from fitrag_integrations.commands.engine.rows import Line, error_row, is_finite, reason_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.progress import Stopping, Terminated

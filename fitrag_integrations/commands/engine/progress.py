@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,12 +27,13 @@ from fitrag_integrations.commands.engine.batch import (
     run_batch,
 )
 from fitrag_integrations.commands.engine.options import RAY, Files, RunOptions, RunSettings
-from fitrag_integrations.commands.engine.resume import Source, holds_rows
+from fitrag_integrations.commands.engine.outputs import Source, holds_rows, settled
 from fitrag_integrations.commands.engine.rows import Shard
-from fitrag_integrations.commands.engine.settings import settled
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import real_path
 from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.retrieval import FileNote
 
 REASONS = 5  # shown, the most frequent first
 LINE_SECONDS = 5.0  # between two lines where no bar can be drawn
@@ -204,3 +205,44 @@ def _lines(label: str, total: int | None, verb: str) -> Iterator[Advance]:
         over.set()
         thread.join()
     say()
+
+
+SHOWN, NAMED = 10, 3  # reasons on the terminal, and files of each
+
+
+def echo_notes(verb: str, notes: Sequence[FileNote], more: str = "") -> None:
+    """Write a short table of the files and lines left out to standard error.
+
+    Args:
+        verb: Name of the command.
+        notes: What was left out or read in a guessed encoding.
+        more: Where all of them are listed.
+    """
+    reasons: dict[str, list[str]] = {}
+    for note in sorted(notes, key=lambda each: not each.is_bad):
+        where = note.file if note.line is None else f"{note.file}, line {note.line}"
+        reasons.setdefault(note.reason, []).append(where)
+    if not reasons:
+        return
+    typer.echo(f"fitrag {verb}: {len(notes)} left out or not read as usual:", err=True)
+    for reason, places in list(reasons.items())[:SHOWN]:
+        rest = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
+        typer.echo(f"  {reason}: {'; '.join(places[:NAMED])}{rest}", err=True)
+    if len(reasons) > SHOWN:
+        typer.echo(f"  and {len(reasons) - SHOWN} more reasons", err=True)
+    if more:
+        typer.echo(f"  all of them: {more}", err=True)
+
+
+def check_writable(option: str, file: Path) -> None:
+    """Raise `InputError` unless a file can be written there; makes its folder."""
+    if file.is_dir():
+        raise InputError.of(option, given=str(file), allowed="a file, not a folder")
+    probe = file.with_name(f".{file.name}.probe")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        allowed = f"a place that can be written to ({error.strerror or error})"
+        raise InputError.of(option, given=str(file), allowed=allowed) from error

@@ -37,7 +37,9 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import EngineError, FitRagError, InputError
 
-VERBS = ("answer", "compress", "gate", "read", "retrieve", "route", "score")
+VERBS = {"answer": "answer", "compress": "compress", "retrieve": "index"}
+VERBS |= dict.fromkeys(("gate", "read", "route", "score"), "judge")
+"""The verbs that can run there, each with its module."""
 TRIES = 3  # more, of a lot whose worker dies over it
 NEEDS = ("ray", "pyarrow", "pandas")  # what `ray[data]` brings
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_LOG_LEVEL": "CRITICAL"}
@@ -86,8 +88,8 @@ class MapRows:
 
 def _plan_type(verb: str) -> type[Any]:
     if verb not in VERBS:
-        raise InputError.of("verb", given=verb, allowed=", ".join(VERBS))
-    return Home(f"run.{verb}:{verb.capitalize()}Plan", "").plan_type()
+        raise InputError.of("verb", given=verb, allowed=", ".join(sorted(VERBS)))
+    return Home(f"run.{VERBS[verb]}:{verb.capitalize()}Plan", "").plan_type()
 
 
 def _added(line: Row, verb: Verb[Any]) -> Row:

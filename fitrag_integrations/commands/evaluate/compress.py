@@ -18,10 +18,16 @@ from fitrag_integrations.commands.engine.options import (
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.evaluate import options
-from fitrag_integrations.commands.evaluate.options import Outcome, Published, answered, cache_of
-from fitrag_integrations.commands.evaluate.provenance import Source, model_entry
+from fitrag_integrations.commands.evaluate.options import (
+    Outcome,
+    Published,
+    Source,
+    answered,
+    cache_of,
+    model_entry,
+)
 from fitrag_integrations.commands.evaluate.tables import show_figures
-from fitrag_integrations.commands.run.read import best_answer
+from fitrag_integrations.commands.run.judge import best_answer
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fitrag_integrations.commands.engine.batch import Advance, chunks
-from fitrag_integrations.commands.engine.resume import resume
+from fitrag_integrations.commands.engine.outputs import resume
 from fitrag_integrations.commands.engine.rows import (
     Line,
     described,

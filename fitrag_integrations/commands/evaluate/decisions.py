@@ -15,14 +15,14 @@ from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import (
     Outcome,
     Published,
+    Source,
     answered,
     cache_of,
+    model_entry,
     own_rows,
 )
-from fitrag_integrations.commands.evaluate.provenance import Source, model_entry
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
-from fitrag_integrations.commands.run.gate import gate_verb
-from fitrag_integrations.commands.run.route import chosen_thresholds, route_verb
+from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError

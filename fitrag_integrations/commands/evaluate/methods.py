@@ -15,8 +15,8 @@ from fitrag_integrations.commands.engine.options import (
     Quiet,
     Tokenizer,
 )
+from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.engine.settings import plain
 from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
     answer_all,
@@ -31,9 +31,9 @@ from fitrag_integrations.commands.evaluate.options import (
     Ours,
     Outcome,
     Priced,
+    Source,
     refuse_errors,
 )
-from fitrag_integrations.commands.evaluate.provenance import Source
 from fitrag_integrations.commands.evaluate.tables import WIDE, change, show
 from fitrag_integrations.commands.run.answering import Answers, Generates
 from fitrag_integrations.core import jsonl

@@ -12,8 +12,7 @@ from fitrag_integrations.commands.engine.batch import Advance, chunks
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
-from fitrag_integrations.commands.evaluate.options import EMBEDDED, Ours, Outcome
-from fitrag_integrations.commands.evaluate.provenance import Source
+from fitrag_integrations.commands.evaluate.options import EMBEDDED, Ours, Outcome, Source
 from fitrag_integrations.commands.evaluate.tables import pivot, show
 from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.option import Argument, Option

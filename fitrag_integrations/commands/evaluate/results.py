@@ -12,8 +12,7 @@ import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
 from fitrag_integrations.commands.evaluate import options
-from fitrag_integrations.commands.evaluate.options import Outcome, Priced
-from fitrag_integrations.commands.evaluate.provenance import Source
+from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Source
 from fitrag_integrations.commands.evaluate.tables import show, show_figures, show_notes
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import read_jsonl

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.models import searched
 from fitrag_integrations.commands.engine.options import Files, ModelOptions, RunOptions, Searching
 from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
-from fitrag_integrations.commands.engine.searching import searched
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS, ONE_PASS

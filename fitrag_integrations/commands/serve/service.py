@@ -12,8 +12,7 @@ from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import Files, ModelOptions
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
-from fitrag_integrations.commands.run.gate import gate_verb
-from fitrag_integrations.commands.run.route import chosen_thresholds, route_verb
+from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
 from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.settings import Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Spans

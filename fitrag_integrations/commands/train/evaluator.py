@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from fitrag_integrations.commands.engine.settings import settled
+from fitrag_integrations.commands.engine.outputs import settled
 from fitrag_integrations.commands.train.rows import in_processes, objects, pool_of, rows_as
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option

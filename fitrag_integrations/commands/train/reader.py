@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fitrag_integrations.commands.engine.settings import settled
+from fitrag_integrations.commands.engine.outputs import settled
 from fitrag_integrations.commands.train.rows import labelled, pool_of, rows_as
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.corpus import check_writable, echo_notes
 from fitrag_integrations.commands.engine.options import EncoderHardware
-from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.evaluate.provenance import Source, settings_of
+from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
+from fitrag_integrations.commands.evaluate.options import Source, settings_of
 from fitrag_integrations.commands.label.asked import Server
 from fitrag_integrations.commands.label.options import Asking, load_asker
 from fitrag_integrations.commands.trial.comparing import Proof, Trial, compare

@@ -6,7 +6,7 @@ import json
 import pytest
 from command_fakes import read, write
 
-from fitrag_integrations.commands.engine.resume import resume
+from fitrag_integrations.commands.engine.outputs import resume
 from fitrag_integrations.commands.engine.rows import Line
 from fitrag_integrations.errors import InputError
 

@@ -112,10 +112,6 @@ def test_standard_input_and_other_engines_are_refused(given, fitrag, tmp_path):
     assert code == 2 and "a file to read" in err
     code, _, err = fitrag("score", given, tmp_path / "out.jsonl", "--engine", "spark")
     assert code == 2 and "allowed local or ray" in err
-    code, _, err = fitrag(
-        "label", "bilabel", given, "--out", tmp_path / "o.jsonl", "--engine", "ray"
-    )
-    assert code == 2 and "--shard" in err
 
 
 def test_without_the_extra_it_is_named(given, fitrag, tmp_path, monkeypatch):

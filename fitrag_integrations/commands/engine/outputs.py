@@ -1,4 +1,4 @@
-"""Continue an output that an earlier run left half written, or refuse if it is something else."""
+"""Outputs of a run: their options, their lock, and where an earlier run left off."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from fitrag_integrations.commands.engine.rows import Line, Shard, read_rows, reason_of
-from fitrag_integrations.core.files import replacing
+from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.extras import is_own_file
+from fitrag_integrations.core.files import (
+    fingerprint,
+    lock,
+    only_writer,
+    real_path,
+    replacing,
+    storing,
+)
 from fitrag_integrations.core.jsonl import STREAM, is_gzipped, read_lines
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
@@ -185,3 +195,114 @@ def _other(path: Path, number: int) -> InputError:
         "delete it, choose another output, or give --overwrite"
     )
     return InputError.of("output", given=str(path), allowed=allowed)
+
+
+SUFFIX = ".settings"
+OF_THE_RUN = {"source", "target", "rows", "out", "limit", "device", "batch_tokens"}
+OF_THE_RUN |= {"overwrite", "strict", "quiet", "json", "retry_failed", "engine", "workers"}
+OF_THE_RUN |= {"url", "api", "concurrency", "retries", "timeout"}
+OF_THE_RUN |= {"price_read", "price_written", "max_cost", "max_failures"}
+"""Options that say how a run goes and change no row."""
+SHOWN = 12  # digits of a fingerprint
+Settings = dict[str, Any]
+
+
+def settings_of(plan: object) -> Settings:
+    """Return the options of a plan that rows depend on, without those left at their defaults."""
+    return {name: plain(value) for name, value, default in _options(plan) if value != default}
+
+
+def _options(plan: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield those options, each with its value and its default."""
+    for each in fields(plan):
+        value = getattr(plan, each.name)
+        default = each.default if each.default_factory is MISSING else each.default_factory()
+        if is_dataclass(value):
+            yield from _options(value)
+        elif each.name not in OF_THE_RUN:
+            yield each.name, value, default
+
+
+def plain(value: Any) -> Any:
+    """Return an option as plain values; what names a file or folder with a hash of its content."""
+    if isinstance(value, str | Path):
+        path = f"{str(value).rpartition('.py')[0]}.py" if is_own_file(str(value)) else value
+        if os.path.isfile(path) or os.path.isdir(path):
+            return f"{value} ({fingerprint(Path(path))[:SHOWN]})"
+    return json.loads(json.dumps(value, default=str))
+
+
+@contextmanager
+def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[None]:
+    """Lock an output for the block, and keep how it is made beside it.
+
+    Raises `InputError` where another run is writing the output, where it has rows and no settings,
+    and naming the first option that differs from those of its rows.
+
+    Args:
+        output: File to be written.
+        verb: Name of the command that writes it.
+        plan: Options of that command.
+        anew: Start with an empty output.
+    """
+    settings, home = {"verb": verb, **settings_of(plan)}, real_path(output)
+    beside = home.with_name(home.name + SUFFIX)
+    try:
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        file = beside.open("a+b", buffering=0)
+    except OSError as error:
+        allowed = f"a place that can be written ({error.strerror})"
+        raise InputError.of("output", given=str(output), allowed=allowed) from error
+    with file, ExitStack() as held, storing(beside):
+        lock(file.fileno(), output)
+        held.enter_context(only_writer(home))  # which may have other names, with other settings
+        if anew:
+            home.unlink(missing_ok=True)
+        is_new = not home.exists()
+        try:
+            if is_new:
+                home.touch()
+                held.enter_context(only_writer(home))
+            file.seek(0)
+            written = file.read()
+            if home.stat().st_size > 0:
+                _check(_begun(written, output, beside), settings, plan, output)
+            else:
+                file.truncate(0)
+                file.write(json.dumps(settings).encode("ascii") + b"\n")
+            yield
+        except BaseException:
+            if is_new and home.exists() and not home.stat().st_size:
+                home.unlink()
+            raise
+
+
+def _begun(written: bytes, output: Path, beside: Path) -> Settings:
+    """Return the settings of rows that are there; raises `InputError` where they are unknown."""
+    try:
+        begun = jsonl.loads(written)
+        if isinstance(begun, dict):
+            return begun
+    except ValueError:
+        pass
+    if not written:  # we made it
+        beside.unlink()
+    allowed = (
+        f"an output with {beside.name}, the options of its rows, beside it: put that file back, "
+        "choose another output, or give --overwrite"
+    )
+    raise InputError.of("output", given=str(output), allowed=allowed)
+
+
+def _check(begun: Settings, given: Settings, plan: object, output: Path) -> None:
+    usual = {name: default for name, _, default in _options(plan)}
+    for name in [*given, *(name for name in begun if name not in given)]:
+        if begun.get(name) != given.get(name):
+            default = usual.get(name)
+            wanted = begun.get(name, "its default" if default is None else default)
+            allowed = (
+                f"{wanted}, with which {output} was begun: "
+                "give that, choose another output, or give --overwrite"
+            )
+            option = name if name == "verb" else f"--{name.replace('_', '-')}"
+            raise InputError.of(option, given=given.get(name, "its default"), allowed=allowed)

@@ -1,1 +1,0 @@
-"""``fitrag doctor``: what this machine has."""

@@ -1,1 +1,0 @@
-"""`fitrag fit`: fit everything to somebody's own files, and prove what it is worth."""

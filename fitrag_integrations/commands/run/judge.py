@@ -1,0 +1,261 @@
+"""`fitrag score`, `gate`, `route` and `read`: judge or read what a row brings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.models import searched
+from fitrag_integrations.commands.engine.options import Files, ModelOptions, RunOptions, Searching
+from fitrag_integrations.commands.engine.progress import run_plan
+from fitrag_integrations.commands.engine.rows import passages_of, question_of
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.flow import Flow, Port, Traced
+from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.crag.evaluator import ActionJudge, Judged, thresholds_of
+from fitrag_integrations.methods.crag.verdict import ListJudge, judge_of
+from fitrag_integrations.methods.fitrag.reducer import score_port
+from fitrag_integrations.methods.ik.decider import Decided, Decider, limit_of
+from fitrag_integrations.ports import AnswerLike, Evaluator, Gate, port_of
+from fitrag_integrations.types import BiLabelScore
+
+NO_ANSWER: Row = {"answer": "", "passage": None, "start": None, "end": None, "score": None}
+
+
+@dataclass(frozen=True)
+class ScorePlan:
+    """Score each passage of each row.
+
+    Reads question and, without --index, passages[{title, text}]; adds scores[{has_answer,
+    llm_prefer}], both in [0, 1], in the order of the passages.
+    """
+
+    files: Files
+    search: Searching = Searching()
+    model: ModelOptions = ModelOptions()
+    how: RunOptions = RunOptions()
+
+    def run(self) -> None:
+        """Score them."""
+        run_plan("score", self)
+
+    def verb(self) -> Verb[Any]:
+        """Load the scorer, which scores the passages of a row in one call."""
+        port = score_port(models.load_scorer(self.model))
+
+        def flow(row: Row) -> Flow[list[BiLabelScore]]:
+            question, passages = question_of(row), passages_of(row)
+            return (yield from port.ask([(question, passage) for passage in passages]))
+
+        def fields(traced: Traced[list[BiLabelScore]]) -> Row:
+            scores = traced.value
+            return {
+                "scores": [{"has_answer": s.has_answer, "llm_prefer": s.llm_prefer} for s in scores]
+            }
+
+        return searched(Verb(flow, fields, ("scores",), {"scores": []}), self.search)
+
+
+@dataclass(frozen=True)
+class GatePlan:
+    """Decide for each question whether to retrieve.
+
+    Reads question and, where there is one, draft: the first words of the model's own answer. Adds
+    p_known in [0, 1], retrieve (unless p_known is above the threshold) and why. A row that fails is
+    retrieved for, with a p_known of null.
+    """
+
+    files: Files
+    drafts: Annotated[
+        bool,
+        Option(
+            "Use the row's draft, or one by the gate's model; otherwise the question alone.",
+            name="--drafts/--no-drafts",
+        ),
+    ] = True
+    threshold: Annotated[
+        float | None,
+        Option(
+            "Decision threshold; a higher p_known means known.",
+            min=0,
+            max=1,
+            default="the gate's, or 0.5",
+        ),
+    ] = None
+    model: ModelOptions = ModelOptions()
+    how: RunOptions = RunOptions()
+
+    def run(self) -> None:
+        """Decide."""
+        run_plan("gate", self)
+
+    def verb(self) -> Verb[Decided]:
+        """Load the gate."""
+        gate = models.load_gate(self.model)
+        return gate_verb(gate, drafts=self.drafts, threshold=self.threshold)
+
+
+def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None) -> Verb[Decided]:
+    """Decide for a row; the questions of a chunk share the gate's batch."""
+    asked = gate if drafts else QuestionAlone(gate)
+
+    def flow(row: Row) -> Flow[Decided]:
+        question, draft = question_of(row), row.get("draft")
+        written = None if draft is None or not drafts else _written(draft)
+        decider = Decider(asked, drafter=written, threshold=threshold, on_error="raise")
+        return (yield from decider(question))
+
+    def fields(traced: Traced[Decided]) -> Row:
+        decision = traced.value.decision
+        return {"p_known": decision.p_known, "retrieve": decision.retrieve, "why": decision.why}
+
+    empty: Row = {"p_known": None, "retrieve": True, "why": "the row failed: retrieving"}
+    return Verb(flow, fields, tuple(empty), empty)
+
+
+@dataclass(frozen=True)
+class QuestionAlone:
+    """Call of a gate without a draft."""
+
+    gate: Gate
+    draft_tokens: int = 0
+
+    @property
+    def threshold(self) -> float:
+        """The gate's."""
+        return limit_of(self.gate, None)
+
+    def p_known(
+        self, questions: Sequence[str], drafts: Sequence[str]
+    ) -> Sequence[float | Exception]:
+        """Pass the questions on."""
+        return self.gate.p_known(questions, drafts)
+
+
+def _written(draft: object) -> Port[str, str]:
+    """Answer with the row's own draft; raises `InputError` for a blank one."""
+    text = check_text("draft", draft, blank=False)
+    return Port.of("draft", lambda prompts: [text] * len(prompts))
+
+
+@dataclass(frozen=True)
+class RoutePlan:
+    """Grade the passages of each row and decide what to do with them.
+
+    Reads question and, without --index, passages[{title, text}]; adds action (correct, ambiguous
+    or incorrect) and grades[] in [-1, 1], in the order of the passages. A row without passages is
+    incorrect. With --verdict the whole list decides, and its chance to hold the answer is added.
+    """
+
+    files: Files
+    upper: Annotated[
+        float | None, Option("Lowest grade of Correct.", min=-1, max=1, default="the model's")
+    ] = None
+    lower: Annotated[
+        float | None, Option("Grades below are Incorrect.", min=-1, max=1, default="the model's")
+    ] = None
+    verdict: Annotated[
+        str | None,
+        Option(
+            "Judge the whole list: folder of `fitrag calibrate verdict`, or embedded.",
+            default="the best grade decides",
+        ),
+    ] = None
+    search: Searching = Searching()
+    model: ModelOptions = ModelOptions()
+    how: RunOptions = RunOptions()
+
+    def run(self) -> None:
+        """Grade them."""
+        run_plan("route", self)
+
+    def verb(self) -> Verb[Any]:
+        """Load the evaluator."""
+        judge = None if self.verdict is None else judge_of(self.verdict)
+        evaluator = models.load_evaluator(self.model)
+        thresholds = chosen_thresholds(evaluator, self.upper, self.lower)
+        return searched(route_verb(evaluator, thresholds, judge), self.search)
+
+
+def chosen_thresholds(
+    evaluator: Evaluator, upper: float | None = None, lower: float | None = None
+) -> ActionThresholds:
+    """Return the evaluator's own thresholds, overridden by the options; if both are given, none is
+    needed.
+    """
+    if upper is not None and lower is not None:
+        return ActionThresholds(upper, lower)
+    own = thresholds_of(evaluator)
+    return ActionThresholds(
+        own.upper if upper is None else upper, own.lower if lower is None else lower, own.strip
+    )
+
+
+def route_verb(
+    evaluator: Evaluator, thresholds: ActionThresholds, verdict: ListJudge | None = None
+) -> Verb[Judged]:
+    """Grade the passages of a row in one ask; a `verdict` asks its own models as well."""
+    judge = ActionJudge(evaluator, thresholds=thresholds, verdict=verdict)
+    chance = () if verdict is None else ("chance",)
+
+    def flow(row: Row) -> Flow[Judged]:
+        question = question_of(row)
+        passages = [] if row.get("passages") == [] else passages_of(row)
+        return (yield from judge(question, passages))
+
+    def fields(traced: Traced[Judged]) -> Row:
+        judged = traced.value
+        numbers = {name: judged.told[name] for name in chance}
+        return {"action": judged.action.value, "grades": list(judged.grades), **numbers}
+
+    empty: Row = {"action": None, "grades": [], **dict.fromkeys(chance)}
+    return Verb(flow, fields, ("action", "grades", *chance), empty)
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """Read the answer to each row out of its passages.
+
+    Reads question and, without --index, passages[{title, text}]; adds answer, passage (its place
+    in the list), start, end (characters of its text) and score. Without an answer it is empty and
+    the places are null.
+    """
+
+    files: Files
+    abstain: Annotated[bool, Option("Return no answer below the reader's threshold.")] = False
+    search: Searching = Searching()
+    model: ModelOptions = ModelOptions()
+    how: RunOptions = RunOptions()
+
+    def run(self) -> None:
+        """Read them."""
+        run_plan("read", self)
+
+    def verb(self) -> Verb[Any]:
+        """Load the reader, which reads all passages of a row in one call."""
+        reader = models.load_reader(self.model)
+        port = port_of("read", reader, "read")
+        below = getattr(reader, "abstain_below", None) if self.abstain else None
+
+        def flow(row: Row) -> Flow[Row]:
+            question, passages = question_of(row), passages_of(row)
+            answers: list[AnswerLike] = yield from port.ask([(question, p) for p in passages])
+            return best_answer(answers, below)
+
+        verb = Verb(flow, lambda traced: traced.value, tuple(NO_ANSWER), NO_ANSWER)
+        return searched(verb, self.search)
+
+
+def best_answer(answers: Sequence[AnswerLike], below: float | None) -> Row:
+    """Choose the best-scored answer, the first of equals; under `below` there is none."""
+    at = max(range(len(answers)), key=lambda i: (bool(answers[i].text), answers[i].score))
+    best = answers[at]
+    if not best.text or (below is not None and best.score < below):
+        return {**NO_ANSWER, "score": best.score}
+    place = {"passage": at, "start": best.start, "end": best.end}
+    return {"answer": best.text, **place, "score": best.score}
