@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from fitrag_integrations.models.runtime.folder import (
+    both_positive,
     read_manifest,
     read_tensors,
     write_manifest,
     write_tensors,
 )
-from fitrag_integrations.models.runtime.manifest import both_positive
 
 HOME = Path(__file__).resolve().parent.parent / "fitrag_integrations" / "embedded"
 NAME = "fitrag-minilm-2"

@@ -19,8 +19,8 @@ from safetensors.numpy import save_file
 
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.light.engine import EMBEDDINGS
-from fitrag_integrations.models.runtime.backends.backend import sample
-from fitrag_integrations.models.runtime.manifest import write_manifest
+from fitrag_integrations.models.runtime.backends import sample
+from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 

@@ -20,7 +20,7 @@ from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, load_
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import EncodedPair
 from fitrag_integrations.models.evaluator.head import FURTHEST
-from fitrag_integrations.models.evidence.clues import COUNT, Clues
+from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     read_tensors,

@@ -20,7 +20,7 @@ import numpy as np
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.models.runtime.manifest import (
+from fitrag_integrations.models.runtime.folder import (
     Arrays,
     positive,
     read_arrays,

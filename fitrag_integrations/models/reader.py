@@ -21,7 +21,7 @@ from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans
 from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evaluator.head import FURTHEST, rarity_of
-from fitrag_integrations.models.evidence.clues import COUNT, Clues
+from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     read_tensors,

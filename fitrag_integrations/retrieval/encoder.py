@@ -14,7 +14,6 @@ from fitrag_integrations.core.checks import check_is, check_many, check_text, ch
 from fitrag_integrations.core.extras import torch_needed
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.runtime.backends import checked_backend
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 
@@ -100,7 +99,7 @@ class Encoder:
             "device": None if device is None else str(device),
             "dtype": _dtype(dtype),
             "batch_tokens": _positive("batch_tokens", batch_tokens),
-            "backend": checked_backend(backend),
+            "backend": backend and check_text("backend", backend),
             "model_kwargs": check_mapping("model_kwargs", model_kwargs or {}),
             "tokenizer_kwargs": check_mapping("tokenizer_kwargs", tokenizer_kwargs or {}),
         }

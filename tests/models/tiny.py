@@ -11,9 +11,8 @@ from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, HeadGrader
-from fitrag_integrations.models.evidence.clues import Clues
-from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.evidence.late import LateInteraction
+from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
+from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.engine import Options
 
 WORDS = ["a", "of", "the", "in", "who", "what", "river", "city", "king", "wrote", "score", "film"]

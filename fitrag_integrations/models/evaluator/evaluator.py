@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, Self, Unpack
+from typing import Protocol, Self, Unpack, get_args
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import check_one, check_text
 from fitrag_integrations.core.progress import BLOCK, in_blocks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import arun, run
 from fitrag_integrations.models.encoder.pairs import Pair
-from fitrag_integrations.models.evaluator.from_scorer import ScorerView
 from fitrag_integrations.models.evaluator.head import HeadGrader
 from fitrag_integrations.models.evaluator.sequence_classifier import (
     MAX_LENGTH,
@@ -31,7 +31,7 @@ from fitrag_integrations.models.runtime.engine import Options, PairOptions
 from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
 from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
-from fitrag_integrations.ports import Scorer
+from fitrag_integrations.ports import Scorer, scorer_as_evaluator
 from fitrag_integrations.values.score import Label
 from fitrag_integrations.values.thresholds import ActionThresholds
 
@@ -92,6 +92,25 @@ class Grader(Protocol):
     def unload(self) -> None:
         """Return the memory back."""
         ...
+
+
+class ScorerView:
+    """Grade pairs by one label of a scorer."""
+
+    def __init__(self, scorer: Scorer, label: Label = "has_answer") -> None:
+        check_one("label", label, get_args(Label))
+        self._port = scorer_as_evaluator(scorer, label)
+
+    def evaluate(self, pairs: Sequence[Pair]) -> list[float]:
+        """Grade each pair, in the order given."""
+        return run(self._port.ask(pairs)).value
+
+    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
+        """Await the scorer's own `ascore` where it has one, else score in a thread."""
+        return (await arun(self._port.ask(pairs))).value
+
+    def unload(self) -> None:
+        """Leave the scorer to whoever made it."""
 
 
 class RetrievalEvaluator(SavedModel):

@@ -25,8 +25,7 @@ from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import best_scores
 from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
-from fitrag_integrations.models.evidence.clues import COUNT, Clues
-from fitrag_integrations.models.evidence.lexical import Rarity
+from fitrag_integrations.models.evidence.lexical import COUNT, Clues, Rarity
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.folder import (
     load_head,

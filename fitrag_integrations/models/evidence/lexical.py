@@ -1,24 +1,39 @@
-"""Lexical evidence for a pair: how much of the question's rare vocabulary the passage repeats.
+"""Lexical features of a pair, read off its token ids.
 
-An encoder of 22M weights reads meaning well and names badly; five numbers over token ids make up
-for much of that at no cost.
+An encoder of 22M weights reads meaning well and names badly; five numbers about how much of the
+question's rare vocabulary the passage repeats make up for much of that at no cost. Four more
+compare question and title: retrieval brings passages about a namesake or a neighbor of the subject.
+(CRAG labels its own evaluator by the title; section 4.2 and appendix B.3.)
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from fitrag_integrations.models.encoder.pairs import Batch, Tokens
+from fitrag_integrations.models.encoder.pairs import (
+    Batch,
+    EncodedPair,
+    PairTokenizer,
+    Tokens,
+    moved_left,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Rarity: TypeAlias = Sequence[float] | NDArray[np.float64]  # an array is read at no cost
 
-COUNT = 5
+LEXICAL_COUNT = 5
+COUNT = LEXICAL_COUNT + 4  # with those about the title
+BLOCK = 128  # pairs measured at once
 WINDOW = 41
 K1, B, AVERAGE_LENGTH = 0.9, 0.4, 150.0  # BM25's; the length in tokens of a usual passage
 
@@ -93,3 +108,75 @@ def _best_stretch(found: Found, worth: NDArray[np.float64], size: int) -> NDArra
     change = np.bincount(changed, np.concatenate([value, -value]), len(worth) * width)
     best: NDArray[np.float64] = change.reshape(-1, width).cumsum(1).max(1)
     return best
+
+
+@dataclass(frozen=True)
+class Clues:
+    """Measure pairs. `rarity[id]` is a token's inverse document frequency; `brackets` are the
+    tokens at which the part of a title that tells namesakes apart begins.
+    """
+
+    rarity: Rarity
+    brackets: Collection[int]
+
+    @classmethod
+    def of(cls, tokenizer: PairTokenizer, rarity: Rarity) -> Clues:
+        """Look the brackets up in a tokenizer."""
+        return cls(rarity, next(tokenizer.vocabularies(["("])))
+
+    def numbers(self, pairs: Sequence[EncodedPair]) -> NDArray[np.float32]:
+        """Return all clues. Shape: (pairs, 9)."""
+        blocks = [
+            self._features(Batch.of(pairs[i : i + BLOCK])) for i in range(0, len(pairs), BLOCK)
+        ]
+        return np.concatenate([np.zeros((0, COUNT)), *blocks]).astype(np.float32)
+
+    def features(self, pairs: Sequence[EncodedPair]) -> Tensor:
+        """Return what `numbers` gives, for torch."""
+        import torch  # which those who need the numbers alone can do without
+
+        return torch.from_numpy(self.numbers(pairs))
+
+    def _features(self, batch: Batch) -> NDArray[np.float64]:
+        words = lexical_features(batch, self.rarity)
+        return np.concatenate([words, self._titles(batch)], axis=1)
+
+    def _titles(self, batch: Batch) -> NDArray[np.float64]:
+        """Check whether there is a title, whether the question holds it word for word, the share of
+        it that stands in the question and the share of the question it covers, weighed by rarity.
+        """
+        weights = np.asarray(self.rarity, dtype=np.float64)
+        title, question = self._names(batch), batch.side(1, fill=-2)
+        own = np.where(distinct(title), weights[title], 0.0)
+        asked = np.where(distinct(question), weights[question], 0.0).sum(1)
+        shared = (own * (title[:, :, None] == question[:, None, :]).any(2)).sum(1)
+        there = title[:, 0] >= 0
+        parts = [
+            np.ones(len(title)),
+            _hold(question, title),
+            shared / np.maximum(own.sum(1), 1e-6),
+            shared / np.maximum(asked, 1e-6),
+        ]
+        return np.stack(parts, axis=1) * there[:, None]
+
+    def _names(self, batch: Batch) -> Tokens:
+        """Return titles up to their parenthesis, without a final full stop; padded with -1."""
+        placed = batch.placed
+        first = np.where(placed.any(1), placed.argmax(1), placed.shape[1])
+        before = (batch.tokens[2] == 2) & (np.arange(placed.shape[1]) < first[:, None])
+        title = moved_left(batch.tokens[0], before, fill=-1)
+        opens = np.isin(title, list(self.brackets))
+        opens[:, 0] = False
+        sizes = np.where(opens.any(1), opens.argmax(1), (title >= 0).sum(1) - 1)
+        named: Tokens = np.where(np.arange(title.shape[1]) < sizes[:, None], title, -1)
+        return named
+
+
+def _hold(questions: Tokens, titles: Tokens) -> NDArray[np.bool_]:
+    """Return which questions hold their title, token by token and in its order."""
+    width = titles.shape[1]
+    padded = np.pad(questions, ((0, 0), (0, width)), constant_values=-2)
+    stretches = sliding_window_view(padded, width, axis=1)
+    same = (stretches == titles[:, None, :]) | (titles < 0)[:, None, :]
+    found: NDArray[np.bool_] = same.all(2).any(1)
+    return found

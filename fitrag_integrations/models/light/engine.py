@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.runtime.batching import token_batches
-from fitrag_integrations.models.runtime.manifest import read_arrays, read_checked, read_manifest
+from fitrag_integrations.models.runtime.folder import read_arrays, read_checked, read_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 

@@ -17,7 +17,7 @@ from fitrag_integrations.models.causal.words import (
 )
 from fitrag_integrations.models.light.llama import Floats, Llama, facts
 from fitrag_integrations.models.light.models import Shipped, head_of
-from fitrag_integrations.models.runtime.manifest import both_positive, read_manifest
+from fitrag_integrations.models.runtime.folder import both_positive, read_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 from fitrag_integrations.types import Draft

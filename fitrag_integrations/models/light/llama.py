@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal.words import cut_at
-from fitrag_integrations.models.runtime.manifest import read_arrays, read_checked
+from fitrag_integrations.models.runtime.folder import read_arrays, read_checked
 from fitrag_integrations.values.prompt import Written
 
 Floats = NDArray[np.float32]

@@ -18,11 +18,11 @@ from fitrag_integrations.core.extras import torch_needed
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, checked_pairs
-from fitrag_integrations.models.evidence.clues import Clues
-from fitrag_integrations.models.light import heads, spans
+from fitrag_integrations.models.evidence.lexical import Clues
+from fitrag_integrations.models.light import heads
 from fitrag_integrations.models.light.engine import Floats, engine_of
 from fitrag_integrations.models.light.heads import FURTHEST, Weights
-from fitrag_integrations.models.runtime.manifest import (
+from fitrag_integrations.models.runtime.folder import (
     both_positive,
     label_count,
     positive,
@@ -177,7 +177,7 @@ class LightScorer(LightModel):
         for row, (chunk, size) in enumerate(zip(batch.pairs, batch.lengths.tolist(), strict=True)):
             given = states[row, :size], chunk, wanted[id(chunk)], self._rarity
             whole = logits[row] / self._temperatures
-            found.append((logits[row], spans.span_logits(self._span_head, *given, whole)))
+            found.append((logits[row], heads.span_logits(self._span_head, *given, whole)))
         return found
 
 

@@ -18,13 +18,11 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.runtime.backends import checked_backend
-from fitrag_integrations.models.runtime.backends.backend import check_place, compiled
+from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
-from fitrag_integrations.models.runtime.forking import ForkSafe
 from fitrag_integrations.models.runtime.placing import is_placed, place
 from fitrag_integrations.models.runtime.saved import SavedModel
-from fitrag_integrations.models.runtime.worker import Steps, Worker
+from fitrag_integrations.models.runtime.worker import ForkSafe, Steps, Worker
 
 E = TypeVar("E", bound="SharedEngine")
 Q = TypeVar("Q")

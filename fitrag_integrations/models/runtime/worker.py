@@ -6,6 +6,10 @@ that yields between two of them: there the worker looks who has given up, and gi
 batch to whoever has waited longest. Small jobs of one task are run as one list, middling ones as
 another, large ones alone. The queue has no bound: whoever calls waits, and `fitrag serve` refuses
 what is beyond its limits.
+
+A forked child has no thread but the one that forked, and every lock as it was: gunicorn with
+`--preload`, Celery's prefork pool and `multiprocessing` on Linux fork a process that has models
+loaded. `ForkSafe` objects come to rest before and go on after.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import os
 import queue
 import threading
 import time
@@ -23,7 +28,6 @@ from concurrent.futures import Future
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from fitrag_integrations.errors import ModelLoadError
-from fitrag_integrations.models.runtime.forking import ForkSafe, living
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -31,12 +35,61 @@ Progress: TypeAlias = tuple[int, int]  # items done, of how many
 Steps: TypeAlias = Generator[Progress, None, T]
 Task: TypeAlias = Callable[[Sequence[Item]], Sequence[T] | Steps[Sequence[T]]]
 Told: TypeAlias = Callable[[int, int], None]
+FORK_SECONDS = 10.0  # what all together may hold a fork up
 EXIT_SECONDS = 30.0  # what all workers together have for the batch they are in at exit
 TELL_SECONDS = 0.1  # between two looks at how far a job is
 SMALL = 8  # items of a job that is joined to others, where nobody says
 JOINED = 4  # times as many may be in such a list
 _ENDING = "the interpreter is ending: nothing more is run"
 _ending = threading.Event()
+
+
+class ForkSafe:
+    """Something that is told of every fork of its process."""
+
+    def __init__(self) -> None:
+        _all.add(self)
+
+    def before_fork(self, seconds: float) -> None:
+        """Come to rest, within so many seconds."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Go on, in the parent and in the child."""
+
+
+S = TypeVar("S", bound=ForkSafe)
+_all: weakref.WeakSet[ForkSafe] = weakref.WeakSet()
+_forking = threading.Lock()  # one fork at a time
+
+
+def living(kind: type[S]) -> list[S]:
+    """Return all of a kind that are there."""
+    return [one for one in list(_all) if isinstance(one, kind)]
+
+
+def _before() -> None:
+    _forking.acquire()
+    until = time.monotonic() + FORK_SECONDS
+    for one in list(_all):
+        one.before_fork(max(0.0, until - time.monotonic()))
+
+
+def _after(*, in_child: bool) -> None:
+    global _forking
+    for one in list(_all):
+        one.after_fork(in_child=in_child)
+    if in_child:
+        _forking = threading.Lock()
+    else:
+        _forking.release()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(
+        before=_before,
+        after_in_parent=lambda: _after(in_child=False),
+        after_in_child=lambda: _after(in_child=True),
+    )
 
 
 class _Job(Generic[Item, T]):

@@ -24,14 +24,13 @@ from fitrag_integrations.models.evaluator.head import (
     rarity_of,
     read_of,
 )
-from fitrag_integrations.models.evidence.clues import Clues
-from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.evidence.late import LateInteraction
-from fitrag_integrations.models.evidence.lexical import Rarity
+from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
+from fitrag_integrations.models.evidence.lexical import Clues, Rarity
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
+    kind_in,
     load_head,
     read_manifest,
     read_tensors,
@@ -39,7 +38,6 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
     write_tensors,
 )
-from fitrag_integrations.models.runtime.manifest import kind_in
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.items import Item, checked_items

@@ -22,13 +22,13 @@ from fitrag_integrations.errors import ChecksumError
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
+    label_count,
     load_head,
     read_manifest,
     read_tensors,
     write_manifest,
     write_tensors,
 )
-from fitrag_integrations.models.runtime.manifest import label_count
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.items import Item, best_logits
 from fitrag_integrations.models.scorer.reranker import sigmoid

@@ -26,8 +26,7 @@ from fitrag_integrations.models.encoder.encoders import (
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
-from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.evidence.late import LateInteraction
+from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.placing import cast

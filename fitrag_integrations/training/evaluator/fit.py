@@ -20,7 +20,7 @@ from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, save_
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, write_head
 from fitrag_integrations.models.evaluator.sequence_classifier import InputFormat
-from fitrag_integrations.models.evidence.clues import Clues
+from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     read_tensors,

@@ -30,7 +30,7 @@ from fitrag_integrations.models.evaluator.sequence_classifier import (
     SequenceGrader,
     write_fields,
 )
-from fitrag_integrations.models.evidence.clues import Clues
+from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.loading import CLASSIFIER, Checkpoint, Kind
 from fitrag_integrations.models.runtime.sources import weights_source

@@ -1,16 +1,19 @@
-"""Lexical evidence by hand, and what holds for every pair."""
+"""Lexical features by hand, those about the title, and what holds for every pair."""
 
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import encoded
+from tiny import encoded, tokenizer_of
 
-from fitrag_integrations.models.encoder.pairs import Batch
+from fitrag_integrations import Passage
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.evidence.lexical import (
     COUNT,
+    LEXICAL_COUNT,
     WINDOW,
+    Clues,
     inverse_document_frequency,
     lexical_features,
 )
@@ -63,6 +66,60 @@ def test_features_are_in_range_whatever_the_order(rows):
     assert found == features(pairs[::-1], RARITY)[::-1]
     for row in found:
         share, plain, stretch, bm25, length = row
-        assert len(row) == COUNT
+        assert len(row) == LEXICAL_COUNT
         assert all(-1e-9 <= value <= 1 + 1e-9 for value in (share, plain, stretch, bm25))
         assert stretch <= share + 1e-9 and bm25 <= share + 1e-9 and length >= 0
+
+
+TITLE_RARITY = [float(i) for i in range(30)]
+OPENING = 29
+
+
+def pair(question, title, text=(3, 4)):
+    """Frame ids by 0s; the full stop after a title is 28, and text tokens have a place."""
+    named = [*title, 28] if title else []
+    ids = [0, *question, 0, *named, *text, 0]
+    segments = [0, *[1] * len(question), 0, *[2] * (len(named) + len(text)), 0]
+    offsets = [None] * (len(question) + 2 + len(named))
+    offsets += [(i, i + 1) for i in range(len(text))]
+    return EncodedPair.of(ids, [0] * len(ids), segments, [*offsets, None])
+
+
+def title_clues(*given, **more):
+    (row,) = Clues(TITLE_RARITY, {OPENING}).features([pair(*given, **more)]).tolist()
+    assert len(row) == COUNT
+    return row[5:]
+
+
+def test_a_title_that_the_question_holds():
+    assert title_clues([10, 5, 6, 9], [5, 6]) == pytest.approx([1, 1, 1, 11 / 30])
+
+
+def test_a_title_that_it_holds_in_another_order():
+    assert title_clues([6, 10, 5], [5, 6])[:3] == pytest.approx([1, 0, 1])
+
+
+def test_a_namesakes_bracket_is_left_out():
+    assert title_clues([10, 5, 6], [5, 6, OPENING, 7, 8])[1] == 1.0
+    assert title_clues([10, 7], [OPENING, 7])[2] > 0  # a title that begins with one is whole
+
+
+def test_a_title_it_holds_in_part():
+    assert title_clues([10, 5], [5, 6]) == pytest.approx([1, 0, 5 / 11, 5 / 15])
+
+
+def test_no_title():
+    assert title_clues([10, 5], []) == [0, 0, 0, 0]
+
+
+def test_no_pairs():
+    assert Clues(TITLE_RARITY, {OPENING}).features([]).shape == (0, COUNT)
+
+
+def test_real_tokens(base):
+    tokenizer = tokenizer_of(base)
+    clues = Clues.of(tokenizer, [1.0] * tokenizer.vocabulary)
+    titles = ("danube", "danube (river)", "rome", "")
+    pairs = [("where is the danube", Passage("", "a river.", title)) for title in titles]
+    found = clues.features(tokenizer.encode_cut(pairs))[:, 5:7].tolist()
+    assert found == [[1, 1], [1, 1], [1, 0], [0, 0]]

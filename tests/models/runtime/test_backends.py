@@ -9,7 +9,8 @@ from tiny import PAIRS, make_scorer, write_bert
 from fitrag_integrations.errors import InputError, MissingExtraError
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.runtime.backends import BACKENDS, backend, graph
+from fitrag_integrations.models.runtime import backends
+from fitrag_integrations.models.runtime.backends import BACKENDS
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.retrieval import Encoder
 
@@ -37,7 +38,7 @@ def test_scores_are_those_of_torch(saved, name):
     for one, two in zip(other.score(PAIRS), plain.score(PAIRS), strict=True):
         assert one.has_answer == pytest.approx(two.has_answer, abs=1e-4)
         assert one.llm_prefer == pytest.approx(two.llm_prefer, abs=1e-4)
-    assert len(list(graph.cache_folder().iterdir())) == 1  # both run one graph
+    assert len(list(backends.cache_folder().iterdir())) == 1  # both run one graph
     other.unload()
     plain.unload()
 
@@ -50,8 +51,8 @@ def test_vectors_are_those_of_torch(bert):
 
 def test_a_t5_runs_too(t5):
     trunk, _ = load_base(t5)
-    run = backend.compiled(trunk.eval(), "onnx", torch.float32, what="t5")
-    ids, mask, types = backend.sample(trunk, (3, 21))
+    run = backends.compiled(trunk.eval(), "onnx", torch.float32, what="t5")
+    ids, mask, types = backends.sample(trunk, (3, 21))
     with torch.inference_mode():
         wanted = trunk(ids, mask, types)
     assert torch.allclose(run(ids, mask, types)[mask.bool()], wanted[mask.bool()], atol=1e-4)
@@ -60,16 +61,16 @@ def test_a_t5_runs_too(t5):
 def test_what_differs_from_torch_is_told_and_not_used(bert, monkeypatch):
     trunk, _ = load_base(bert)
     wrong = lambda inputs: trunk(*map(torch.from_numpy, inputs)).detach().numpy() * 1.01  # noqa: E731
-    monkeypatch.setattr(backend, "_onnx", lambda *_: wrong)
+    monkeypatch.setattr(backends, "_onnx", lambda *_: wrong)
     with pytest.warns(RuntimeWarning, match="tiny: backend 'onnx' lies 0.01.* runs in torch"):
-        assert backend.compiled(trunk.eval(), "onnx", torch.float32, what="tiny") is None
+        assert backends.compiled(trunk.eval(), "onnx", torch.float32, what="tiny") is None
 
 
 def test_what_cannot_be_exported_is_told_and_runs_in_torch(saved, monkeypatch):
     def fails(*_, **__):
         raise ValueError("no such operator")
 
-    monkeypatch.setattr(backend, "exported", fails)
+    monkeypatch.setattr(backends, "exported", fails)
     with pytest.warns(RuntimeWarning, match="ValueError: no such operator"):
         scorer = BiLabelScorer.from_pretrained(saved, backend="onnx")
     assert len(scorer.score(PAIRS)) == len(PAIRS)
@@ -78,17 +79,17 @@ def test_what_cannot_be_exported_is_told_and_runs_in_torch(saved, monkeypatch):
 
 def test_a_damaged_graph_is_exported_anew(bert):
     trunk, _ = load_base(bert)
-    path = graph.cache_folder() / graph.digest(trunk.eval()) / graph.FILE
+    path = backends.cache_folder() / backends.digest(trunk.eval()) / backends.FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"no graph")
-    assert backend.compiled(trunk, "onnx", torch.float32, what="tiny") is not None
+    assert backends.compiled(trunk, "onnx", torch.float32, what="tiny") is not None
     assert path.stat().st_size > 1000
 
 
 def test_other_weights_are_another_graph(bert, tmp_path):
     one, two = (load_base(at)[0] for at in (bert, write_bert(tmp_path, seed=1)))
-    assert graph.digest(one) != graph.digest(two)
-    assert graph.digest(one) == graph.digest(load_base(bert)[0])
+    assert backends.digest(one) != backends.digest(two)
+    assert backends.digest(one) == backends.digest(load_base(bert)[0])
 
 
 @pytest.mark.parametrize(
@@ -109,4 +110,4 @@ def test_a_backend_that_is_not_installed_names_its_extra(bert, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openvino", None)
     trunk, _ = load_base(bert)
     with warnings.catch_warnings(), pytest.raises(MissingExtraError, match=r"\[openvino\]"):
-        backend.compiled(trunk, "openvino", torch.float32, what="tiny")
+        backends.compiled(trunk, "openvino", torch.float32, what="tiny")

@@ -9,7 +9,7 @@ from tiny import tokenizer_of
 
 from fitrag_integrations import Passage
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
-from fitrag_integrations.models.light.spans import span_logits
+from fitrag_integrations.models.light.heads import span_logits
 from fitrag_integrations.models.scorer import spans
 from fitrag_integrations.models.scorer.items import chunk_spans, token_ranges
 from fitrag_integrations.models.scorer.span_head import LineHead

@@ -2,13 +2,22 @@
 
 One option chooses, `backend`. The graph is compared with torch on this machine each time it is
 loaded; where it cannot be exported or differs, a `RuntimeWarning` says so and torch goes on.
+Graphs lie in the user's cache folder, named by the checksum of weights, configuration and exporter.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -17,16 +26,26 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, MissingExtraError, ModelLoadError
-from fitrag_integrations.models.runtime.backends import Backend
-from fitrag_integrations.models.runtime.backends.graph import exported, forget
 
+Backend = Literal["torch", "onnx", "openvino"]
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
 DTYPES = {"onnx": (torch.float32,), "openvino": (torch.float32, torch.bfloat16)}
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.02}
 """How far outputs may lie from torch's in float32: the largest difference over the largest number;
 for bfloat16 the difference's length over the number's, token by token, the mean of all."""
 SHAPES = ((1, 7), (3, 33), (2, 130))  # of the batches that are compared
 SEED = 13
+FILE = "model.onnx"
+MOST_BYTES = 1_900_000_000  # of one file; heavier weights lie beside the graph
 Run = Callable[[Sequence[NDArray[np.int64]]], NDArray[np.float32]]
+
+
+def checked_backend(name: str | None) -> Backend:
+    """Return the backend of a name; None is torch. Raises `InputError` for another."""
+    for each in BACKENDS:
+        if each == (name or "torch"):
+            return each
+    raise InputError.of("backend", given=name, allowed=", ".join(BACKENDS))
 
 
 def check_place(backend: Backend, device: torch.device, dtype: torch.dtype) -> None:
@@ -145,3 +164,82 @@ def _tell(what: str, backend: str, why: str) -> None:
     warnings.warn(
         f"{what}: backend {backend!r} {why}; it runs in torch", RuntimeWarning, stacklevel=4
     )
+
+
+def cache_folder() -> Path:
+    """Return the folder for graphs: `FITRAG_CACHE`, else below the system's place for caches."""
+    if given := os.environ.get("FITRAG_CACHE"):
+        return Path(given).expanduser() / "graphs"
+    home = Path.home()
+    place = {"darwin": home / "Library" / "Caches", "win32": home / "AppData" / "Local"}
+    usual = place.get(sys.platform, home / ".cache")
+    return Path(os.environ.get("XDG_CACHE_HOME") or usual) / "fitrag" / "graphs"
+
+
+def exported(module: nn.Module, inputs: Sequence[Tensor], *, extra: str) -> Path:
+    """Return the graph of a module on the CPU, in float32, from the cache or exported into it.
+
+    `inputs` are samples, each (batch, tokens) int64; the graph takes any batch and length. `extra`
+    is named where the exporter's packages are missing. Raises whatever the exporter raises.
+    """
+    folder = cache_folder() / digest(module)
+    if not (folder / FILE).is_file():
+        for needed in ("onnx", "onnxscript"):
+            require_extra(needed, extra=extra, feature="exporting an encoder")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+            _export(module, tuple(inputs), Path(made) / FILE)
+            with contextlib.suppress(OSError):  # another process was first
+                os.rename(made, folder)
+                os.mkdir(made)  # for the block to remove
+    return folder / FILE
+
+
+def forget(graph: Path) -> None:
+    """Remove a graph that could not be read, so that it is exported anew."""
+    shutil.rmtree(graph.parent, ignore_errors=True)
+
+
+def digest(module: nn.Module) -> str:
+    """Return the SHA-256 digest of a module's weights, configurations and exporter."""
+    found = hashlib.sha256(f"1 {torch.__version__} {version('transformers')}".encode())
+    for part in module.modules():
+        config = getattr(part, "config", None)
+        text = config.to_json_string() if config is not None else type(part).__name__
+        found.update(text.encode())
+    for name, tensor in module.state_dict().items():
+        found.update(name.encode())
+        found.update(tensor.detach().contiguous().numpy().data)
+    return found.hexdigest()
+
+
+def _export(module: nn.Module, inputs: tuple[Tensor, ...], path: Path) -> None:
+    dims = {0: torch.export.Dim("batch", min=1, max=65536), 1: torch.export.Dim.DYNAMIC}
+    names = [f"input{i}" for i in range(len(inputs))]
+    with _eager(module), warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # the exporter's own, of things that are no fault of ours
+        program: Any = torch.onnx.export(
+            module,
+            inputs,
+            dynamo=True,
+            verbose=False,
+            input_names=names,
+            output_names=["output"],
+            dynamic_shapes=(dims,) * len(inputs),
+        )
+    size = sum(p.numel() * p.element_size() for p in module.parameters())
+    program.save(str(path), external_data=size > MOST_BYTES)
+
+
+@contextlib.contextmanager
+def _eager(module: nn.Module) -> Iterator[None]:
+    """Switch attention to plain operations for the block."""
+    parts: list[Any] = [m for m in module.children() if hasattr(m, "set_attn_implementation")]
+    kept = [(part, part.config._attn_implementation) for part in parts]
+    for part in parts:
+        part.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        for part, before in kept:
+            part.set_attn_implementation(before)

@@ -8,7 +8,7 @@ from tiny import PAIRS, encoded, tokenizer_of
 from torch import nn
 
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.evidence.late import LateInteraction, _part
+from fitrag_integrations.models.evidence.evidence import LateInteraction, _part
 
 VECTORS = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [3.0, 4.0], [-2.0, 0.0]]
 RARITY = [0.0, 3.0, 1.0, 1.0, 1.0]
