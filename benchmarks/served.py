@@ -31,7 +31,7 @@ import psutil
 
 from fitrag_integrations.models import OnePassScorer
 from fitrag_integrations.models.remote.scorer import RemoteScorer
-from fitrag_integrations.models.scorer.span_head import SpanHead
+from fitrag_integrations.models.scorer.spans import SpanHead
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.thresholds import ActionThresholds
 

@@ -32,10 +32,8 @@ from fitrag_integrations.models.runtime.folder import read_manifest, read_tensor
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
 from fitrag_integrations.models.scorer.items import InChunk, Item, Range
-from fitrag_integrations.models.scorer.one_pass import save_onepass
-from fitrag_integrations.models.scorer.span_head import SpanHead
-from fitrag_integrations.models.scorer.span_reading import SpanReader
-from fitrag_integrations.models.scorer.spans import SpanEvidence
+from fitrag_integrations.models.scorer.one_pass import SpanReader, save_onepass
+from fitrag_integrations.models.scorer.spans import SpanEvidence, SpanHead
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
 from fitrag_integrations.training.losses import fit_temperatures

@@ -19,7 +19,7 @@ import fitrag_integrations
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models import LocalGenerator, OnePassScorer
 from fitrag_integrations.models.encoder.encoders import load_base, load_encoder, save_encoder
-from fitrag_integrations.models.scorer.span_head import SpanHead
+from fitrag_integrations.models.scorer.spans import SpanHead
 from fitrag_integrations.training.encoder import with_lora
 
 # what peft asks of transformers

@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypedDict
+from typing import Any, Self, TypedDict
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.engine import Engine
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
+from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.loading import (
@@ -37,14 +36,14 @@ from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.families.family import Folder, OutputRows
-from fitrag_integrations.models.scorer.items import Item, Range, checked_items, chunk_spans
+from fitrag_integrations.models.scorer.items import Item, checked_items
+from fitrag_integrations.models.scorer.one_pass import Judged, Ranges, run_spans
 from fitrag_integrations.models.scorer.reranker import SMALLEST, PairScorer, sigmoid
 from fitrag_integrations.types import BiLabelScore
 
 KIND = "open_provence"
 THRESHOLD = 0.1  # of folders that name none
 HEAD = "pruning_head.classifier."
-Judged: TypeAlias = tuple[BiLabelScore, list[BiLabelScore]]
 
 
 class PrunerOptions(TypedDict, total=False):
@@ -181,15 +180,8 @@ class Pruner(PairScorer):
 
     @torch.inference_mode()
     def _block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        groups = self._engine.tokenizer.encode([(question, p) for question, p, _ in items])
-        places = [
-            chunk_spans(group, spans) for group, (_, _, spans) in zip(groups, items, strict=True)
-        ]
-        # equal passages may have other spans: each is read for its own
-        chunks = [EncodedPair(chunk.tokens) for group in groups for chunk in group]
-        flat = [each for group in places for _, each in group]
-        wanted = {id(chunk): each for chunk, each in zip(chunks, flat, strict=True)}
-        found = iter((yield from self._engine.run_chunks(chunks, partial(self._read, wanted))))
+        places, _, results = yield from run_spans(self._engine, items, self._read)
+        found = iter(results)
         judged = []
         for group, (*_, spans) in zip(places, items, strict=True):
             kept, best = np.zeros(len(spans)), -math.inf
@@ -204,7 +196,7 @@ class Pruner(PairScorer):
         return judged
 
     def _read(
-        self, wanted: Mapping[int, list[Range]], outputs: Tensor, mask: Tensor, batch: Batch
+        self, wanted: Ranges, outputs: Tensor, mask: Tensor, batch: Batch
     ) -> list[tuple[float, NDArray[np.float64]]]:
         """Return each chunk's ranking logit, and the mean keep probability of its spans."""
         logits, keep = outputs[:, 0, 0].tolist(), outputs[..., 1].sigmoid().double().cpu().numpy()

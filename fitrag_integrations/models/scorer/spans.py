@@ -4,7 +4,7 @@ A reranker reads the question and the passage together, so every token state has
 span are taken: the mean of its states; how well the question's tokens find a like one in it
 (MaxSim; Khattab and Zaharia, 2020); the best answer a reader's token scores mark in it, and their
 share of the passage's (Karpukhin et al., 2020, section 6.1); the words it repeats; its length and
-place.
+place. A head turns them into the two labels of the span.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fitrag_integrations.models.encoder.pairs import Batch, moved_left
 from fitrag_integrations.models.scorer.items import Range
 
 COUNT = 12
+NUMBERS = COUNT + 2  # with the two labels of the whole passage
 ANSWER_TOKENS = 24
 NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span without tokens has
 HELD = 2**24  # numbers compared at once, or those of one chunk
@@ -187,3 +188,55 @@ def _kept(keep: Tensor, spans: _Spans) -> tuple[Tensor, Tensor]:
     most = spans.of_each(keep, -torch.inf).amax(2)
     mean = spans.of_each(keep, 0.0).sum(2) / counts.clamp(min=1)
     return mean, torch.where(counts > 0, most, torch.zeros_like(most))
+
+
+class SpanHead(nn.Module):
+    """Head with the logits of `has_answer` and `llm_prefer` of each span.
+
+    The labels of the whole passage, plus a line over the mean of the span's states and over the
+    passage's vector, plus a layer of `hidden` units over the numbers. `answers` are the two token
+    scores of a reader, which the numbers are measured with.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, width: int, *, hidden: int = 32) -> None:
+        super().__init__()
+        self.answers = nn.Linear(width, 2)
+        self.register_buffer("shift", torch.zeros(NUMBERS))
+        self.register_buffer("scale", torch.ones(NUMBERS))
+        self.means = nn.Linear(width, 2)
+        self.pooled = nn.Linear(width, 2, bias=False)
+        self.units = nn.Linear(NUMBERS, hidden)
+        self.mixed = nn.Linear(hidden, 2, bias=False)
+
+    def standardize(self, numbers: Tensor, wholes: Tensor) -> None:
+        """Store the mean and deviation of training spans. Shapes: (spans, 12), (spans, 2)."""
+        numbers = torch.cat([numbers, wholes], dim=1)
+        self.shift.copy_(numbers.mean(0))
+        self.scale.copy_(1 / numbers.std(0).clamp(min=1e-3))
+
+    def forward(self, evidence: SpanEvidence, pooled: Tensor, wholes: Tensor) -> Tensor:
+        """Return logits. Shapes: (spans, width), (spans, 2), logits of the passage; (spans, 2)."""
+        alike = (torch.cat([evidence.numbers, wholes], dim=1) - self.shift) * self.scale
+        mixed = self.mixed(torch.tanh(self.units(alike)))
+        logits: Tensor = wholes + self.means(evidence.means) + self.pooled(pooled) + mixed
+        return logits
+
+
+class LineHead(nn.Module):
+    """Head that is linear in the features of a span and the labels of its passage.
+
+    `answers` are the two token scores of a reader, and how far a token is worth keeping.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.answers = nn.Linear(width, 3)
+        self.line = nn.Linear(NUMBERS + 2, 2)
+
+    def forward(self, evidence: SpanEvidence, pooled: Tensor, wholes: Tensor) -> Tensor:
+        """Return logits. Shapes as those of `SpanHead`; `pooled` is not looked at."""
+        logits: Tensor = self.line(torch.cat([evidence.numbers, wholes], dim=1))
+        return logits

@@ -10,7 +10,7 @@ from tiny import PAIRS, make_scorer
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
 from fitrag_integrations.models import OnePassScorer
-from fitrag_integrations.models.scorer.span_head import SpanHead
+from fitrag_integrations.models.scorer.spans import SpanHead
 
 ITEMS = [
     (

@@ -13,7 +13,7 @@ from fitrag_integrations import Passage
 from fitrag_integrations.cli import app
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer, OnePassScorer
-from fitrag_integrations.models.scorer.span_head import SpanHead
+from fitrag_integrations.models.scorer.spans import SpanHead
 from fitrag_integrations.training.one_pass import (
     OnePassModule,
     Spans,
