@@ -27,7 +27,7 @@ from compression_rows import SETS, Asked, curve, load
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.evaluation.figures.figure import mcnemar, mean_interval
 from fitrag_integrations.flow import run_many
-from fitrag_integrations.methods.crag.strips import strips
+from fitrag_integrations.methods.crag.refiner import strips
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
 from fitrag_integrations.models import (
     BiLabelScorer,

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.flow import arun, run
-from fitrag_integrations.methods.compressing import Reducing
+from fitrag_integrations.methods.plain import Reducing
 from fitrag_integrations.models import BiLabelScorer, IKClassifier
 from fitrag_integrations.types import Passage
 

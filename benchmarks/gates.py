@@ -33,7 +33,7 @@ from fitrag_integrations.evaluation.outcomes import (
 )
 from fitrag_integrations.evaluation.plots import plot_histogram, plot_sweep
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
-from fitrag_integrations.methods.ik.draft_confidence import (
+from fitrag_integrations.methods.ik.gates import (
     EntropyGate,
     LikelihoodGate,
     MarginGate,

@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Any
 
 from fitrag_integrations.evaluation.ranking import reciprocal_rank
-from fitrag_integrations.methods.crag.keywords import extract_keywords
+from fitrag_integrations.methods.crag.search import extract_keywords
 from fitrag_integrations.training.rows import read_jsonl
 
 SETS = ("nq_open_gold", "hotpotqa", "popqa", "triviaqa")

@@ -22,7 +22,7 @@ from typing import Any
 from fitrag_integrations.evaluation.figures.figure import mean_interval, paired_interval
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import ITRG
-from fitrag_integrations.methods.slimplm.fusion import fuse
+from fitrag_integrations.methods.slimplm.steps import fuse
 from fitrag_integrations.methods.writing import expanded_query
 from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.ports import Pair, Ports

@@ -21,11 +21,11 @@ from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match, token_f1
 from fitrag_integrations.evaluation.figures.figure import clipped, visible
 from fitrag_integrations.evaluation.judging import chosen
-from fitrag_integrations.methods.baselines._reflections import _MARKS
 from fitrag_integrations.methods.baselines.self_ask import read_step
+from fitrag_integrations.methods.baselines.self_rag import _MARKS
 from fitrag_integrations.methods.citing import cite, highlight
-from fitrag_integrations.methods.crag.keywords import extract_keywords, key_phrases, parse_keywords
-from fitrag_integrations.methods.crag.strips import paragraphs
+from fitrag_integrations.methods.crag.refiner import paragraphs
+from fitrag_integrations.methods.crag.search import extract_keywords, key_phrases, parse_keywords
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
 from fitrag_integrations.retrieval.corpus.documents import _title

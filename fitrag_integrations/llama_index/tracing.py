@@ -9,7 +9,7 @@ from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from pydantic import PrivateAttr
 
 from fitrag_integrations.llama_index.base.events import TraceEvent
-from fitrag_integrations.methods.explain.traces import TraceFile
+from fitrag_integrations.methods.explaining import TraceFile
 
 
 class TraceHandler(BaseEventHandler):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.methods.answer.citations import Citation as Citation
-    from fitrag_integrations.methods.answer.citations import Cited as Cited
-    from fitrag_integrations.methods.answer.citations import Span as Span
+    from fitrag_integrations.methods.answering import Citation as Citation
+    from fitrag_integrations.methods.answering import Cited as Cited
+    from fitrag_integrations.methods.answering import Span as Span
     from fitrag_integrations.methods.baselines.direct import Direct as Direct
     from fitrag_integrations.methods.citing import cite as cite
     from fitrag_integrations.methods.citing import highlight as highlight
@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.compose.recipe import Over as Over
     from fitrag_integrations.methods.compose.recipe import method_from as method_from
     from fitrag_integrations.methods.compose.recipe import method_named as method_named
-    from fitrag_integrations.methods.compressing import (
-        explain_compression as explain_compression,
-    )
     from fitrag_integrations.methods.crag.method import ActionThresholds as ActionThresholds
     from fitrag_integrations.methods.crag.method import Crag as Crag
     from fitrag_integrations.methods.crag.refiner import Refined as Refined
     from fitrag_integrations.methods.crag.refiner import Refiner as Refiner
-    from fitrag_integrations.methods.explain.compression import Compression as Compression
-    from fitrag_integrations.methods.explain.compression import Weighed as Weighed
+    from fitrag_integrations.methods.explaining import Compression as Compression
+    from fitrag_integrations.methods.explaining import Weighed as Weighed
     from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
     from fitrag_integrations.methods.fitrag.method import compress as compress
     from fitrag_integrations.methods.fitrag.method import rerank as rerank
@@ -36,14 +33,17 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.fitrag.recognizer import fit_recognizer as fit_recognizer
     from fitrag_integrations.methods.ik.decider import Decided as Decided
     from fitrag_integrations.methods.ik.decider import Decider as Decider
-    from fitrag_integrations.methods.ik.draft_confidence import EntropyGate as EntropyGate
-    from fitrag_integrations.methods.ik.draft_confidence import LikelihoodGate as LikelihoodGate
-    from fitrag_integrations.methods.ik.draft_confidence import MarginGate as MarginGate
+    from fitrag_integrations.methods.ik.gates import AskGate as AskGate
+    from fitrag_integrations.methods.ik.gates import EntropyGate as EntropyGate
+    from fitrag_integrations.methods.ik.gates import LikelihoodGate as LikelihoodGate
+    from fitrag_integrations.methods.ik.gates import MarginGate as MarginGate
+    from fitrag_integrations.methods.ik.gates import PTrueGate as PTrueGate
     from fitrag_integrations.methods.ik.method import IKnow as IKnow
-    from fitrag_integrations.methods.ik.self_evaluation import AskGate as AskGate
-    from fitrag_integrations.methods.ik.self_evaluation import PTrueGate as PTrueGate
     from fitrag_integrations.methods.itrg.method import ITRG as ITRG
     from fitrag_integrations.methods.itrg.prompts import Demonstration as Demonstration
+    from fitrag_integrations.methods.plain import (
+        explain_compression as explain_compression,
+    )
     from fitrag_integrations.methods.prompts import PromptTemplate as PromptTemplate
     from fitrag_integrations.methods.prompts import prompt_named as prompt_named
     from fitrag_integrations.methods.slimplm.method import SlimPLM as SlimPLM
@@ -54,36 +54,36 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {
     "ActionThresholds": "crag.method",
-    "AskGate": "ik.self_evaluation",
-    "Citation": "answer.citations",
-    "Cited": "answer.citations",
-    "Compression": "explain.compression",
+    "AskGate": "ik.gates",
+    "Citation": "answering",
+    "Cited": "answering",
+    "Compression": "explaining",
     "Crag": "crag.method",
     "Decided": "ik.decider",
     "Decider": "ik.decider",
     "Demonstration": "itrg.prompts",
     "Direct": "baselines.direct",
-    "EntropyGate": "ik.draft_confidence",
+    "EntropyGate": "ik.gates",
     "FitRag": "fitrag.method",
     "ITRG": "itrg.method",
     "IKnow": "ik.method",
-    "LikelihoodGate": "ik.draft_confidence",
-    "MarginGate": "ik.draft_confidence",
+    "LikelihoodGate": "ik.gates",
+    "MarginGate": "ik.gates",
     "MethodPort": "compose.recipe",
     "Over": "compose.recipe",
-    "PTrueGate": "ik.self_evaluation",
+    "PTrueGate": "ik.gates",
     "PromptTemplate": "prompts",
     "Refined": "crag.refiner",
     "Refiner": "crag.refiner",
     "SelfKnowledgeRecognizer": "fitrag.recognizer",
     "SlimPLM": "slimplm.method",
-    "Span": "answer.citations",
-    "Weighed": "explain.compression",
+    "Span": "answering",
+    "Weighed": "explaining",
     "approximate_tokens": ".text.tokens",
     "cite": "citing",
     "compress": "fitrag.method",
     "counter_for": ".text.tokens",
-    "explain_compression": "compressing",
+    "explain_compression": "plain",
     "fit_recognizer": "fitrag.recognizer",
     "highlight": "citing",
     "method_from": "compose.recipe",

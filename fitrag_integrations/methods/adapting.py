@@ -2,18 +2,96 @@
 
 from __future__ import annotations
 
-from typing import cast
+import asyncio
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
+from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import Decider, check_fitted
 from fitrag_integrations.methods.prompts import template_named
 from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_or_none
-from fitrag_integrations.types import Context, Excerpt, Template
+from fitrag_integrations.types import Context, Excerpt, Passage, Template
 from fitrag_integrations.values.passage import LEAD, origin_of
 from fitrag_integrations.values.search_results import first_text, made_id, pages_of
+
+
+class EncoderVectors:
+    """Vectors of texts as lists, by an `Encoder`, a checkpoint's name, or the bundled encoder.
+
+    An encoder is any object with `encode(texts)`. Its `encode_query`, `encode_document` and their
+    async versions are used where it has them.
+    """
+
+    def __init__(self, encoder: Any = None) -> None:
+        if encoder is None or isinstance(encoder, str):
+            # by name, so that a page of pure Python loads no torch before it must
+            kind = importlib.import_module("fitrag_integrations.retrieval").Encoder
+            encoder = kind() if encoder is None else kind(encoder)
+        if isinstance(encoder, type) or not callable(getattr(encoder, "encode", None)):
+            allowed = "an object with an 'encode' method, or the name of a checkpoint"
+            raise InputError.of("encoder", given=encoder, allowed=allowed)
+        self.encoder = encoder
+
+    @property
+    def name(self) -> str:
+        """The name of the encoder's checkpoint, or of its class."""
+        own = getattr(self.encoder, "name", None)
+        return own if isinstance(own, str) else type(self.encoder).__name__
+
+    def of(self, texts: Sequence[str], *, role: str = "document") -> list[list[float]]:
+        """Encode texts, in their order, with the prompt of a role ("query" or "document")."""
+        encode = getattr(self.encoder, f"encode_{role}", self.encoder.encode)
+        return _plain(encode(list(texts))) if texts else []
+
+    async def aof(self, texts: Sequence[str], *, role: str = "document") -> list[list[float]]:
+        """Async version of `of`."""
+        own = hasattr(self.encoder, f"encode_{role}")
+        aencode = getattr(self.encoder, f"aencode_{role}" if own else "aencode", None)
+        if not callable(aencode) or not texts:
+            return await asyncio.to_thread(self.of, texts, role=role)
+        return _plain(await aencode(list(texts)))
+
+
+def _plain(vectors: Any) -> list[list[float]]:
+    return [[float(number) for number in vector] for vector in vectors]
+
+
+def faiss_index() -> Any:
+    """Find the class by name: pure Python loads neither torch nor faiss before it must."""
+    return importlib.import_module("fitrag_integrations.retrieval").FaissIndex
+
+
+def searches(index: object) -> bool:
+    """Check whether an object is an index: it, not its class, has `search(queries, k)`."""
+    return not isinstance(index, type) and callable(getattr(index, "search", None))
+
+
+def described(
+    texts: Iterable[str],
+    metadatas: Iterable[Mapping[str, Any]] | None,
+    ids: Iterable[str] | None,
+) -> list[tuple[str, dict[str, Any], str]]:
+    """Pair each text with its metadata and its id, blank if there is none."""
+    kept = check_many("texts", texts, str)
+    metadata = [{} for _ in kept] if metadatas is None else [dict(each) for each in metadatas]
+    named = [""] * len(kept) if ids is None else list(ids)
+    if not len(kept) == len(metadata) == len(named):
+        given = (len(kept), len(metadata), len(named))
+        raise InputError.of("texts, metadatas, ids", given=given, allowed="equal lengths")
+    return list(zip(kept, metadata, named, strict=True))
+
+
+def searched(query: str, port: Port[str, list[Passage]]) -> Flow[Context]:
+    """Return the flow to what an index has on a query."""
+    (passages,) = yield from port.ask([check_text("query", query, blank=False)])
+    return Context(query, tuple(map(Excerpt.whole, passages)), method="faiss")
+
 
 __all__ = [
     "Named",

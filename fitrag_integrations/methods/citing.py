@@ -17,7 +17,7 @@ from dataclasses import replace
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.html import folded, merge_spans
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.answer.citations import Citation, Cited
+from fitrag_integrations.methods.answering import Citation, Cited
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import by_number, excerpts_html
 from fitrag_integrations.values.passage import LEAD, PLACE, is_web, named, origin_of

@@ -24,7 +24,7 @@ from fitrag_integrations.commands.label.known import LabelIK
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import Direct, FitRag
-from fitrag_integrations.methods.answer.answering import Answering
+from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.retrieval import FaissIndex, read_corpus

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fakes import labels
 
-from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.ports import Pair
 from fitrag_integrations.types import Passage
 

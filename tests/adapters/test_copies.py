@@ -9,7 +9,7 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import NodeWithScore
 
 from fitrag_integrations import langchain, llama_index
-from fitrag_integrations.methods.explain.compression import Compression
+from fitrag_integrations.methods.explaining import Compression
 
 QUESTION = "Which cheese is made in Brannoch?"
 ANSWER = "The dairy of Brannoch makes a blue cheese called Kerrin from the milk of its own goats."

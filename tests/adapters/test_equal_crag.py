@@ -12,7 +12,7 @@ from test_equal_frameworks import document, documents, of_documents, of_nodes, s
 from fitrag_integrations import langchain, llama_index
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.methods import Crag
-from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 
 ASKED = (*QUESTIONS, "Who wrote the many films of Milan?", "Which ferry sails to Corran Head?")
 QUOTA = SearchError("the quota is spent", kind="quota")

@@ -392,7 +392,7 @@ async def test_a_decision_model_is_an_evaluator(decisions):
         RelevanceDecision,
         RetrievalJudge,
     )
-    from fitrag_integrations.methods.crag.actions import ActionThresholds
+    from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 
     judge = DecisionEvaluator(RelevanceDecision())
     pages = ["The bridge was designed by Ilse Marbach.", "Lunch is at noon."]

@@ -35,7 +35,7 @@ from fitrag_integrations.langchain import (
 )
 from fitrag_integrations.langchain.base.ports import Offer
 from fitrag_integrations.methods import Crag
-from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.types import Passage
 
 CORRECT, AMBIGUOUS, INCORRECT = (

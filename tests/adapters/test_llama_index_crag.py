@@ -35,7 +35,7 @@ from fitrag_integrations.llama_index import (
     WebSearchRetriever,
 )
 from fitrag_integrations.methods.adapting import made_id
-from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.types import Passage
 
 CORRECT = QUESTIONS[0]

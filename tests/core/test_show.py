@@ -11,7 +11,7 @@ from fitrag_integrations.core.show import Table
 from fitrag_integrations.evaluation.figures.methods import Spent
 from fitrag_integrations.evaluation.outcomes import Sweep, SweepPoint
 from fitrag_integrations.flow import Step, Traced
-from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.methods.citing import cite
 from fitrag_integrations.methods.crag.refiner import Refined
 from fitrag_integrations.types import (

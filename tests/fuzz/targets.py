@@ -28,12 +28,12 @@ from fitrag_integrations.evaluation.loaders import FORMATS, convert
 from fitrag_integrations.evaluation.loaders.reading import WHOLE
 from fitrag_integrations.evaluation.outcomes import Outcomes
 from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.methods.baselines._reflections import _MARKS
 from fitrag_integrations.methods.baselines.self_ask import read_step
+from fitrag_integrations.methods.baselines.self_rag import _MARKS
 from fitrag_integrations.methods.citing import cite, highlight
 from fitrag_integrations.methods.compose.fitted import Fitted
 from fitrag_integrations.methods.compose.recipe import method_from
-from fitrag_integrations.methods.crag.keywords import extract_keywords, parse_keywords
+from fitrag_integrations.methods.crag.search import extract_keywords, parse_keywords
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
 from fitrag_integrations.models.remote import replies

@@ -7,7 +7,7 @@ import pytest
 
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ITRG, SlimPLM
-from fitrag_integrations.methods.answer.answering import Answering
+from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.baselines import Direct, GenRead, SelfEval
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Ports

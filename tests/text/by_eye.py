@@ -2,7 +2,7 @@
 
 import re
 
-from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.types import Passage
 
 THRESHOLDS = ActionThresholds(0.5, -0.5, -0.2, "by-eye")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
-from fitrag_integrations.methods.crag.actions import (
+from fitrag_integrations.methods.crag.evaluator import (
     PAPERS_EVALUATOR,
     PRESETS,
     ActionThresholds,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ITRG, Crag, FitRag, SlimPLM
 from fitrag_integrations.methods.baselines import Direct, IterRetgen, Refeed, SelfAsk
-from fitrag_integrations.methods.compressing import Reducing, Refining, Reranking
+from fitrag_integrations.methods.plain import Reducing, Refining, Reranking
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 from fitrag_integrations.values.selected import Selection

@@ -15,9 +15,8 @@ from fitrag_integrations.commands.train.rows import rows_as
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.fits import GradedStrip, fit_actions, fit_strip
-from fitrag_integrations.methods.crag.actions import SENTENCES, ActionThresholds
-from fitrag_integrations.methods.crag.refiner import TOP_N
-from fitrag_integrations.methods.crag.strips import strips
+from fitrag_integrations.methods.crag.evaluator import SENTENCES, ActionThresholds
+from fitrag_integrations.methods.crag.refiner import TOP_N, strips
 from fitrag_integrations.methods.crag.verdict import ListVerdict
 from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator, store_fields
 from fitrag_integrations.text.tokens import approximate_tokens

@@ -14,7 +14,7 @@ from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.flow import Flow, run_many
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.methods.answer.answering import Answering
+from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.prompts import PromptTemplate, render_excerpts
 from fitrag_integrations.ports import Method, Ports, Reader, Scorer
 from fitrag_integrations.text.tokens import approximate_tokens

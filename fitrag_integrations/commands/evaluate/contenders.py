@@ -34,7 +34,7 @@ from fitrag_integrations.evaluation.figures.summaries import SECONDS
 from fitrag_integrations.evaluation.judging import gold
 from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.flow import Traced, run_many
-from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.methods.compose.recipe import is_file, method_from, read_recipe
 from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import TokenCounter

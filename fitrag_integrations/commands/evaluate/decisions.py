@@ -38,7 +38,7 @@ from fitrag_integrations.evaluation.figures.figure import CONFUSION, Figure
 from fitrag_integrations.evaluation.outcomes import Outcomes
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.flow import run_many
-from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Gate
 from fitrag_integrations.values.thresholds import FittedThreshold

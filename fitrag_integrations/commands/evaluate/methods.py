@@ -48,9 +48,9 @@ from fitrag_integrations.evaluation.figures.methods import (
 )
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.methods.answer.answering import Answering
-from fitrag_integrations.methods.answer.instruction import EQUAL, instruction_named
+from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
+from fitrag_integrations.methods.prompts import EQUAL, instruction_named
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Template
 

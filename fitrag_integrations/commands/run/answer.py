@@ -28,10 +28,9 @@ from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.methods.answer.answering import Answered, Answering
+from fitrag_integrations.methods.answering import Answered, Answering
 from fitrag_integrations.methods.compose.fitted import INDEX, Fitted, FittedTemplate
-from fitrag_integrations.methods.compose.models import EMBEDDED
-from fitrag_integrations.methods.compose.recipe import method_from
+from fitrag_integrations.methods.compose.recipe import EMBEDDED, method_from
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.ports import Method, Retriever
 

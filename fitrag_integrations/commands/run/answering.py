@@ -13,7 +13,7 @@ import typer
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.flow import Flow, Traced
-from fitrag_integrations.methods.answer.answering import Answered, Answering
+from fitrag_integrations.methods.answering import Answered, Answering
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.ports import Generator, Ports, Retriever
 from fitrag_integrations.text.tokens import approximate_tokens

@@ -17,7 +17,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS, ONE_PASS
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.compressing import Reducing
+from fitrag_integrations.methods.plain import Reducing
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Excerpt
 

@@ -16,8 +16,12 @@ from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.flow import Flow, Port, Traced
-from fitrag_integrations.methods.crag.actions import ActionThresholds
-from fitrag_integrations.methods.crag.evaluator import ActionJudge, Judged, thresholds_of
+from fitrag_integrations.methods.crag.evaluator import (
+    ActionJudge,
+    ActionThresholds,
+    Judged,
+    thresholds_of,
+)
 from fitrag_integrations.methods.crag.verdict import ListJudge, judge_of
 from fitrag_integrations.methods.fitrag.reducer import score_port
 from fitrag_integrations.methods.ik.decider import Decided, Decider, limit_of

@@ -20,7 +20,7 @@ from fitrag_integrations.langchain.base.convert import Documents, to_documents, 
 from fitrag_integrations.langchain.base.fields import Settings
 from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
 from fitrag_integrations.langchain.base.tools import AskedOfDocuments
-from fitrag_integrations.methods.explain.compression import Compression, explained
+from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.types import Context, Passage
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class FlowCompressor(Settings, BaseDocumentCompressor):
-    """Turn documents into passages, have a step of ``methods.compressing`` keep some of them."""
+    """Turn documents into passages, have a step of ``methods.plain`` keep some of them."""
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
         """Return the flow that ends in the excerpts to keep for ``query``."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.langchain.base.compressor import CuttingCompressor
 from fitrag_integrations.langchain.base.fields import options
 from fitrag_integrations.langchain.base.fitting import FromFitted
-from fitrag_integrations.methods.compressing import Refining
+from fitrag_integrations.methods.plain import Refining
 
 if TYPE_CHECKING:
     RefinerOptions = Refining  # so that type checkers and editors know the fields

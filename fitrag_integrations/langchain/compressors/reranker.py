@@ -8,7 +8,7 @@ from fitrag_integrations.langchain.base.compressor import FlowCompressor
 from fitrag_integrations.langchain.base.fields import options
 from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.compressors.cross_encoder import BiLabelCrossEncoder
-from fitrag_integrations.methods.compressing import Reranking
+from fitrag_integrations.methods.plain import Reranking
 
 if TYPE_CHECKING:
     RerankerOptions = Reranking  # so that type checkers and editors know the fields

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.langchain.base.compressor import CuttingCompressor
 from fitrag_integrations.langchain.base.fields import options
 from fitrag_integrations.langchain.base.fitting import FromFitted
-from fitrag_integrations.methods.compressing import Reducing
+from fitrag_integrations.methods.plain import Reducing
 
 if TYPE_CHECKING:
     ReducerOptions = Reducing  # so that type checkers and editors know the fields

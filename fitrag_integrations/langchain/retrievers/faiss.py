@@ -18,7 +18,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage
 from fitrag_integrations.langchain.base.fields import Count
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
-from fitrag_integrations.methods.indexing import described, faiss_index, searched, searches
+from fitrag_integrations.methods.adapting import described, faiss_index, searched, searches
 from fitrag_integrations.types import Context, Passage
 
 

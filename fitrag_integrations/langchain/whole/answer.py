@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fitrag_integrations.flow import Traced
-from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.types import Context, Excerpt
 
 

@@ -1,4 +1,4 @@
-"""Run a step of ``methods.compressing`` over nodes as a postprocessor."""
+"""Run a step of ``methods.plain`` over nodes as a postprocessor."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from fitrag_integrations.llama_index.base.events import dispatcher, reranking, t
 from fitrag_integrations.llama_index.base.fields import made_from
 from fitrag_integrations.llama_index.base.tools import AskedOfTexts, nodes_of, tool_of
 from fitrag_integrations.methods.adapting import Named
-from fitrag_integrations.methods.compressing import Reranking
-from fitrag_integrations.methods.explain.compression import Compression, explained
+from fitrag_integrations.methods.explaining import Compression, explained
+from fitrag_integrations.methods.plain import Reranking
 from fitrag_integrations.methods.settings import settings_of
 from fitrag_integrations.types import Context
 

@@ -17,7 +17,7 @@ from fitrag_integrations.flow import Traced
 from fitrag_integrations.llama_index.base.convert import context_nodes
 from fitrag_integrations.llama_index.base.events import tell_decided
 from fitrag_integrations.methods import adapting
-from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.types import Context
 
 

@@ -28,7 +28,7 @@ from fitrag_integrations.llama_index.base.ports import aeach, bundles_of, each, 
 from fitrag_integrations.llama_index.base.response import report, response_of
 from fitrag_integrations.llama_index.base.tools import Asked, tool_of
 from fitrag_integrations.llama_index.prompts import Written
-from fitrag_integrations.methods.answer.answering import own_answer
+from fitrag_integrations.methods.answering import own_answer
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.types import Context
 

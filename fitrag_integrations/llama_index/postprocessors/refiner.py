@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fitrag_integrations.llama_index.base.compressor import Cutter, options
 from fitrag_integrations.llama_index.base.fields import signed
 from fitrag_integrations.llama_index.base.fitting import FromFitted
-from fitrag_integrations.methods.compressing import Refining
+from fitrag_integrations.methods.plain import Refining
 
 if TYPE_CHECKING:
     RefinerOptions = Cutter

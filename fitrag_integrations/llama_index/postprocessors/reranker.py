@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.llama_index.base.compressor import Postprocessor, options
 from fitrag_integrations.llama_index.base.fields import signed
 from fitrag_integrations.llama_index.base.fitting import FromFitted
-from fitrag_integrations.methods.compressing import Reranking
+from fitrag_integrations.methods.plain import Reranking
 
 if TYPE_CHECKING:
     RerankerOptions = Postprocessor

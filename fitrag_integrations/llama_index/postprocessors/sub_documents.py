@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.llama_index.base.compressor import Cutter, options
 from fitrag_integrations.llama_index.base.fields import signed
 from fitrag_integrations.llama_index.base.fitting import FromFitted
-from fitrag_integrations.methods.compressing import Reducing
+from fitrag_integrations.methods.plain import Reducing
 
 if TYPE_CHECKING:
     ReducerOptions = Cutter

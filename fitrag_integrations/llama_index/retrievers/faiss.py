@@ -17,8 +17,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import scored_nodes, stored_passage
 from fitrag_integrations.llama_index.base.retriever import FlowRetriever
-from fitrag_integrations.methods.adapting import made_id
-from fitrag_integrations.methods.indexing import described, faiss_index, searched, searches
+from fitrag_integrations.methods.adapting import described, faiss_index, made_id, searched, searches
 from fitrag_integrations.types import Context, Passage
 
 _loading = Lock()

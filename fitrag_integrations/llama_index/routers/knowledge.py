@@ -30,7 +30,7 @@ from fitrag_integrations.llama_index.base.router import (
 )
 from fitrag_integrations.llama_index.prompts import as_template
 from fitrag_integrations.methods import adapting
-from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Gate
 from fitrag_integrations.types import Template

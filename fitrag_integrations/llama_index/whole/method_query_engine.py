@@ -19,7 +19,7 @@ from fitrag_integrations.llama_index.base.ports import Caller, bundle_of
 from fitrag_integrations.llama_index.base.router import WritingRouter
 from fitrag_integrations.llama_index.prompts import as_template
 from fitrag_integrations.methods.adapting import check_method, name_of
-from fitrag_integrations.methods.answer.answering import Answering, read_port
+from fitrag_integrations.methods.answering import Answering, read_port
 from fitrag_integrations.ports import Method, Reader
 from fitrag_integrations.types import Context, Template
 

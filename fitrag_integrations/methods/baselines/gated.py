@@ -1,16 +1,37 @@
-"""A gate before a method: any gate, asked whether the model knows the answer by itself."""
+"""A gate before a method, and three papers that are one.
+
+``Gated`` takes any gate. ``SelfEval`` (Kadavath et al., 2022, arXiv:2207.05221) asks the language
+model whether it can answer by itself, as SlimPLM compares with it (section 4.3); with ``draft`` it
+writes an answer first and is asked whether that is true, which is the paper's P(True). Simplified:
+no examples in the prompt, one answer instead of several to compare with, and a model that gives no
+probabilities says Yes or No. ``Targ`` (Wang et al., 2025, arXiv:2511.09803) retrieves where the
+first tokens are unsure; `methods.ik.gates` says what its gates leave out. ``SkrKnn`` (Wang et al.,
+Findings of EMNLP 2023, arXiv:2310.05002) lets the nearest questions of a bank vote. Simplified: a
+question of our bank was answered correctly without retrieval or was not, where the paper compares
+answering with and without; and the plain fraction of known ones is compared with a threshold, where
+the authors' code also weighs how many of each kind there are.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Literal
 
-from fitrag_integrations.core.checks import Checked, check_callable
+from fitrag_integrations.core.checks import Checked, Count, Share, can, check_callable, check_text
+from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.baselines.direct import Direct
+from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
+from fitrag_integrations.methods.fitrag.recognizer import Bank, check_bank
+from fitrag_integrations.methods.ik.decider import OnError, decide
+from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
 from fitrag_integrations.methods.ik.method import IKnow
-from fitrag_integrations.ports import Method, Ports
-from fitrag_integrations.types import Context
+from fitrag_integrations.ports import Drafter, Method, Ports
+from fitrag_integrations.types import Context, RetrievalDecision
 
 
 class Gating(Checked):
@@ -47,3 +68,152 @@ class Gated(IKnow):
     """
 
     method: Annotated[Method, check_callable] | None = None
+
+
+@dataclass(frozen=True)
+class SelfEval(Checked):
+    """Self-Eval: the language model says whether it knows the answer; if not, another method runs.
+
+    With `draft` it is shown an answer of its own first. `model` None is the caller's own, asked for
+    a Yes or No in plain text; one with `p_yes` gives a probability, which is compared with
+    `threshold`. `method` None is direct retrieval. A reply that is neither, or none, ends in
+    retrieval, or raises with `on_error` "raise".
+    """
+
+    model: object = None
+    _: KW_ONLY
+    draft: bool = False
+    threshold: Share = 0.5
+    method: Annotated[Method, check_callable] | None = None
+    on_error: OnError = "retrieve"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model is not None:
+            self._gate(self.model)
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        """Return the flow that ends in the context for one question.
+
+        A known one has no excerpts, and its answer is left to the caller's prompt. The flow raises
+        `InputError` for a blank question, and `PortError` where there is no model at all.
+        """
+        check_text("question", question, blank=False)
+        if self.model is None and not ports.generate:
+            yield from ports.generate.ask([question])  # raises
+        decision = yield from self._decided(question, ports)
+        context = Context(question)
+        if decision.retrieve:
+            method = Direct() if self.method is None else self.method
+            context = yield from method(question, ports)
+        details = {**context.details, "threshold": self.threshold}
+        return replace(context, decision=decision, method="selfeval", details=details)
+
+    def _decided(self, question: str, ports: Ports) -> Flow[RetrievalDecision]:
+        gate = self._gate(ports.generate if self.model is None else self.model)
+        try:
+            known = yield from gate.known(question, "")
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            why = f"the model did not say ({type(error).__name__}: {error}): retrieving"
+            return RetrievalDecision(True, None, self.threshold, why)
+        return decide(known, self.threshold)
+
+    def _gate(self, model: object) -> AskGate | PTrueGate:
+        kind = PTrueGate if can(model, "p_yes") else AskGate
+        if not self.draft:
+            return kind(model, draft_tokens=0)
+        gate = kind(model, drafter=model if kind is AskGate else None)
+        if gate.drafter is None:
+            allowed = "False, or a model that also writes, with 'draft' or 'generate'"
+            raise InputError.of("draft", given=True, allowed=allowed)
+        return gate
+
+
+@dataclass(frozen=True)
+class Targ(Gating):
+    """Retrieve only where the model is unsure of its own first tokens.
+
+    `drafter` is an object with `draft` and `rescore`, as `LocalGenerator` and `RemoteGenerator`
+    have; None is the embedded generator. `kind` is "margin", "entropy" or "likelihood". A
+    `threshold` of None is 0.5, which means little before one was fitted (`fitrag calibrate`). What
+    is not known goes on with `method`, None for direct retrieval; a drafter that fails ends in
+    retrieval, or raises with `on_error` "raise".
+    """
+
+    drafter: Drafter | None = None
+    _: KW_ONLY
+    kind: Literal["margin", "entropy", "likelihood"] = "margin"
+    threshold: float | None = None
+    method: Method | None = None
+    on_error: OnError = "retrieve"
+
+    @cached_property
+    def inner(self) -> IKnow:
+        """The method with the gate of this kind."""
+        gate = GATES[self.kind](EMBEDDED_MODEL if self.drafter is None else self.drafter)
+        given, on_error = self.threshold, self.on_error
+        return IKnow(gate, threshold=given, method=self.method, on_error=on_error)
+
+    def details(self) -> dict[str, object]:
+        """Return the kind of gate."""
+        return {"kind": self.kind}
+
+
+@dataclass(frozen=True)
+class NeighbourGate:
+    """Gate by the fraction of the `k` nearest questions of a bank that were known (SKR-kNN).
+
+    A question without any neighbour has a `PortError` in the place of its number.
+    """
+
+    bank: Bank
+    k: int = 10
+    draft_tokens: int = field(init=False, default=0)
+
+    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | PortError]:
+        """Return the share of each question, in [0, 1]; drafts are not looked at."""
+        return [_share(known) for known in self.bank.neighbours(list(questions), self.k)]
+
+    async def ap_known(
+        self, questions: Sequence[str], drafts: Sequence[str]
+    ) -> list[float | PortError]:
+        """Async version of `p_known`."""
+        twin = getattr(self.bank, "aneighbours", None)
+        if twin is None:
+            return await asyncio.to_thread(self.p_known, questions, drafts)
+        return [_share(known) for known in await twin(list(questions), self.k)]
+
+
+@dataclass(frozen=True)
+class SkrKnn(Gating):
+    """Retrieve unless more than `threshold` of the `k` nearest questions were known.
+
+    `bank` is a `QuestionBank` or any object with `neighbours(questions, k)`, which tells for each
+    question which of its k nearest were known. What is not known goes on with `method`, None for
+    direct retrieval. A bank that fails ends in retrieval, or raises with `on_error` "raise".
+    """
+
+    bank: Annotated[Bank, check_bank]
+    _: KW_ONLY
+    k: Count = 10
+    threshold: Share = 0.5
+    method: Method | None = None
+    on_error: OnError = "retrieve"
+
+    @cached_property
+    def inner(self) -> IKnow:
+        """The method with the neighbours as its gate."""
+        gate, given = NeighbourGate(self.bank, self.k), self.threshold
+        return IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
+
+    def details(self) -> dict[str, object]:
+        """Return how many neighbours vote."""
+        return {"k": self.k}
+
+
+def _share(known: Sequence[bool]) -> float | PortError:
+    if not len(known):
+        return PortError("the bank gave no neighbour to vote")
+    return sum(map(bool, known)) / len(known)

@@ -17,13 +17,11 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
-from fitrag_integrations.methods.baselines.skr_knn import NeighbourGate
-from fitrag_integrations.methods.compose.models import Models
-from fitrag_integrations.methods.compose.recipe import method_from
+from fitrag_integrations.methods.baselines.gated import NeighbourGate
+from fitrag_integrations.methods.compose.recipe import Models, method_from
 from fitrag_integrations.methods.ik.decider import Decider
-from fitrag_integrations.methods.ik.draft_confidence import GATES
+from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
 from fitrag_integrations.methods.ik.method import IKnow
-from fitrag_integrations.methods.ik.self_evaluation import AskGate, PTrueGate
 from fitrag_integrations.ports import Gate, Method
 from fitrag_integrations.values.prompt import NOTHING_FOUND, PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold

@@ -13,13 +13,14 @@ from typing import Annotated, Literal
 
 from fitrag_integrations.core.checks import Checked, Count, check_text
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.crag.actions import (
+from fitrag_integrations.methods.crag.evaluator import (
     PRESETS,
+    ActionJudge,
     ActionThresholds,
+    Judged,
     check_without,
     merged_action,
 )
-from fitrag_integrations.methods.crag.evaluator import ActionJudge, Judged
 from fitrag_integrations.methods.crag.refiner import TOP_N, Refined, Refiner, Source
 from fitrag_integrations.methods.crag.search import Searched, search_web
 from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR, script_note

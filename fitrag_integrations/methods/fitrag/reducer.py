@@ -32,14 +32,12 @@ from fitrag_integrations.methods.fitrag.scoring import (
     ScorePort,
     Scoring,
     Windows,
+    check_detector,
     check_scoring,
+    detector_for,
     reads_once,
     score_port,
     scoring_of,
-)
-from fitrag_integrations.methods.fitrag.selection import (
-    check_detector,
-    detector_for,
     sufficient,
 )
 from fitrag_integrations.ports import Detector

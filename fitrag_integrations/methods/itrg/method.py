@@ -1,13 +1,14 @@
 """ITRG: retrieve with what was generated, generate with what was retrieved (ITRG, section 2).
 
 Each round asks the retriever with the question and the last document, and has the language model
-write the next document. The prompts are in ``prompts``, what a round has come to in ``rounds``.
+write the next document.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from typing import Annotated, Literal, cast
 
@@ -19,7 +20,6 @@ from fitrag_integrations.methods.itrg.prompts import (
     check_demonstrations,
     document_prompt,
 )
-from fitrag_integrations.methods.itrg.rounds import START, Round, same_answer
 from fitrag_integrations.methods.writing import (
     LOOK_UP,
     NO_ANSWER,
@@ -30,10 +30,62 @@ from fitrag_integrations.methods.writing import (
     update,
 )
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Context, Excerpt
+from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import Asked
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import apart
+
+_ARTICLES = frozenset(("a", "an", "the"))
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round: its query, ``R_t``, what of it is new, and the document ``y_t`` after it.
+
+    ``found`` is whether this round's own retrieval gave the passages; ``selection`` records what
+    was dropped of that retrieval.
+    """
+
+    query: str = ""
+    passages: tuple[Passage, ...] = ()
+    new: tuple[Passage, ...] = ()
+    document: str = ""
+    answer: str | None = None
+    notes: tuple[str, ...] = ()
+    failed: bool = False
+    found: bool = False
+    selection: Selection = field(default_factory=Selection, compare=False, repr=False)
+
+    def answered(self, answer: str, failed: tuple[str, ...]) -> Round:
+        """Return the round with an answer, or with a note where none was written for its
+        document.
+        """
+        if answer:
+            return replace(self, answer=answer)
+        return replace(self, answer=None, notes=(*self.notes, *(failed if self.document else ())))
+
+    def details(self, number: int) -> dict[str, object]:
+        """Return the round as plain values; passages by their ids."""
+        new = set(map(id, self.new))
+        return {
+            "round": number,
+            "query": self.query,
+            "new": [passage.id for passage in self.new],
+            "old": [passage.id for passage in self.passages if id(passage) not in new],
+            "document": self.document,
+            "answer": self.answer,
+        }
+
+
+START = Round()
+
+
+def same_answer(one: str, other: str) -> bool:
+    """Compare as exact match does: without case, punctuation, articles and extra blanks."""
+    words = [re.findall(r"\w+", answer.casefold()) for answer in (one, other)]
+    left, right = ([word for word in each if word not in _ARTICLES] for each in words)
+    return left == right and bool(left)
+
 
 STOPS = ("rounds", "empty", "unchanged")
 

@@ -16,7 +16,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import AnyPort
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import check_fitted, decide, limit_of
-from fitrag_integrations.methods.slimplm.prompts import JUDGE
+from fitrag_integrations.methods.slimplm.claims import JUDGE
 from fitrag_integrations.ports import pair_port, port_of
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Context, RetrievalDecision

@@ -28,9 +28,9 @@ from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.ik.decider import OnError
-from fitrag_integrations.methods.slimplm.fusion import RRF_K, usable_fused
 from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
 from fitrag_integrations.methods.slimplm.steps import (
+    RRF_K,
     Followed,
     Heuristic,
     Rewriter,
@@ -40,6 +40,7 @@ from fitrag_integrations.methods.slimplm.steps import (
     heuristic_answer,
     proxy_port,
     tokens_written,
+    usable_fused,
 )
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for

@@ -28,7 +28,7 @@ from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, cheap
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.adapting import first_text, made_id
 from fitrag_integrations.methods.compose.fitted import CORPUS, TRACES, WITH, WITHOUT, Fitted
-from fitrag_integrations.methods.explain.traces import trace_row
+from fitrag_integrations.methods.explaining import trace_row
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.retrieval import QuestionBank
 from fitrag_integrations.text.tokens import approximate_tokens

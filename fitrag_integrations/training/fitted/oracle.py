@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 from fitrag_integrations.core.checks import can
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.methods.compose.fitted import FittedTemplate
-from fitrag_integrations.methods.ik.draft_confidence import GATES
-from fitrag_integrations.methods.ik.self_evaluation import KNOW_PROMPT, TRUE_PROMPT
+from fitrag_integrations.methods.ik.gates import GATES, KNOW_PROMPT, TRUE_PROMPT
 from fitrag_integrations.models import LocalGenerator
 from fitrag_integrations.training.asking_llm import AskLLM, AskReader
 from fitrag_integrations.training.collecting import Failed, Told

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.evaluation.answers import tokens
-from fitrag_integrations.methods.ik.self_evaluation import KNOW_PROMPT, AskGate
+from fitrag_integrations.methods.ik.gates import KNOW_PROMPT, AskGate
 from fitrag_integrations.text.blocks import PROSE, blocks_of
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.training.collecting import is_correct

@@ -20,7 +20,7 @@ from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.compose.fitted import NEIGHBOURS
 from fitrag_integrations.methods.compose.recipe import method_from
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
-from fitrag_integrations.methods.ik.self_evaluation import KNOW_PROMPT
+from fitrag_integrations.methods.ik.gates import KNOW_PROMPT
 from fitrag_integrations.models import BiLabelScorer, IKClassifier
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens

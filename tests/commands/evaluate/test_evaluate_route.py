@@ -7,7 +7,7 @@ from command_fakes import passages, write
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 
 
 class Ann:

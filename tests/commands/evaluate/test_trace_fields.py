@@ -7,7 +7,7 @@ from fitrag_integrations.evaluation.figures.answers import TELLS
 from fitrag_integrations.evaluation.report.questions import questions
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.flow import Traced
-from fitrag_integrations.methods.answer.answering import Answered
+from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.types import Action, Context, Excerpt, Passage, RetrievalDecision
 
 MILL = Passage("m", "It rains. The mill stands on the Sill. It pours.", "Mills", metadata={"n": 1})

@@ -6,7 +6,7 @@ import pytest
 from command_fakes import passages, read, write
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 
 
 class Share:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fitrag_integrations.commands.run.answering import PLAIN_MARKS, kept, saved, shown, tell
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.methods.answer.answering import Answering
+from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Passage
 

@@ -6,7 +6,7 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.answer.answering import (
+from fitrag_integrations.methods.answering import (
     ABSTAINED,
     NOTHING_TO_READ,
     WROTE_NOTHING,

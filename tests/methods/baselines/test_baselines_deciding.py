@@ -21,14 +21,14 @@ from fitrag_integrations.methods.baselines import (
     Targ,
     Vanilla,
 )
-from fitrag_integrations.methods.baselines._reflections import (
+from fitrag_integrations.methods.baselines.flare import masked
+from fitrag_integrations.methods.baselines.replug import UNSCORED, softmax
+from fitrag_integrations.methods.baselines.self_rag import (
     relevance,
     retrieval_share,
     support,
     utility,
 )
-from fitrag_integrations.methods.baselines.flare import masked
-from fitrag_integrations.methods.baselines.replug import UNSCORED, softmax
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Passage
 

@@ -9,7 +9,7 @@ from gate_fakes import LengthGate
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import Direct, baselines
-from fitrag_integrations.methods.answer.answering import Answering
+from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens
 

@@ -13,7 +13,7 @@ from fitrag_integrations.methods.baselines import (
     SelfAsk,
     Vanilla,
 )
-from fitrag_integrations.methods.baselines._continuing import Continuation
+from fitrag_integrations.methods.baselines.flare import Continuation
 from fitrag_integrations.methods.baselines.refeed import in_turns
 from fitrag_integrations.methods.baselines.self_ask import read_step
 from fitrag_integrations.methods.writing import final_answer

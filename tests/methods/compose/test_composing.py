@@ -20,11 +20,10 @@ from fitrag_integrations.methods import (
     method_named,
 )
 from fitrag_integrations.methods.baselines import Flare, Gated, GenRead, Refeed, SelfEval, Targ
-from fitrag_integrations.methods.compose.models import Models
-from fitrag_integrations.methods.compose.recipe import NAMES
-from fitrag_integrations.methods.crag.actions import ActionThresholds
+from fitrag_integrations.methods.compose.recipe import NAMES, Models
+from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
-from fitrag_integrations.methods.ik.draft_confidence import EntropyGate
+from fitrag_integrations.methods.ik.gates import EntropyGate
 from fitrag_integrations.methods.prompts import TEMPLATES
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Passage

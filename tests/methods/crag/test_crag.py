@@ -11,9 +11,8 @@ from by_eye import THRESHOLDS, ByEye, ByEyeAsync, passage, texts
 from fitrag_integrations.errors import InputError, PortError, SearchError, ThresholdMismatchError
 from fitrag_integrations.flow import arun, arun_many, run, run_many
 from fitrag_integrations.methods import Crag, FitRag, MethodPort
-from fitrag_integrations.methods.crag.actions import ActionThresholds
-from fitrag_integrations.methods.crag.keywords import keyword_prompt
-from fitrag_integrations.methods.crag.search import as_web
+from fitrag_integrations.methods.crag.evaluator import ActionThresholds
+from fitrag_integrations.methods.crag.search import as_web, keyword_prompt
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Action, BiLabelScore, Passage
 

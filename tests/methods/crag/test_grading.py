@@ -10,8 +10,10 @@ from by_eye import THRESHOLDS, ByEye, passage
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.flow import arun, run, run_many
 from fitrag_integrations.methods import defaults as _defaults
-from fitrag_integrations.methods.crag.actions import PAPERS_EVALUATOR, PRESETS, ActionThresholds
 from fitrag_integrations.methods.crag.evaluator import (
+    PAPERS_EVALUATOR,
+    PRESETS,
+    ActionThresholds,
     evaluate_port,
     grade,
     strip_threshold_of,

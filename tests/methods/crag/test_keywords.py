@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.crag.keywords import (
+from fitrag_integrations.methods.crag.search import (
     LONGEST_KEYWORD,
     Rewritten,
     extract_keywords,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.crag.strips import distinct, paragraphs, strips
+from fitrag_integrations.methods.crag.refiner import distinct, paragraphs, strips
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Excerpt, Passage
 

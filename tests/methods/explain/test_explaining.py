@@ -9,9 +9,9 @@ import pytest
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Compression, compress, explain_compression
-from fitrag_integrations.methods.compressing import Refining
-from fitrag_integrations.methods.explain.compression import explained
+from fitrag_integrations.methods.explaining import explained
 from fitrag_integrations.methods.fitrag.reducer import score_port
+from fitrag_integrations.methods.plain import Refining
 from fitrag_integrations.types import BiLabelScore, Passage
 
 QUESTION = "Who wrote the score of Amarcord?"

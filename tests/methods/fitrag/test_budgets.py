@@ -10,8 +10,7 @@ from token_fakes import small_bpe, small_encoding, wordpiece
 
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.budget import Budget
-from fitrag_integrations.methods.crag.refiner import Refiner
-from fitrag_integrations.methods.crag.strips import strips
+from fitrag_integrations.methods.crag.refiner import Refiner, strips
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.blocks import HEADING, blocks_of

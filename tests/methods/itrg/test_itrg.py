@@ -12,15 +12,15 @@ from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import ITRG, Crag, Demonstration, MethodPort
-from fitrag_integrations.methods.answer.answering import Answering
+from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.crag.method import ActionThresholds
+from fitrag_integrations.methods.itrg.method import same_answer
 from fitrag_integrations.methods.itrg.prompts import (
     ITRG_ANSWER,
     ITRG_REFINE,
     ITRG_REFRESH,
     document_prompt,
 )
-from fitrag_integrations.methods.itrg.rounds import same_answer
 from fitrag_integrations.methods.prompts import template_named
 from fitrag_integrations.methods.writing import (
     cut,

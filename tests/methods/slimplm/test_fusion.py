@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.slimplm.fusion import fuse, usable_fused
+from fitrag_integrations.methods.slimplm.steps import fuse, usable_fused
 from fitrag_integrations.types import Passage
 
 

@@ -10,9 +10,7 @@ from fitrag_integrations.evaluation.cost import cost_account
 from fitrag_integrations.flow import Port, arun_many, run, run_many
 from fitrag_integrations.methods import Direct, IKnow, SlimPLM
 from fitrag_integrations.methods.prompts import NO_RETRIEVAL
-from fitrag_integrations.methods.slimplm.judge import KNOWN, UNKNOWN, UNREADABLE
-from fitrag_integrations.methods.slimplm.method import ALONE, NOT_JUDGED, NOTHING_UNKNOWN
-from fitrag_integrations.methods.slimplm.prompts import (
+from fitrag_integrations.methods.slimplm.claims import (
     JUDGE,
     PROXY,
     RAG_LONG,
@@ -21,6 +19,8 @@ from fitrag_integrations.methods.slimplm.prompts import (
     REWRITE_PAPER,
     REWRITE_RELEASED,
 )
+from fitrag_integrations.methods.slimplm.judge import KNOWN, UNKNOWN, UNREADABLE
+from fitrag_integrations.methods.slimplm.method import ALONE, NOT_JUDGED, NOTHING_UNKNOWN
 from fitrag_integrations.methods.slimplm.steps import ALL_KNOWN, NO_REWRITER, UNREAD
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Draft, Excerpt, Passage

@@ -10,7 +10,7 @@ from tiny import PAIRS, WORDS, make_evaluator, make_scorer, write_bert, write_t5
 
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError, ModelLoadError, ThresholdMismatchError
-from fitrag_integrations.methods.crag.actions import PRESETS, ActionThresholds
+from fitrag_integrations.methods.crag.evaluator import PRESETS, ActionThresholds
 from fitrag_integrations.models import RetrievalEvaluator
 from fitrag_integrations.types import BiLabelScore
 

@@ -1,1 +1,0 @@
-"""From a context to an answer with citations."""

@@ -1,0 +1,85 @@
+"""No retrieval: the bare question, chain of thought, and a document that the model writes itself.
+
+``Vanilla`` is what every paper here compares with first. ``CoT`` is chain of thought (Wei et al.,
+2022, arXiv:2201.11903): its prompt has two worked examples, as the paper has eight, and the words
+of the zero-shot form (Kojima et al., 2022, arXiv:2205.11916); left out are the second call for the
+bare answer, which is read out of the reasoning instead, and voting over several chains. ``GenRead``
+(Yu et al., ICLR 2023, arXiv:2209.10063) writes a background document and answers from it; left out
+is the clustering of training questions by which the paper varies its prompt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+
+from fitrag_integrations.core.checks import Count, check_text
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.baselines._prompts import BACKGROUND, PLAIN, READ, STEPS
+from fitrag_integrations.methods.writing import Generating, Prompt, reasoned
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
+
+NEVER = RetrievalDecision(False, why="this method never retrieves")
+
+
+@dataclass(frozen=True)
+class Vanilla(Generating):
+    """The language model answers the question without passages, in one call.
+
+    The papers' baseline without retrieval (FIT-RAG, section 5.1). `template` renders the prompt.
+    """
+
+    _: KW_ONLY
+    template: Prompt = PLAIN
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        check_text("question", question, blank=False)
+        context = Context(question, decision=NEVER, method="vanilla")
+        reply = yield from self.write(context.prompt(self.template), ports, "answer")
+        return self.answered(context, reply.text, reply.notes)
+
+
+@dataclass(frozen=True)
+class CoT(Generating):
+    """Chain of thought: the language model reasons step by step, without passages, in one call.
+
+    The answer is what stands behind "the answer is"; a reply without it stands as a whole, with a
+    note. `details["reasoning"]` is all that was written. `template` renders the prompt.
+    """
+
+    _: KW_ONLY
+    template: Prompt = STEPS
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        check_text("question", question, blank=False)
+        context = Context(question, decision=NEVER, method="cot")
+        reply = yield from self.write(context.prompt(self.template), ports, "answer")
+        answer, more = reasoned(reply.text)
+        context = replace(context, details={"reasoning": reply.text})
+        return self.answered(context, answer, (*reply.notes, *more))
+
+
+@dataclass(frozen=True)
+class GenRead(Generating):
+    """GenRead: the language model writes a document, then answers from it: two calls, no retrieval.
+
+    The document is the one excerpt of the context; its passage is marked by
+    `metadata["generated"]`. One of more than `document_tokens` is cut. Where none is written, the
+    question is answered without.
+    """
+
+    _: KW_ONLY
+    document_tokens: Count = 256
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        check_text("question", question, blank=False)
+        context = Context(question, decision=NEVER, method="genread")
+        prompt = context.prompt(BACKGROUND)
+        document = yield from self.write(prompt, ports, "document", self.document_tokens)
+        context = replace(context, notes=document.notes)
+        if document.text:
+            made = Passage("generated", document.text, metadata={"generated": True})
+            context = replace(context, excerpts=(Excerpt.whole(made),))
+        template = READ if document.text else PLAIN
+        reply = yield from self.write(context.prompt(template), ports, "answer")
+        return self.answered(context, reply.text, reply.notes)

@@ -1,1 +1,0 @@
-"""Why a compression kept what it kept."""

@@ -1,0 +1,292 @@
+"""Gates that need no training: by a draft's token probabilities, or by asking the model.
+
+`MarginGate` and `EntropyGate` follow TARG (Wang et al., 2025, arXiv:2511.09803), which gates on the
+first tokens of a draft; its margin is a link of the logit gap, ours the gap of the two
+probabilities, which any service with log-probabilities can return. TARG's variance over several
+drafts is left out. `PTrueGate` is P(True) of Kadavath et al. (2022, arXiv:2207.05221) with one
+answer and no examples; `AskGate` is the same for a service that returns texts only. The prompts are
+in our own words.
+
+All numbers are in [0, 1], higher is surer. None is a probability of being right before its
+threshold was fitted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Annotated
+
+from fitrag_integrations.core.checks import (
+    Checked,
+    Share,
+    Size,
+    can,
+    check_is,
+    check_many,
+    check_number,
+    check_text,
+)
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.flow import Flow, Port, arun_many, run_many
+from fitrag_integrations.methods.ik.decider import check_fitted, draft_port, write_draft
+from fitrag_integrations.ports import Drafter, port_of, rescore_port, writer_of
+from fitrag_integrations.types import Draft
+from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.thresholds import FittedThreshold
+
+
+@dataclass(frozen=True)
+class FlowGate(Checked, ABC):
+    """Gate by a flow per question, all in lock step.
+
+    A question is known above `threshold`, in [0, 1]; None is that of `fitted`, which is refused for
+    another model than it was fitted for unless `allow_other_model`. `draft_tokens` 0 asks nobody
+    for a draft. A question that fails has its exception in the place of its number; the others are
+    answered.
+    """
+
+    _: KW_ONLY
+    threshold: Share | None = None
+    fitted: Annotated[FittedThreshold, partial(check_is, kind=FittedThreshold)] | None = None
+    draft_tokens: Size = 0
+    allow_other_model: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold is None and self.fitted is not None:
+            check_fitted(self, self.judged)
+            object.__setattr__(self, "threshold", self.fitted.value)
+
+    @property
+    @abstractmethod
+    def judged(self) -> object:
+        """The model whose knowledge is judged."""
+
+    @abstractmethod
+    def known(self, question: str, draft: str) -> Flow[float]:
+        """Return the flow to one question's number, in [0, 1]; a blank draft is written first."""
+
+    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | Exception]:
+        """Return for each question how sure the model is, in [0, 1]."""
+        return [trace.outcome for trace in run_many(self._flows(questions, drafts))]
+
+    async def ap_known(
+        self, questions: Sequence[str], drafts: Sequence[str]
+    ) -> list[float | Exception]:
+        """Async version of `p_known`, in [0, 1], in [0, 1] too, without blocking the event loop."""
+        return [trace.outcome for trace in await arun_many(self._flows(questions, drafts))]
+
+    def _flows(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Flow[float]]:
+        asked, given = check_many("questions", questions, str), check_many("drafts", drafts, str)
+        if len(asked) != len(given):
+            allowed = f"as many as questions: {len(asked)}, blank where there is none"
+            raise InputError.of("drafts", given=len(given), allowed=allowed)
+        return [self.known(question, draft) for question, draft in zip(asked, given, strict=True)]
+
+
+TRUE_PROMPT = (
+    "Question: {question}\nProposed answer: {draft}\n"
+    "Is the proposed answer true? Answer Yes or No.\nAnswer:"
+)
+KNOW_PROMPT = (
+    "Question: {question}\nCan you answer this question correctly without looking it up? "
+    "Answer Yes or No.\nAnswer:"
+)
+_VERDICT = re.compile(r"\W*(yes|no|true|false)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _SelfGate(FlowGate):
+    """Show a model its own answer and ask whether it is true.
+
+    `drafter` None is the model itself where it writes texts. With `draft_tokens` 0, or where
+    nobody writes a draft, the model is asked about the question alone. `threshold`, `fitted` and
+    `allow_other_model` are those of `FlowGate`.
+    """
+
+    model: object
+    _: KW_ONLY
+    drafter: object = None
+    draft_tokens: Size = 32
+
+    def __post_init__(self) -> None:
+        _ = self.port
+        super().__post_init__()
+        if self.drafter is None and (can(self.judged, "draft") or can(self.judged, "generate")):
+            object.__setattr__(self, "drafter", self.judged)
+        if self.drafter is not None:
+            draft_port(self.drafter)
+
+    @property
+    def judged(self) -> object:
+        """The model, adapted where it is one of a framework."""
+        return writer_of(self.model)
+
+    def known(self, question: str, draft: str) -> Flow[float]:
+        """Return the flow that ends in one question's number, in [0, 1]; surer is higher."""
+        check_text("question", question, blank=False)
+        if not draft.strip() and self.draft_tokens and self.drafter is not None:
+            draft = yield from write_draft(question, self.drafter, self.draft_tokens)
+        prompt = TRUE_PROMPT if draft.strip() else KNOW_PROMPT
+        asked = prompt.format(question=question, draft=draft)
+        (answer,) = yield from self.port.ask([Asked(asked, one_line=True)])
+        return self.verdict(answer)
+
+    @property
+    @abstractmethod
+    def port(self) -> Port[str, object]:
+        """The port that is asked."""
+
+    @staticmethod
+    @abstractmethod
+    def verdict(answer: object) -> float:
+        """Read a number in [0, 1] from the answer."""
+
+
+class PTrueGate(_SelfGate):
+    """Gate by the probability of Yes when the model is asked whether its answer is true (P(True)).
+
+    `model` is an object with `p_yes(prompts)`, as `LocalGenerator` and `RemoteGenerator` are.
+    """
+
+    @property
+    def port(self) -> Port[str, object]:
+        """The port of `p_yes`."""
+        if not can(self.judged, "p_yes"):
+            allowed = "an object with a 'p_yes' method; AskGate asks a model without one"
+            raise InputError.of("model", given=self.model, allowed=allowed)
+        return port_of("p_yes", self.judged, "p_yes", argument="model")
+
+    @staticmethod
+    def verdict(answer: object) -> float:
+        """Check the probability."""
+        return check_number("p_yes", answer, low=0.0, high=1.0)
+
+
+class AskGate(_SelfGate):
+    """Gate that asks in plain text and reads Yes as 1.0 and No as 0.0: for services without
+    log-probabilities.
+
+    `model` is any language model of LangChain or LlamaIndex (bound, configured, with retries or
+    fallbacks, a chain to text), an object with `generate(prompts)`, a callable from prompts to
+    replies, or a `Port`. A reply that begins with neither raises `PortError`, and so ends in
+    retrieval.
+    """
+
+    @property
+    def port(self) -> Port[str, object]:
+        """The port of `generate`."""
+        return port_of("generate", self.model, "generate", argument="model")
+
+    @staticmethod
+    def verdict(answer: object) -> float:
+        """Read the first word."""
+        reply = check_text("reply", answer)
+        found = _VERDICT.match(reply)
+        if found is None:
+            raise PortError(f"asked for Yes or No, the model gave {reply[:40]!r}")
+        return float(found[1].lower() in ("yes", "true"))
+
+
+__all__ = ["AskGate", "EntropyGate", "LikelihoodGate", "MarginGate", "PTrueGate"]
+
+
+@dataclass(frozen=True)
+class _DraftGate(FlowGate):
+    """Measure a draft token by token: the caller's words re-scored, or the drafter's own.
+
+    With `draft_tokens` 0 the drafter writes and measures in one pass, and nobody else is asked for
+    a draft. A draft without numbers or without tokens raises `PortError`. `threshold`, `fitted` and
+    `allow_other_model` are those of `FlowGate`.
+    """
+
+    drafter: Drafter
+
+    def __post_init__(self) -> None:
+        if not (can(self.drafter, "draft") and can(self.drafter, "rescore")):
+            allowed = "an object with 'draft' and 'rescore' methods; AskGate needs none"
+            raise InputError.of("drafter", given=self.drafter, allowed=allowed)
+        super().__post_init__()
+
+    @property
+    def judged(self) -> Drafter:
+        """The drafter."""
+        return self.drafter
+
+    def known(self, question: str, draft: str) -> Flow[float]:
+        """Return the flow that ends in one question's number, in [0, 1]; surer is higher."""
+        check_text("question", question, blank=False)
+        answer: object
+        if draft.strip():
+            (answer,) = yield from rescore_port(self.drafter).ask([(question, draft)])
+        else:
+            (answer,) = yield from draft_port(self.drafter).ask([question])
+        numbers = self.numbers(check_is("draft", answer, Draft))
+        if not numbers:
+            kind, name = type(self).__name__, type(self.drafter).__name__
+            raise PortError(f"{name} told nothing of its tokens, which {kind} needs; see AskGate")
+        return self.sureness(math.fsum(numbers) / len(numbers))
+
+    @staticmethod
+    @abstractmethod
+    def numbers(draft: Draft) -> tuple[float, ...]:
+        """Choose what is averaged over the tokens."""
+
+    @staticmethod
+    @abstractmethod
+    def sureness(mean: float) -> float:
+        """Turn the average into a number in [0, 1], higher is surer."""
+
+
+class MarginGate(_DraftGate):
+    """Average how far the likeliest token is ahead of the second (TARG, margin)."""
+
+    @staticmethod
+    def numbers(draft: Draft) -> tuple[float, ...]:
+        """Choose the margins."""
+        return draft.margins
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the mean margin unchanged."""
+        return min(1.0, mean)
+
+
+class EntropyGate(_DraftGate):
+    """Gate by exp(-mean entropy) of the next token, in nats (TARG, entropy)."""
+
+    @staticmethod
+    def numbers(draft: Draft) -> tuple[float, ...]:
+        """Choose the entropies."""
+        return draft.entropies
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Turn nats into one over the effective number of choices."""
+        return math.exp(-mean)
+
+
+class LikelihoodGate(_DraftGate):
+    """Gate by the geometric mean of the token probabilities."""
+
+    @staticmethod
+    def numbers(draft: Draft) -> tuple[float, ...]:
+        """Choose the log-probabilities."""
+        return draft.logprobs
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Turn the mean log-probability into a probability."""
+        return math.exp(mean)
+
+
+GATES: Mapping[str, type[_DraftGate]] = {
+    "margin": MarginGate,
+    "entropy": EntropyGate,
+    "likelihood": LikelihoodGate,
+}
