@@ -40,48 +40,48 @@ VERBS = {
     "read": Home("run.judge:ReadPlan", "Extract the answer of each row from its passages."),
     "serve": Home("serve.serve:ServePlan", "Serve the models over HTTP."),
     "doctor": Home("doctor:DoctorPlan", "Show versions, hardware and extras of this machine."),
-    "train reader": Home("train.reader:TrainReader", "Train the extractive reader."),
-    "train bilabel": Home("train.bilabel:TrainBilabel", "Train the bi-label scorer."),
-    "train evaluator": Home("train.evaluator:TrainEvaluator", "Train the retrieval evaluator."),
+    "train reader": Home("train.verbs:TrainReader", "Train the extractive reader."),
+    "train bilabel": Home("train.verbs:TrainBilabel", "Train the bi-label scorer."),
+    "train evaluator": Home("train.verbs:TrainEvaluator", "Train the retrieval evaluator."),
     "train recognizer": Home(
         "train.recognizer:TrainRecognizer",
         "Fit the recognizer of questions that need no retrieval.",
     ),
     "train eligibility": Home(
-        "train.eligibility:TrainEligibility",
+        "train.verbs:TrainEligibility",
         "Train the detector of sufficient excerpts.",
     ),
     "train ik": Home(
-        "train.causal:TrainIK", "Train an IK classifier, which decides whether to retrieve."
+        "train.verbs:TrainIK", "Train an IK classifier, which decides whether to retrieve."
     ),
-    "train necessity": Home("train.causal:TrainNecessity", "Train SlimPLM's necessity judge."),
+    "train necessity": Home("train.verbs:TrainNecessity", "Train SlimPLM's necessity judge."),
     "train onepass": Home(
-        "train.one_pass:TrainOnePass",
+        "train.verbs:TrainOnePass",
         "Train the head that scores sentences in one pass.",
     ),
-    "train rewriter": Home("train.causal:TrainRewriter", "Train SlimPLM's query rewriter."),
+    "train rewriter": Home("train.verbs:TrainRewriter", "Train SlimPLM's query rewriter."),
     "label negatives": Home(
-        "train.reader:LabelNegatives", "Find negative passages, which lack the answer."
+        "label.passages:LabelNegatives", "Find negative passages, which lack the answer."
     ),
     "label evaluator": Home(
-        "train.evaluator:LabelEvaluator", "Label retrieved passages for the evaluator."
+        "label.passages:LabelEvaluator", "Label retrieved passages for the evaluator."
     ),
-    "label bilabel": Home("label.bilabel:LabelBilabel", "Label passages for the bi-label scorer."),
+    "label bilabel": Home("label.passages:LabelBilabel", "Label passages for the bi-label scorer."),
     "label eligibility": Home(
         "label.eligibility:LabelEligibility", "Label combinations for the eligibility detector."
     ),
     "label ik": Home("label.known:LabelIK", "Label which questions a language model can answer."),
     "label necessity": Home("label.known:LabelNecessity", "Label drafts by the answers in them."),
-    "label claims": Home("label.claims:LabelClaims", "Split answers into claims."),
+    "label claims": Home("label.known:LabelClaims", "Split answers into claims."),
     "calibrate reader": Home(
-        "train.reader:CalibrateReader", "Fit the reader's threshold of no answer."
+        "calibrate.gate:CalibrateReader", "Fit the reader's threshold of no answer."
     ),
     "calibrate gate": Home("calibrate.gate:CalibrateGate", "Fit the threshold of a gate."),
     "calibrate verdict": Home(
-        "calibrate.verdict:CalibrateVerdict", "Fit the verdict over a whole list of passages."
+        "calibrate.crag:CalibrateVerdict", "Fit the verdict over a whole list of passages."
     ),
     "calibrate evaluator": Home(
-        "calibrate.evaluator:CalibrateEvaluator", "Fit the thresholds of the evaluator's actions."
+        "calibrate.crag:CalibrateEvaluator", "Fit the thresholds of the evaluator's actions."
     ),
     "evaluate gate": Home("evaluate.decisions:EvaluateGate", "Evaluate a gate."),
     "evaluate rerank": Home("evaluate.rerank:EvaluateRerank", "Evaluate a reranker."),

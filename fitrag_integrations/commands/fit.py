@@ -15,8 +15,14 @@ import typer
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes
-from fitrag_integrations.commands.label.asked import EMBEDDED, LLM, Server, is_chat_model
-from fitrag_integrations.commands.label.options import Asking, load_asker
+from fitrag_integrations.commands.label.options import (
+    EMBEDDED,
+    LLM,
+    Asking,
+    Server,
+    is_chat_model,
+    load_asker,
+)
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError

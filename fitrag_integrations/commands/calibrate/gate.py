@@ -1,4 +1,4 @@
-"""`fitrag calibrate gate`: fit a gate's threshold and keep it with the gate."""
+"""`fitrag calibrate gate` and `reader`: when to retrieve, and when to give no answer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from fitrag_integrations.commands.evaluate.decisions import (
     outcomes_of,
 )
 from fitrag_integrations.commands.evaluate.options import own_rows
+from fitrag_integrations.commands.train.rows import labelled
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
+from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
+from fitrag_integrations.training.options import Rows
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 OWN = ("format", "kind")  # of every `model.json`, written by the folder itself
@@ -102,3 +106,21 @@ def _told(fitted: FittedThreshold, figures: Mapping[str, float]) -> str:
     interval = "" if fitted.low is None else f" ({fitted.low:.3f} to {fitted.high:.3f})"
     text = f"accuracy {figures['accuracy']:.3f}, share of retrieval {figures['share']:.3f}"
     return f"threshold {fitted.value:.3f}{interval}: {text} of {fitted.rows} rows; {fitted.target}"
+
+
+@dataclass(frozen=True)
+class CalibrateReader:
+    """Fit the score under which the reader gives no answer, and store it with its weights."""
+
+    rows: Rows
+    model: Annotated[Path, Option("Reader's folder, changed in place.")]
+    depth: Annotated[int, Option("Passages the reader will read a question.")] = 5
+
+    def run(self) -> None:
+        """Fit the score, and tell how often it is right."""
+        manifest = read_manifest(self.model, "model.json", kind="reader")
+        threshold, accuracy = fit_abstention(labelled(self.rows), depth=self.depth)
+        fields = {name: value for name, value in manifest.items() if name not in ("format", "kind")}
+        fields["thresholds"] = {"abstain_below": threshold}
+        write_manifest(self.model, "model.json", kind="reader", fields=fields)
+        typer.echo(f"abstain below {threshold}: right on {accuracy:.3f} of the rows", err=True)

@@ -15,7 +15,7 @@ from fitrag_integrations.commands.engine.options import AsJson, Hardware
 from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Published, Source
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
-from fitrag_integrations.commands.label.asked import EMBEDDED, Server, load_llm
+from fitrag_integrations.commands.label.options import EMBEDDED, Server, load_llm
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row

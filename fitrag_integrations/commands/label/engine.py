@@ -28,8 +28,13 @@ from fitrag_integrations.commands.engine.rows import (
     question_of,
     read_rows,
 )
-from fitrag_integrations.commands.label.asked import RowsOut
-from fitrag_integrations.commands.label.options import Asking, Budget, Candidates, load_asker
+from fitrag_integrations.commands.label.options import (
+    Asking,
+    Budget,
+    Candidates,
+    RowsOut,
+    load_asker,
+)
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import Terminated

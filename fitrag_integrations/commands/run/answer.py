@@ -20,7 +20,7 @@ from fitrag_integrations.commands.engine.options import (
     Searching,
 )
 from fitrag_integrations.commands.engine.progress import run_plan
-from fitrag_integrations.commands.label.asked import Server, load_writer
+from fitrag_integrations.commands.label.options import Server, load_writer
 from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fields, tell
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option

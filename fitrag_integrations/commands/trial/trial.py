@@ -15,8 +15,7 @@ from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
 from fitrag_integrations.commands.evaluate.options import Source, settings_of
-from fitrag_integrations.commands.label.asked import Server
-from fitrag_integrations.commands.label.options import Asking, load_asker
+from fitrag_integrations.commands.label.options import Asking, Server, load_asker
 from fitrag_integrations.commands.trial.comparing import Proof, Trial, compare
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Argument, Option

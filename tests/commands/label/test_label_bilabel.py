@@ -241,7 +241,7 @@ LAUNCH = """
 import json, os, random, signal, sys, time
 import httpx, tenacity
 from fitrag_integrations.cli import main
-import fitrag_integrations.commands.label.bilabel
+import fitrag_integrations.commands.label.passages
 
 arguments, files, total, seed = json.loads(sys.argv[1])
 chance = random.Random(seed)
@@ -309,6 +309,6 @@ def test_a_run_killed_in_the_middle_of_a_line(server, tmp_path, fitrag):
 
 
 def test_the_verb_loads_no_torch_to_ask_a_server(tmp_path):
-    script = "import sys, fitrag_integrations.commands.label.bilabel; print(*sys.modules)"
+    script = "import sys, fitrag_integrations.commands.label.passages; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "torch" not in done.stdout.split() and callable(main)

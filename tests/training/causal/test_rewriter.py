@@ -9,7 +9,7 @@ from tiny_causal import write_llama
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
-from fitrag_integrations.commands.label.claims import claims_verb
+from fitrag_integrations.commands.label.known import claims_verb
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.slimplm.claims import REWRITE, REWRITES, parse_claims

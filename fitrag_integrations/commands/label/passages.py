@@ -1,31 +1,40 @@
-"""`fitrag label evaluator` and `fitrag train evaluator`."""
+"""`fitrag label bilabel`, `evaluator` and `negatives`: labels of the passages of a question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import typer
 
+from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.outputs import settled
-from fitrag_integrations.commands.train.rows import in_processes, objects, pool_of, rows_as
+from fitrag_integrations.commands.label.engine import (
+    FOR_READERS,
+    Asked,
+    AskingPlan,
+    Fields,
+    Questions,
+)
+from fitrag_integrations.commands.train.rows import objects, pool_of, rows_as
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.loaders import read_questions
-from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
-from fitrag_integrations.training.loop.loop import Running
-from fitrag_integrations.training.negatives import candidates
-from fitrag_integrations.training.options import Out, Rows
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.training.collecting import Question, count_labels, passage_labels
+from fitrag_integrations.training.negatives import candidates, mine_negatives
+from fitrag_integrations.training.options import Out, Pool, Rows
 from fitrag_integrations.training.rows import (
     Judged,
     judged_json,
-    judged_row,
     passage_row,
+    reading_json,
+    reading_row,
     write_jsonl,
 )
 from fitrag_integrations.types import Passage
@@ -122,25 +131,72 @@ def _alike(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class TrainEvaluator:
-    """Fit a retrieval evaluator on rows of `fitrag label evaluator`.
-
-    A stopped run goes on from its last checkpoint. The paper's (CRAG, appendix B.3): --base
-    google-t5/t5-large --loss regression --tune full --learning-rate 1e-4 --batch 12 --epochs 8.
-    `accelerate launch --multi_gpu` and `torchrun` start it in several processes.
-    """
+class LabelNegatives:
+    """Add to each reading row the best BM25 passages without an answer."""
 
     rows: Rows
     out: Out
-    plan: EvaluatorPlan = EvaluatorPlan()
-    running: Running = Running()
+    pool: Pool
+    depth: Annotated[int, Option("Passages a question to look through.")] = 40
+    keep: Annotated[int, Option("Negatives a question.")] = 8
 
     def run(self) -> None:
-        """Fit it, and tell its figures on what was held out."""
-        given = rows_as(self.rows, judged_row)
-        plan = replace(self.plan, name=self.plan.name or self.out.name)
-        with in_processes():
-            figures = fit_evaluator(given, self.out, plan, self.running)
-        if figures or not plan.validation:
-            text = str(figures) if figures else "no question held out (--validation): no figures"
-            typer.echo(text, err=True)
+        """Find them, and write the rows."""
+        given = rows_as(self.rows, reading_row)
+        mined = mine_negatives(given, pool_of(self.pool), depth=self.depth, keep=self.keep)
+        with settled(self.out, "label negatives", self, anew=True):
+            write_jsonl(self.out, map(reading_json, mined))
+        found = sum(len(row.negatives) for row in mined)
+        typer.echo(f"{len(mined)} rows, {found} negatives", err=True)
+
+
+@dataclass(frozen=True)
+class LabelBilabel(AskingPlan):
+    """Label passages: is the answer in them, and does the LLM answer right from them?
+
+    The two labels of FIT-RAG's scorer (section 4.2.1). Each question brings its own passages, or
+    they are found in --pool or --index. Adds to each has_answer, llm_prefer (null where the LLM
+    gave no answer; llm_error says why) and answer. A run that was stopped, however it was, goes on
+    where it stopped and asks nothing again that was answered.
+    """
+
+    name: ClassVar[str] = "label bilabel"
+    unanswered: Annotated[
+        bool, Option("Accept rows without answers if their `passage` holds one.")
+    ] = False
+
+    def questions(self) -> Questions:
+        """Return how rows become questions."""
+        return replace(super().questions(), unanswered=self.unanswered)
+
+    def verb(self, asked: Asked) -> Verb[Fields]:
+        """Label each passage of a row, with enough rows at once to keep all requests busy."""
+        questions = self.questions()
+
+        def flow(row: Mapping[str, object]) -> Flow[Fields]:
+            question = yield from questions(row)
+            labels = passage_labels(question, (yield from asked.about(question)))
+            own = row.get("passages")
+            given = own[: len(labels)] if isinstance(own, list) else _plain(question)
+            passages = [{**one, **label} for one, label in zip(given, labels, strict=True)]
+            return {"passages": passages, "llm": asked.asker.name}
+
+        lot = 4 * self.asking.server.concurrency
+        adds = ("passages", "llm")
+        return Verb(
+            flow, lambda t: t.value, adds, drops=FOR_READERS, lot=lot, weight=questions.weight
+        )
+
+    def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
+        """Count questions, and pairs by their labels."""
+        counts = count_labels(rows)
+        return str(counts), counts.to_dict()
+
+
+def _plain(question: Question) -> list[dict[str, str]]:
+    return [_plain_passage(passage) for passage in question.passages]
+
+
+def _plain_passage(passage: Passage) -> dict[str, str]:
+    named = {"id": passage.id} if passage.id else {}
+    return {**named, "title": passage.title, "text": passage.text}

@@ -1,0 +1,185 @@
+"""`fitrag train` for each model: labeled rows to a model folder."""
+
+from __future__ import annotations
+
+import json as json_
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fitrag_integrations.commands.engine.options import AsJson
+from fitrag_integrations.commands.train.rows import in_processes, labelled, objects, rows_as
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.training.bilabel.fit import fit_bilabel
+from fitrag_integrations.training.bilabel.plan import BilabelPlan
+from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
+from fitrag_integrations.training.causal.slimplm import (
+    NecessityPlan,
+    RewriterPlan,
+    fit_necessity,
+    fit_rewriter,
+)
+from fitrag_integrations.training.eligibility.fit import EligibilityPlan, fit_eligibility
+from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
+from fitrag_integrations.training.loop.loop import Running
+from fitrag_integrations.training.one_pass import OnePassPlan, fit_onepass, onepass_row
+from fitrag_integrations.training.options import Out, Rows
+from fitrag_integrations.training.reader import ReaderPlan, fit_reader
+from fitrag_integrations.training.rows import (
+    judged_row,
+    reading_row,
+)
+
+
+@dataclass(frozen=True)
+class TrainBilabel:
+    """Fit the bi-label scorer on rows of `fitrag label bilabel`.
+
+    A stopped run goes on from its last checkpoint. `accelerate launch --multi_gpu` and `torchrun`
+    start it in several processes.
+    """
+
+    rows: Rows
+    out: Out
+    plan: BilabelPlan = BilabelPlan()
+    running: Running = Running()
+    plot: Annotated[Path | None, Option("Folder to draw losses, w and calibration into.")] = None
+
+    def run(self) -> None:
+        """Fit it, and tell its figures."""
+        file = self.plan.held_file
+        given, held = labelled(self.rows), labelled([file]) if file else []
+        if file and not held:
+            allowed = "at least one labelled row"
+            raise InputError.of("--validation", given=str(file), allowed=allowed)
+        with in_processes():
+            figures = fit_bilabel(
+                given, self.out, self.plan, held=held, running=self.running, plots=self.plot
+            )
+        if figures:
+            typer.echo(str(figures), err=True)
+
+
+@dataclass(frozen=True)
+class TrainEvaluator:
+    """Fit a retrieval evaluator on rows of `fitrag label evaluator`.
+
+    A stopped run goes on from its last checkpoint. The paper's (CRAG, appendix B.3): --base
+    google-t5/t5-large --loss regression --tune full --learning-rate 1e-4 --batch 12 --epochs 8.
+    `accelerate launch --multi_gpu` and `torchrun` start it in several processes.
+    """
+
+    rows: Rows
+    out: Out
+    plan: EvaluatorPlan = EvaluatorPlan()
+    running: Running = Running()
+
+    def run(self) -> None:
+        """Fit it, and tell its figures on what was held out."""
+        given = rows_as(self.rows, judged_row)
+        plan = replace(self.plan, name=self.plan.name or self.out.name)
+        with in_processes():
+            figures = fit_evaluator(given, self.out, plan, self.running)
+        if figures or not plan.validation:
+            text = str(figures) if figures else "no question held out (--validation): no figures"
+            typer.echo(text, err=True)
+
+
+@dataclass(frozen=True)
+class TrainEligibility:
+    """Fit an eligible augmentation detector, calibrate it and choose when it stops.
+
+    The rows are those of `fitrag label eligibility`.
+    """
+
+    rows: Rows
+    out: Out
+    plan: EligibilityPlan = EligibilityPlan()
+    json: AsJson = False
+
+    def run(self) -> None:
+        """Fit it, and tell its figures."""
+        figures = fit_eligibility(objects(self.rows), self.out, self.plan)
+        text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        typer.echo(json_.dumps(figures) if self.json else text, err=not self.json)
+
+
+@dataclass(frozen=True)
+class TrainOnePass:
+    """Fit the head that scores the windows of a passage in the pass that scores the passage.
+
+    Reads question, passages[{title, text}] and, where known, answers[]. The scorer itself teaches
+    it; what it read stays in the folder `run`, so that a second fit takes seconds.
+    """
+
+    rows: Rows
+    out: Out
+    plan: OnePassPlan
+
+    def run(self) -> None:
+        """Fit it, and tell its figures."""
+        given = rows_as(self.rows, onepass_row)
+        typer.echo(str(fit_onepass(given, self.out, self.plan)), err=True)
+
+
+@dataclass(frozen=True)
+class TrainReader:
+    """Fit the extractive reader; a stopped run goes on from its last checkpoint."""
+
+    rows: Rows
+    out: Out
+    plan: ReaderPlan = ReaderPlan()
+    running: Running = Running()
+
+    def run(self) -> None:
+        """Fit it."""
+        given = rows_as(self.rows, reading_row)
+        fit_reader(given, self.out, self.plan, self.running)
+
+
+@dataclass(frozen=True)
+class TrainIK:
+    """Fit an IK classifier on rows of `fitrag label ik`; a stopped run goes on.
+
+    `accelerate launch --multi_gpu` and `torchrun` start it in several processes, for lora and full.
+    """
+
+    rows: Rows
+    out: Out
+    plan: IKPlan
+
+    def run(self) -> None:
+        """Fit it, and tell its figures."""
+        with in_processes():
+            figures = fit_ik(objects(self.rows), self.out, self.plan)
+        if figures:
+            typer.echo(str(figures), err=True)
+
+
+@dataclass(frozen=True)
+class TrainNecessity:
+    """Fit a necessity judge on rows of `fitrag label necessity`; a stopped run goes on."""
+
+    rows: Rows
+    out: Out
+    plan: NecessityPlan
+
+    def run(self) -> None:
+        """Fit it, and tell its figures."""
+        typer.echo(str(fit_necessity(objects(self.rows), self.out, self.plan)), err=True)
+
+
+@dataclass(frozen=True)
+class TrainRewriter:
+    """Fit SlimPLM's query rewriter on rows of `fitrag label claims`; a stopped run goes on."""
+
+    rows: Rows
+    out: Out
+    plan: RewriterPlan
+
+    def run(self) -> None:
+        """Fit it, and tell its loss."""
+        typer.echo(str(fit_rewriter(objects(self.rows), self.out, self.plan)), err=True)
