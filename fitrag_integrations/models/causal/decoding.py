@@ -7,7 +7,9 @@ of transformers; this file observes it and cuts its output.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,7 +24,7 @@ from transformers import (
 
 from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_padded
 from fitrag_integrations.models.causal.words import cut_at
-from fitrag_integrations.models.runtime.worker import Steps, abandoned
+from fitrag_integrations.models.runtime.worker import Steps, Worker, abandoned
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import Written
 
@@ -240,3 +242,52 @@ def by_how(
         places = [i for i, (_, own) in enumerate(items) if own == how]
         found.update(zip(places, (yield from run([items[i][0] for i in places], how)), strict=True))
     return [found[i] for i in range(len(items))]
+
+
+def stream_from(
+    worker: Worker, write: Callable[[Hear], Steps[list[str]]], stop: Sequence[str]
+) -> Iterator[str]:
+    """Run `write` on the worker and yield what is new in the text it tells so far.
+
+    What may still turn out to be a stop text, a blank at the end or half a character is held back.
+    """
+    heard: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    left = threading.Event()
+
+    def hear(text: str) -> bool:
+        heard.put(sure_part(text, stop))
+        return left.is_set()
+
+    future = worker.submit(lambda items: write(hear), [None])
+    future.add_done_callback(lambda _: heard.put(None))
+
+    def pieces() -> Iterator[str]:
+        shown = ""
+        try:
+            while (text := heard.get()) is not None:
+                if text.startswith(shown) and text != shown:
+                    yield text[len(shown) :]
+                    shown = text
+            (whole,) = future.result()
+            if whole != shown:
+                yield whole[len(shown) :]
+        finally:
+            left.set()
+
+    return pieces()  # the worker has begun already
+
+
+def sure_part(text: str, stop: Sequence[str]) -> str:
+    """Return the part of a text that nothing written after it can take back."""
+    cut = cut_at(text, stop)
+    if cut == text:
+        cut = text.rstrip("\ufffd")  # half a character
+        held = max((_overlap(cut, mark) for mark in stop), default=0)
+        cut = cut[: len(cut) - held]
+    return cut.strip()
+
+
+def _overlap(text: str, mark: str) -> int:
+    """Count the characters at the end of a text with which a stop text may begin."""
+    longest = min(len(text), len(mark) - 1)
+    return next((n for n in range(longest, 0, -1) if text.endswith(mark[:n])), 0)

@@ -10,9 +10,7 @@ from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
 from fitrag_integrations.models.causal.engine import CausalEngine
-from fitrag_integrations.models.causal.loading import shared_causal
-from fitrag_integrations.models.causal.model import CausalModel, needs_fields
-from fitrag_integrations.models.causal.streaming import stream_from
+from fitrag_integrations.models.causal.loading import CausalModel, shared_causal
 from fitrag_integrations.models.causal.words import (
     checked_pairs,
     checked_texts,
@@ -20,6 +18,7 @@ from fitrag_integrations.models.causal.words import (
     common_prefix,
     filled,
     joined,
+    needs_fields,
     share,
 )
 from fitrag_integrations.models.runtime.engine import LoadOptions, Options
@@ -164,7 +163,7 @@ class LocalGenerator(CausalModel):
         Leaving the iterator early ends the writing.
         """
         (item,) = self._asked("prompts", [prompt])
-        return stream_from(
+        return causal_decoding.stream_from(
             self._worker(), lambda hear: self._generate([item], hear=hear), item[1].stop
         )
 

@@ -1,4 +1,4 @@
-"""Next words a gate asks about: their token ids in each tokenizer, and texts cut by tokens."""
+"""Words of a gate as token ids, and the checks of prompts that need no PyTorch."""
 
 from __future__ import annotations
 
@@ -96,3 +96,11 @@ def checked_pairs(questions: Sequence[str], drafts: Sequence[str]) -> list[tuple
 def filled(prompt: str, **fields: str) -> str:
     """Fill the fields of a prompt; braces in what fills them stay braces."""
     return _FIELD.sub(lambda found: fields.get(found[1], found[0]), prompt)
+
+
+def needs_fields(field: str, prompt: object, names: Sequence[str]) -> str:
+    """Return a prompt that has all its fields; raise `InputError` for any other."""
+    allowed = "a text with " + " and ".join(f"{{{name}}}" for name in names)
+    if not isinstance(prompt, str) or any(f"{{{name}}}" not in prompt for name in names):
+        raise InputError.of(field, given=prompt, allowed=allowed)
+    return prompt

@@ -10,7 +10,7 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.generator import LocalGenerator, first_tokens
-from fitrag_integrations.models.causal.model import CausalModel
+from fitrag_integrations.models.causal.loading import CausalModel
 from fitrag_integrations.models.causal.words import checked_pairs, share
 from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import reading

@@ -19,14 +19,13 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.generator import PROMPT, prompt_and_draft
-from fitrag_integrations.models.causal.model import needs_fields
 from fitrag_integrations.models.causal.states import (
     KnownHead,
     feature_count,
     features,
     known_layers,
 )
-from fitrag_integrations.models.causal.words import choice_ids, filled
+from fitrag_integrations.models.causal.words import choice_ids, filled, needs_fields
 from fitrag_integrations.models.gate.gate import CausalGate, Texts, cut_drafts
 from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import (

@@ -19,7 +19,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
 from fitrag_integrations.models.causal.engine import CausalEngine, Ids
-from fitrag_integrations.models.causal.model import CausalModel
+from fitrag_integrations.models.causal.loading import CausalModel
 from fitrag_integrations.models.causal.words import checked_pairs, filled, parting
 from fitrag_integrations.models.gate.gate import CausalGate, Texts, cut_drafts
 from fitrag_integrations.models.runtime.engine import LoadOptions

@@ -20,6 +20,12 @@ from fitrag_integrations.core.checks import (
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.models.causal.words import (
+    checked_pairs,
+    checked_texts,
+    filled,
+    needs_fields,
+)
 from fitrag_integrations.models.remote.client import OpenAIClient
 from fitrag_integrations.models.remote.replies import (
     as_draft,
@@ -156,7 +162,7 @@ class RemoteGenerator(Remote):
         self.max_new_tokens = check_whole("max_new_tokens", given, low=1)
         self._most = max_new_tokens
         self.draft_tokens = check_whole("draft_tokens", draft_tokens, low=1)
-        self._prompt = with_fields("prompt", prompt, "question")
+        self._prompt = needs_fields("prompt", prompt, ["question"])
         self._stop = list(check_many("stop", stop, str)) if self._api == "completions" else []
 
     def generate(self, prompts: Sequence[str]) -> list[Written | Exception]:
@@ -166,11 +172,12 @@ class RemoteGenerator(Remote):
     async def agenerate(self, prompts: Sequence[str]) -> list[Written | Exception]:
         """Async version of `generate`."""
         bodies = []
-        for text in checked_texts("prompts", prompts):
-            tokens = Asked(text).tokens or USUAL_TOKENS
+        for text, given in zip(checked_texts("prompts", prompts), prompts, strict=True):
+            asked = Asked(given)
+            tokens = asked.tokens or USUAL_TOKENS
             if self._api == "chat":  # a chat model may think before it answers
                 tokens = max(tokens, USUAL_TOKENS)
-            end = {"stop": self._stop} if self._stop and Asked(text).one_line else {}
+            end = {"stop": self._stop} if self._stop and asked.one_line else {}
             body = self._body(text, tokens=min(tokens, self._most or tokens), logprobs=False)
             bodies.append(body | end)
         return await self._ask(bodies, read_written)
@@ -183,8 +190,8 @@ class RemoteGenerator(Remote):
         """Async version of `draft`."""
         stop = {"stop": self._stop} if self._stop else {}
         bodies = []
-        for question in checked_texts("questions", questions):
-            tokens = Asked(question).tokens or self.draft_tokens
+        for question, given in zip(checked_texts("questions", questions), questions, strict=True):
+            tokens = Asked(given).tokens or self.draft_tokens
             body = self._body(self._question_prompt(question), tokens=tokens, logprobs=True)
             bodies.append(body | stop)
         return await self._ask(
@@ -214,7 +221,7 @@ class RemoteGenerator(Remote):
         if self._api != "completions":
             allowed = "'completions' for rescore, which has a prompt echoed"
             raise InputError.of("api", given=self._api, allowed=allowed)
-        pairs = [(q, draft.strip()) for q, draft in checked_drafts(questions, drafts)]
+        pairs = checked_pairs(questions, drafts)
         bodies = [
             self._body(f"{self._question_prompt(question)} {draft}", tokens=1, logprobs=True)
             | {"echo": True}
@@ -241,7 +248,7 @@ class RemoteGenerator(Remote):
         return await self._ask([self._body(t, tokens=1, logprobs=True) for t in texts], read_yes)
 
     def _question_prompt(self, question: str) -> str:
-        return question if self._api == "chat" else fill(self._prompt, question)
+        return question if self._api == "chat" else filled(self._prompt, question=question)
 
 
 class RemoteIK(Remote):
@@ -288,8 +295,8 @@ class RemoteIK(Remote):
             "no": check_text("no", no, blank=False).strip(),
         }
         self._prompts = {
-            "question": with_fields("prompts.question", prompts.get("question"), "question"),
-            "draft": with_fields("prompts.draft", prompts.get("draft"), "question", "draft"),
+            name: needs_fields(f"prompts.{name}", prompts.get(name), fields)
+            for name, fields in (("question", ["question"]), ("draft", ["question", "draft"]))
         }
         self.fitted = None if fitted is None else check_is("fitted", fitted, FittedThreshold)
         given = fitted.value if threshold is None and fitted is not None else threshold
@@ -317,9 +324,10 @@ class RemoteIK(Remote):
     ) -> list[float | Exception]:
         """Async version of `p_known`; probabilities in [0, 1]."""
         bodies = []
-        for question, draft in checked_drafts(questions, drafts):
-            wanted = draft.strip() if self.draft_tokens else ""
-            prompt = fill(self._prompts["draft" if wanted else "question"], question, wanted)
+        for question, draft in checked_pairs(questions, drafts):
+            wanted = draft if self.draft_tokens else ""
+            prompt = self._prompts["draft" if wanted else "question"]
+            prompt = filled(prompt, question=question, draft=wanted)
             bodies.append(self._body(prompt, tokens=1, logprobs=True))
         return await self._ask(bodies, lambda reply: read_yes(reply, **self._words))
 
@@ -334,36 +342,3 @@ def read_item(reply: Any, read: Callable[[Row], T]) -> T | Exception:
         return read(reply)
     except Exception as error:  # noqa: BLE001 - it belongs to this item alone
         return error
-
-
-def fill(prompt: str, question: str, draft: str = "") -> str:
-    """Fill {question} and {draft}; braces in a question or a draft stay as they are."""
-    head, mark, tail = prompt.partition("{question}")
-    before, after = (part.replace("{draft}", draft) for part in (head, tail))
-    return before + (question if mark else "") + after
-
-
-def with_fields(field: str, prompt: object, *names: str) -> str:
-    """Return a prompt that has all the named fields; raise `InputError` for any other."""
-    missing = [name for name in names if not isinstance(prompt, str) or f"{{{name}}}" not in prompt]
-    if missing:
-        allowed = "a text with " + " and ".join(f"{{{name}}}" for name in names)
-        raise InputError.of(field, given=prompt, allowed=allowed)
-    return str(prompt)
-
-
-def checked_texts(field: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """Return texts none of which is blank; raise `InputError` naming the first that is."""
-    checked = check_many(field, texts, str)
-    for i, text in enumerate(checked):
-        check_text(f"{field}[{i}]", text, blank=False)
-    return checked
-
-
-def checked_drafts(questions: Sequence[str], drafts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return pairs of question and draft; raise `InputError` if their numbers differ."""
-    asked, given = checked_texts("questions", questions), check_many("drafts", drafts, str)
-    if len(asked) != len(given):
-        allowed = f"one per question, {len(asked)}, blank where there is none"
-        raise InputError.of("drafts", given=len(given), allowed=allowed)
-    return list(zip(asked, given, strict=True))

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
 from fitrag_integrations.models import LocalGenerator
-from fitrag_integrations.models.causal.streaming import sure_part
+from fitrag_integrations.models.causal.decoding import sure_part
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.ports import Drafter, Generator
 from fitrag_integrations.types import Draft
