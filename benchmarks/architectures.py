@@ -132,30 +132,28 @@ def main() -> None:
 
 def compared(name: str) -> Iterator[dict[str, Any]]:
     """Compare one architecture with transformers in every place that may take it."""
-    if name in CAUSAL:
-        head: Any = AutoModelForCausalLM
-        places = CAUSAL_PLACES
-    else:
-        head, places = AutoModelForSequenceClassification, CLASSIFIER_PLACES
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder), name, head)
-        for place, run in places.items():
+    causal = name in CAUSAL
+    kinds: list[tuple[Any, dict[str, Callable[[str], float]]]] = [
+        (AutoModelForSequenceClassification, CLASSIFIER)
+    ]
+    if causal:
+        kinds.insert(0, (AutoModelForCausalLM, WRITING))
+    elif name in ENCODERS:
+        kinds += [(AutoModelForSequenceClassification, WRITING), (AutoModel, EMBEDDING)]
+    for head, places in kinds:
+        with tempfile.TemporaryDirectory() as folder:
             try:
-                difference: float | None = run(folder)
-                outcome = "same" if difference == 0 else f"{difference:.1e}"
-            except FitRagError as error:
-                message = str(error).replace(folder, "FOLDER").splitlines()[0]
-                difference, outcome = None, f"refused: {message}"
-            yield {"model": name, "place": place, "difference": difference, "outcome": outcome}
-        if name in ENCODERS:
-            write(Path(folder) / "bare", name, AutoModel)
-            worst = embeddings(str(Path(folder) / "bare"))
-            yield {
-                "model": name,
-                "place": "Encoder",
-                "difference": worst,
-                "outcome": f"{worst:.1e}",
-            }
+                write(Path(folder), name, head)
+            except ValueError:  # transformers has no classifier of this kind
+                continue
+            for place, run in places.items():
+                try:
+                    difference: float | None = run(folder)
+                    outcome = "same" if difference == 0 else f"{difference:.1e}"
+                except FitRagError as error:
+                    message = str(error).replace(folder, "FOLDER").splitlines()[0]
+                    difference, outcome = None, f"refused: {message}"
+                yield {"model": name, "place": place, "difference": difference, "outcome": outcome}
 
 
 def write(folder: Path, name: str, head: Any) -> None:
@@ -164,8 +162,13 @@ def write(folder: Path, name: str, head: Any) -> None:
     folder.mkdir(exist_ok=True)
     tokenizer.save_pretrained(folder)
     sizes = (CAUSAL | ENCODERS | SEQUENCE)[name]
-    ids = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1, "vocab_size": len(tokenizer)}
-    labels = {} if name in CAUSAL else {"num_labels": 1}
+    ids = {
+        "bos_token_id": None,
+        "eos_token_id": 0,
+        "pad_token_id": 1,
+        "vocab_size": len(tokenizer) + 8,
+    }
+    labels = {"num_labels": 1} if head is AutoModelForSequenceClassification else {}
     config = AutoConfig.for_model(name, **(ids | sizes | labels))
     torch.manual_seed(SEED)
     model = head.from_config(config).eval()
@@ -237,6 +240,9 @@ def generated(folder: str) -> float:
 @torch.inference_mode()
 def yes_or_no(folder: str) -> float:
     """Compare P(Yes) against No as the next word."""
+    ours = LocalGenerator.from_pretrained(folder, device="cpu", dtype="float32")
+    found = ours.p_yes(PROMPTS)
+    ours.unload()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     yes, no = (tokenizer(word).input_ids[0] for word in (" Yes", " No"))
@@ -244,9 +250,6 @@ def yes_or_no(folder: str) -> float:
     for prompt in PROMPTS:
         last = model(tokenizer(prompt, return_tensors="pt").input_ids).logits[0, -1].float()
         wanted.append(torch.softmax(last[[yes, no]], dim=0)[0].item())
-    ours = LocalGenerator.from_pretrained(folder, device="cpu", dtype="float32")
-    found = ours.p_yes(PROMPTS)
-    ours.unload()
     return largest(found, wanted)
 
 
@@ -314,19 +317,16 @@ def largest(found: list[float], wanted: list[float]) -> float:
     return max(abs(one - other) for one, other in zip(found, wanted, strict=True))
 
 
-CAUSAL_PLACES: dict[str, Callable[[str], float]] = {
+WRITING: dict[str, Callable[[str], float]] = {
     "LocalGenerator.generate": generated,
     "LocalGenerator.p_yes": yes_or_no,
     "NecessityJudge": judged,
+}
+CLASSIFIER: dict[str, Callable[[str], float]] = {
     "from_reranker": reranked,
     "RetrievalEvaluator": graded,
 }
-CLASSIFIER_PLACES: dict[str, Callable[[str], float]] = {
-    "from_reranker": reranked,
-    "RetrievalEvaluator": graded,
-    "LocalGenerator.generate": generated,
-    "NecessityJudge": judged,
-}
+EMBEDDING: dict[str, Callable[[str], float]] = {"Encoder": embeddings}
 
 if __name__ == "__main__":
     main()
