@@ -41,6 +41,7 @@ from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.types import Passage
 
 SEED, NEW_TOKENS = 7, 12
+REFERENCE: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 DECODER = SIZES | {
     "intermediate_size": 64,
@@ -217,8 +218,8 @@ def generated(folder: str) -> float:
     )
     found = ours.generate(PROMPTS)
     ours.unload()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model = AutoModelForCausalLM.from_pretrained(folder, **REFERENCE).eval()
     wanted = []
     for prompt in PROMPTS:
         given = tokenizer(prompt, return_tensors="pt")
@@ -243,8 +244,8 @@ def yes_or_no(folder: str) -> float:
     ours = LocalGenerator.from_pretrained(folder, device="cpu", dtype="float32")
     found = ours.p_yes(PROMPTS)
     ours.unload()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model = AutoModelForCausalLM.from_pretrained(folder, **REFERENCE).eval()
     yes, no = (tokenizer(word).input_ids[0] for word in (" Yes", " No"))
     wanted = []
     for prompt in PROMPTS:
@@ -285,8 +286,8 @@ def graded(folder: str) -> float:
 @torch.inference_mode()
 def classified(folder: str, encode: Callable[..., Any]) -> list[float]:
     """Run transformers' classifier over each pair alone."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model = AutoModelForSequenceClassification.from_pretrained(folder, **REFERENCE).eval()
     logits = []
     for question, passage in PAIRS:
         given = encode(tokenizer, question, passage.text)
@@ -302,8 +303,8 @@ def embeddings(folder: str) -> float:
     encoder = Encoder.from_pretrained(folder, device="cpu", dtype="float32", normalize=True)
     found = torch.from_numpy(encoder.encode(TEXTS))
     encoder.unload()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model = AutoModel.from_pretrained(folder, **REFERENCE).eval()
     wanted = []
     for text in TEXTS:
         given = tokenizer(text, return_tensors="pt")
