@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from fitrag_integrations.core.checks import Checked, Count, can, check_text
@@ -21,7 +21,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
-from fitrag_integrations.types import Context, Excerpt, Passage, Template
+from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision, Template
 from fitrag_integrations.values.prompt import Asked, cut_note
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import usable
@@ -150,6 +150,84 @@ class Generating(Checked):
     def counter(self) -> TokenCounter:
         """The counter in use."""
         return counter_for(self.count_tokens)
+
+
+@dataclass
+class Rounds:
+    """What a method has retrieved, written and noted so far for one question.
+
+    Args:
+        method: The method, whose limits and `on_error` hold.
+        question: The question; not blank.
+        ports: What it retrieves and generates with.
+        name: Name of the method in its context.
+    """
+
+    method: Generating
+    question: str
+    ports: Ports
+    name: str
+    passages: list[Passage] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    selection: Selection = field(default_factory=Selection)
+
+    def __post_init__(self) -> None:
+        check_text("question", self.question, blank=False)
+
+    def retrieve(self, query: str, k: int, *, first: bool = False) -> Flow[list[Passage]]:
+        """Return the first `k` usable passages; a failure gives none, but the `first` raises."""
+        found, notes = yield from self.method.look_up(
+            query, self.ports, first=first, k=k, selection=self.selection
+        )
+        self.notes += notes
+        return found
+
+    def keep(self, found: object, k: int) -> list[Passage]:
+        """Keep the first `k` usable passages of what was retrieved, and return them."""
+        usables, notes = usable(found, selection=self.selection)
+        self.selection.drop(map(Excerpt.whole, usables[k:]), "k", f"k={k}")
+        self.notes += notes
+        self.passages = usables[:k]
+        return self.passages
+
+    def prompt(
+        self,
+        template: Template,
+        passages: Sequence[Passage] | None = None,
+        draft: str | None = None,
+    ) -> str:
+        """Write a prompt with the passages given, or with those kept so far."""
+        shown = self.passages if passages is None else passages
+        excerpts = tuple(map(Excerpt.whole, shown))
+        return Context(self.question, excerpts, draft=draft).prompt(template)
+
+    def write(self, prompt: str, what: str = "answer", tokens: int = 0) -> Flow[str]:
+        """Generate a text, as `Generating.write` does; blank where a note says why."""
+        reply = yield from self.method.write(prompt, self.ports, what, tokens)
+        self.notes += reply.notes
+        return reply.text
+
+    def ended(
+        self,
+        answer: str,
+        details: Mapping[str, object] | None = None,
+        *,
+        excerpts: Sequence[Excerpt] | None = None,
+        decision: RetrievalDecision | None = None,
+    ) -> Context:
+        """Return the context: `excerpts`, or the passages whole, and the answer as its draft."""
+        kept = tuple(map(Excerpt.whole, self.passages) if excerpts is None else excerpts)
+        context = Context(
+            self.question,
+            kept,
+            queries=tuple(self.queries),
+            decision=decision,
+            method=self.name,
+            details=details or {},
+            selection=self.selection.rows(kept),
+        )
+        return self.method.answered(context, answer, self.notes)
 
 
 def reply_text(reply: object) -> str:

@@ -10,14 +10,14 @@ is the clustering of training questions by which the paper varies its prompt.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 
-from fitrag_integrations.core.checks import Count, check_text
+from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import BACKGROUND, PLAIN, READ, STEPS
-from fitrag_integrations.methods.writing import Generating, Prompt, reasoned
+from fitrag_integrations.methods.writing import Generating, Prompt, Rounds, reasoned
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
+from fitrag_integrations.types import Context, Passage, RetrievalDecision
 
 NEVER = RetrievalDecision(False, why="this method never retrieves")
 
@@ -33,10 +33,9 @@ class Vanilla(Generating):
     template: Prompt = PLAIN
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        check_text("question", question, blank=False)
-        context = Context(question, decision=NEVER, method="vanilla")
-        reply = yield from self.write(context.prompt(self.template), ports, "answer")
-        return self.answered(context, reply.text, reply.notes)
+        work = Rounds(self, question, ports, "vanilla")
+        answer = yield from work.write(work.prompt(self.template))
+        return work.ended(answer, decision=NEVER)
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,11 @@ class CoT(Generating):
     template: Prompt = STEPS
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        check_text("question", question, blank=False)
-        context = Context(question, decision=NEVER, method="cot")
-        reply = yield from self.write(context.prompt(self.template), ports, "answer")
-        answer, more = reasoned(reply.text)
-        context = replace(context, details={"reasoning": reply.text})
-        return self.answered(context, answer, (*reply.notes, *more))
+        work = Rounds(self, question, ports, "cot")
+        reasoning = yield from work.write(work.prompt(self.template))
+        answer, notes = reasoned(reasoning)
+        work.notes += notes
+        return work.ended(answer, {"reasoning": reasoning}, decision=NEVER)
 
 
 @dataclass(frozen=True)
@@ -72,14 +70,10 @@ class GenRead(Generating):
     document_tokens: Count = 256
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
-        check_text("question", question, blank=False)
-        context = Context(question, decision=NEVER, method="genread")
-        prompt = context.prompt(BACKGROUND)
-        document = yield from self.write(prompt, ports, "document", self.document_tokens)
-        context = replace(context, notes=document.notes)
-        if document.text:
-            made = Passage("generated", document.text, metadata={"generated": True})
-            context = replace(context, excerpts=(Excerpt.whole(made),))
-        template = READ if document.text else PLAIN
-        reply = yield from self.write(context.prompt(template), ports, "answer")
-        return self.answered(context, reply.text, reply.notes)
+        work = Rounds(self, question, ports, "genread")
+        prompt = work.prompt(BACKGROUND)
+        document = yield from work.write(prompt, "document", self.document_tokens)
+        if document:
+            work.passages = [Passage("generated", document, metadata={"generated": True})]
+        answer = yield from work.write(work.prompt(READ if document else PLAIN))
+        return work.ended(answer, decision=NEVER)

@@ -11,21 +11,20 @@ the prompt until the next; no worked examples. Left out: queries written by a la
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
-from fitrag_integrations.core.checks import Count, Share, check_is, check_text
+from fitrag_integrations.core.checks import Count, Share, check_is
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.baselines._prompts import PLAIN, SENTENCES
 from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
-from fitrag_integrations.methods.writing import Generating
+from fitrag_integrations.methods.writing import Generating, Rounds
 from fitrag_integrations.ports import Ports, pair_port
 from fitrag_integrations.text.sentences import split_sentences
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.types import Context
 from fitrag_integrations.values.decision import Continuation
-from fitrag_integrations.values.selected import Selection
 
 
 @runtime_checkable
@@ -68,29 +67,6 @@ Tokens = list[tuple[str, float]]
 STOPPED = "the language model did not go on"
 
 
-@dataclass
-class _Work:
-    """Keep what one question has come to."""
-
-    passages: list[Passage] = field(default_factory=list)
-    sentences: list[str] = field(default_factory=list)
-    queries: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    selection: Selection = field(default_factory=Selection)
-
-    @property
-    def answer(self) -> str:
-        return " ".join(self.sentences)
-
-    def take(self, sentence: str) -> bool:
-        """Append a sentence; a repeated one ends the answer."""
-        if sentence in self.sentences:
-            self.notes.append("the model repeated itself: the answer ends there")
-            return False
-        self.sentences.append(sentence)
-        return True
-
-
 @dataclass(frozen=True)
 class Flare(Generating):
     """Write sentence by sentence, with at most `rounds` retrievals of `k` passages.
@@ -121,63 +97,43 @@ class Flare(Generating):
         The excerpts are the passages of the last retrieval. The flow raises `InputError` for a
         blank question, and `PortError` where the model tells no token probabilities.
         """
-        check_text("question", question, blank=False)
-        work = _Work()
+        work, sentences = Rounds(self, question, ports, "flare"), list[str]()
         for at in range(self.rounds + 1):
-            query = yield from self._ahead(question, work, last=at == self.rounds)
+            query = yield from self._ahead(work, sentences, last=at == self.rounds)
             if not query:
                 break
             work.queries.append(query)
-            found, notes = yield from self.look_up(query, ports, k=self.k, selection=work.selection)
-            work.notes.extend(notes)
-            work.passages = found or work.passages
-        if not (work.sentences or work.passages):  # without an answer, then at least passages
-            found, notes = yield from self.look_up(
-                question, ports, k=self.k, selection=work.selection
-            )
-            work.notes.extend(notes)
-            work.passages = found
-        excerpts = tuple(map(Excerpt.whole, work.passages))
-        details = {"retrievals": len(work.queries), "sentences": len(work.sentences)}
-        queries = tuple(work.queries)
-        context = Context(
-            question,
-            excerpts,
-            queries=queries,
-            method="flare",
-            details=details,
-            selection=work.selection.rows(excerpts),
-        )
-        reply = self.read(work.answer, "answer")
-        return self.answered(context, reply.text, (*work.notes, *reply.notes))
+            work.passages = (yield from work.retrieve(query, self.k)) or work.passages
+        if not (sentences or work.passages):  # without an answer, then at least passages
+            work.passages = yield from work.retrieve(question, self.k)
+        reply = self.read(" ".join(sentences), "answer")
+        work.notes += reply.notes
+        details = {"retrievals": len(work.queries), "sentences": len(sentences)}
+        return work.ended(reply.text, details)
 
-    def _ahead(self, question: str, work: _Work, *, last: bool) -> Flow[str]:
-        """Write on, and give the query for the first doubtful sentence, blank where all is said.
+    def _ahead(self, work: Rounds, sentences: list[str], *, last: bool) -> Flow[str]:
+        """Write on, and return the query for the first doubtful sentence, blank where all is said.
 
         The first sentence after a retrieval is the one written again, and is taken over.
         """
-        shown = Context(question, tuple(map(Excerpt.whole, work.passages)))
-        prompt = shown.prompt(SENTENCES if work.passages else PLAIN)
-        written = yield from self._written(prompt, work)
-        doubted = False
-        for at, (start, end) in enumerate(split_sentences(written.text)):
-            tokens = written.probabilities(start, end)
+        prompt = work.prompt(SENTENCES if work.passages else PLAIN)
+        item = prompt, " ".join(sentences)
+        written, failed = yield from self.asked(self._port, [item], STOPPED, lambda one: one)
+        work.notes += failed
+        doubted, ahead = False, Continuation("") if failed else measured(written[0])
+        for at, (start, end) in enumerate(split_sentences(ahead.text)):
+            tokens, sentence = ahead.probabilities(start, end), ahead.text[start:end].strip()
             doubtful = any(chance < self.threshold for _, chance in tokens)
             if doubtful and not last and not (at == 0 and work.queries):
-                return masked(tokens, self.mask) or question
+                return masked(tokens, self.mask) or work.question
             doubted |= doubtful and last and at > 0
-            if not work.take(written.text[start:end].strip()):
+            if sentence in sentences:
+                work.notes.append("the model repeated itself: the answer ends there")
                 return ""
+            sentences.append(sentence)
         if doubted:
             work.notes.append(f"the model doubted more after {self.rounds} retrievals")
         return ""
-
-    def _written(self, prompt: str, work: _Work) -> Flow[Continuation]:
-        """Continue the answer; a failed call returns nothing and a note."""
-        item = (prompt, work.answer)
-        written, failed = yield from self.asked(self._port, [item], STOPPED, lambda one: one)
-        work.notes.extend(failed)
-        return Continuation("") if failed else measured(written[0])
 
     @cached_property
     def _port(self) -> Port[tuple[str, str], Continuation]:

@@ -8,17 +8,15 @@ Left out: distilling a reranker into the retriever (the paper's section on adapt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from fitrag_integrations.core.checks import Count, check_text
+from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import READ_STEPS, STEPS
-from fitrag_integrations.methods.writing import Generating, expanded_query, reasoned, update
+from fitrag_integrations.methods.writing import Generating, Rounds, expanded_query, reasoned, update
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.selected import Selection
+from fitrag_integrations.types import Context
 
 
 @dataclass(frozen=True)
@@ -41,51 +39,24 @@ class IterRetgen(Generating):
         The excerpts are the passages of the last round. The flow raises `InputError` for a blank
         question, and what the first retrieval raises.
         """
-        check_text("question", question, blank=False)
+        work, written = Rounds(self, question, ports, "iterretgen"), ""
         done: list[dict[str, Any]] = []
-        notes: list[str] = []
-        passages: list[Passage] = []
-        written, selection = "", Selection()
         while len(done) < self.rounds:
             query = expanded_query(question, written)
             if done and query == done[-1]["query"]:
                 break  # the last generation again: so would be all further ones
-            found, more = yield from self.look_up(
-                query, ports, first=not done, k=self.k, selection=selection
-            )
-            notes.extend(more)
+            found = yield from work.retrieve(query, self.k, first=not done)
             if done and not found:
                 break
-            passages = self._kept(passages, found)
-            shown = Context(question, tuple(map(Excerpt.whole, passages)))
-            prompt = shown.prompt(READ_STEPS if passages else STEPS)
-            reply = yield from self.write(prompt, ports, "answer")
-            notes.extend(reply.notes)
-            ids = [passage.id for passage in passages]
-            done.append({"query": query, "passages": ids, "generation": reply.text})
-            if not reply.text:
+            before = work.passages if self.accumulate else []
+            work.passages = [*before, *update(found, before)]
+            text = yield from work.write(work.prompt(READ_STEPS if work.passages else STEPS))
+            ids = [passage.id for passage in work.passages]
+            done.append({"query": query, "passages": ids, "generation": text})
+            if not text:
                 break
-            written = reply.text
-        context = self._context(question, passages, done, written, notes)
-        return replace(context, selection=selection.rows(context.excerpts))
-
-    def _kept(self, before: Sequence[Passage], found: Sequence[Passage]) -> list[Passage]:
-        return [*before, *update(found, before)] if self.accumulate else list(found)
-
-    def _context(
-        self,
-        question: str,
-        passages: Sequence[Passage],
-        done: Sequence[dict[str, Any]],
-        written: str,
-        notes: Sequence[str],
-    ) -> Context:
-        answer, more = reasoned(written)
-        context = Context(
-            question,
-            tuple(map(Excerpt.whole, passages)),
-            queries=tuple(one["query"] for one in done[1:]),
-            method="iterretgen",
-            details={"rounds": list(done), "reasoning": written},
-        )
-        return self.answered(context, answer, (*notes, *more))
+            written = text
+        work.queries = [one["query"] for one in done[1:]]
+        answer, notes = reasoned(written)
+        work.notes += notes
+        return work.ended(answer, {"rounds": done, "reasoning": written})

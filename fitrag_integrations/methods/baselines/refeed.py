@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from itertools import zip_longest
 
-from fitrag_integrations.core.checks import Count, check_text
+from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import PLAIN, READ, REFINE
 from fitrag_integrations.methods.baselines.flare import continue_port, measured
-from fitrag_integrations.methods.writing import NO_ANSWER, Generating, Reply, expanded_query
+from fitrag_integrations.methods.writing import NO_ANSWER, Generating, Reply, Rounds, expanded_query
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.selected import Selection
-from fitrag_integrations.values.windows import usable
+from fitrag_integrations.types import Context, Passage
 
 
 @dataclass(frozen=True)
@@ -51,41 +49,28 @@ class Refeed(Generating):
         `details["before"]` and `details["after"]` are the two answers. The flow raises
         `InputError` for a blank question, and what the retrieval raises.
         """
-        check_text("question", question, blank=False)
-        context = Context(question, method="refeed")
-        prompts = [context.prompt(PLAIN)] * self.samples
-        first, sureness = yield from self._written(prompts, ports)
+        work = Rounds(self, question, ports, "refeed")
+        first, (sure, *_) = yield from self._written([work.prompt(PLAIN)] * self.samples, ports)
+        work.notes += first[0].notes
         answers = list(dict.fromkeys(reply.text for reply in first if reply.text))
-        before = answers[0] if answers else ""
-        queries = [expanded_query(question, answer) for answer in answers] or [question]
-        found = yield from ports.retrieve.ask(queries)
-        selection = Selection()
-        passages, notes = usable(in_turns(found), selection=selection)
-        wholes = tuple(map(Excerpt.whole, passages))
-        selection.drop(wholes[self.k :], "k", f"k={self.k}")
-        context = replace(
-            context,
-            excerpts=wholes[: self.k],
-            selection=selection.rows(wholes[: self.k]),
-            queries=tuple(query for query in queries if query != question),
-            draft=before or None,
-            notes=(*first[0].notes, *notes),
-        )
-        return (yield from self._refined(context, ports, sureness[0]))
+        work.queries = [expanded_query(question, answer) for answer in answers]
 
-    def _refined(self, context: Context, ports: Ports, sure: float) -> Flow[Context]:
-        """Refine the first answer, and choose."""
-        before = context.draft or ""
-        prompt = context.prompt(REFINE if before else READ)
-        (after,), (surer,) = yield from self._written([prompt], ports)
-        answer = after.text or before
-        details: dict[str, object] = {"before": before, "after": after.text}
-        if self.model is not None and before and after.text:
+        found = yield from ports.retrieve.ask(work.queries or [question])
+        work.keep(in_turns(found), self.k)
+
+        before = answers[0] if answers else ""
+        prompt = work.prompt(REFINE if before else READ, draft=before or None)
+        (reply,), (surer,) = yield from self._written([prompt], ports)
+        work.notes += reply.notes
+        after = reply.text
+        if before and not after:
+            work.notes.append("the first answer stands")
+        details: dict[str, object] = {"before": before, "after": after}
+        ensemble = self.model is not None and before and after
+        if ensemble:
             details |= {"logprob_before": sure, "logprob_after": surer}
-            answer = before if sure > surer else after.text
-        kept = ("the first answer stands",) if before and not after.text else ()
-        context = replace(context, details=details)
-        return self.answered(context, answer, (*after.notes, *kept))
+        answer = before if ensemble and sure > surer else after or before
+        return work.ended(answer, details)
 
     def _written(
         self, prompts: Sequence[str], ports: Ports

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from typing import Annotated, TypeAlias
 
-from fitrag_integrations.core.checks import Count, check_number, check_text
+from fitrag_integrations.core.checks import Count, check_number
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.baselines._prompts import PLAIN, READ
 from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
@@ -23,12 +23,11 @@ from fitrag_integrations.methods.writing import (
     Generating,
     Prompt,
     Reply,
+    Rounds,
     reply_text,
 )
 from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.selected import Selection
-from fitrag_integrations.values.windows import usable
 
 Item: TypeAlias = tuple[tuple[str, ...], tuple[float, ...]]  # prompts, and their weights
 SCORE = "retrieval_score"
@@ -61,23 +60,19 @@ class Replug(Generating):
         The excerpts are the passages, their scores the weights. The flow raises `InputError` for a
         blank question, and what the retrieval raises.
         """
-        check_text("question", question, blank=False)
+        work = Rounds(self, question, ports, "replug")
         (found,) = yield from ports.retrieve.ask([question])
-        selection = Selection()
-        passages, notes = usable(found, selection=selection)
-        selection.drop(map(Excerpt.whole, passages[self.k :]), "k", f"k={self.k}")
-        weights, more = self._weights(passages[: self.k])
-        pairs = zip(passages, weights, strict=False)
-        excerpts = tuple(Excerpt.whole(passage, score=weight) for passage, weight in pairs)
-        rows = selection.rows(excerpts)
-        context = Context(
-            question, excerpts, notes=(*notes, *more), method="replug", selection=rows
-        )
-        prompts = [Context(question, (one,)).prompt(self.template) for one in excerpts]
-        item = (tuple(prompts), weights) if prompts else ((context.prompt(PLAIN),), (1.0,))
+        passages = work.keep(found, self.k)
+        weights, notes = self._weights(passages)
+        work.notes += notes
+        prompts = [work.prompt(self.template, [one]) for one in passages] or [work.prompt(PLAIN)]
+        item = tuple(prompts), weights or (1.0,)
         texts, failed = yield from self.asked(self._port, [item], NO_ANSWER, reply_text)
         reply = Reply("", failed) if failed else self.read(texts[0], "answer")
-        return self.answered(context, reply.text, reply.notes)
+        work.notes += reply.notes
+        pairs = zip(passages, weights, strict=True)
+        excerpts = [Excerpt.whole(passage, score=weight) for passage, weight in pairs]
+        return work.ended(reply.text, excerpts=excerpts)
 
     def _weights(self, passages: Sequence[Passage]) -> tuple[tuple[float, ...], tuple[str, ...]]:
         scores = [passage.metadata.get(SCORE) for passage in passages]

@@ -10,41 +10,23 @@ follow-up question is dropped.
 from __future__ import annotations
 
 import re
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import TypeAlias
 
-from fitrag_integrations.core.checks import Count, check_text
+from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines._prompts import READ, READ_BRIEFLY, SELF_ASK
-from fitrag_integrations.methods.writing import Generating, final_answer, update
+from fitrag_integrations.methods.writing import Generating, Rounds, final_answer, update
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.selected import Selection
+from fitrag_integrations.types import Context
 
 _FOLLOW_UP = re.compile(r"follow[ -]?up(?: question)?:[ \t]*(\S[^\n]*)", re.IGNORECASE)
 _INVENTED = re.compile(r"intermediate answer:", re.IGNORECASE)
+Step: TypeAlias = tuple[str, str]  # a follow-up question and its answer
 FINAL = "So the final answer is:"
 NOT_FOUND = "This could not be found."
 OTHER_FORM = "the language model asked no follow-up question: the question itself was looked up"
-
-
-@dataclass
-class _Work:
-    """Keep what one question has come to."""
-
-    passages: list[Passage] = field(default_factory=list)
-    steps: list[tuple[str, str]] = field(default_factory=list)  # follow-ups and their answers
-    notes: list[str] = field(default_factory=list)
-    selection: Selection = field(default_factory=Selection)
-
-    @property
-    def written(self) -> str:
-        """Write the steps in the form of the prompt's examples."""
-        lines = [f"Follow up: {one}\nIntermediate answer: {other}\n" for one, other in self.steps]
-        return " Yes.\n" + "".join(lines) if lines else ""
-
-    @property
-    def excerpts(self) -> tuple[Excerpt, ...]:
-        return tuple(map(Excerpt.whole, self.passages))
 
 
 @dataclass(frozen=True)
@@ -66,66 +48,48 @@ class SelfAsk(Generating):
         The excerpts are all passages found, whole, in the order of the follow-up questions. The
         flow raises `InputError` for a blank question.
         """
-        check_text("question", question, blank=False)
-        work = _Work()
-        answer = yield from self._asked(question, ports, work)
-        follow_ups = [{"question": one, "answer": other} for one, other in work.steps]
-        context = Context(
-            question,
-            work.excerpts,
-            queries=tuple(one for one, _ in work.steps),
-            method="selfask",
-            details={"follow_ups": follow_ups},
-            selection=work.selection.rows(work.excerpts),
-        )
-        return self.answered(context, answer, work.notes)
+        work, steps = Rounds(self, question, ports, "selfask"), list[Step]()
+        answer = yield from self._answer(work, steps)
+        work.queries = [follow_up for follow_up, _ in steps]
+        follow_ups = [{"question": one, "answer": other} for one, other in steps]
+        return work.ended(answer, {"follow_ups": follow_ups})
 
-    def _asked(self, question: str, ports: Ports, work: _Work) -> Flow[str]:
-        """Ask follow-up questions until there is a final answer."""
+    def _answer(self, work: Rounds, steps: list[Step]) -> Flow[str]:
+        """Generate follow-up questions until there is a final answer."""
         for _ in range(self.rounds):
-            prompt = Context(question, draft=work.written).prompt(SELF_ASK)
-            reply = yield from self.write(prompt, ports, "follow-up question")
-            work.notes.extend(reply.notes)
-            follow_up, answer = read_step(reply.text)
+            prompt = work.prompt(SELF_ASK, (), written(steps))
+            text = yield from work.write(prompt, "follow-up question")
+            follow_up, answer = read_step(text)
             if answer:
                 return answer
-            if not follow_up:
-                return (yield from self._plainly(question, ports, work))
-            if follow_up in (one for one, _ in work.steps):
+            if not follow_up:  # answer from what was found, or from what the question finds
+                if not work.passages:
+                    work.notes.append(OTHER_FORM)
+                    found = yield from work.retrieve(work.question, self.k, first=True)
+                    work.passages = found
+                return (yield from work.write(work.prompt(READ)))
+            if follow_up in (one for one, _ in steps):
                 work.notes.append("the language model asked the same again")
                 break
-            yield from self._followed(follow_up, ports, work)
-        prompt = Context(question, draft=work.written + FINAL).prompt(SELF_ASK)
-        reply = yield from self.write(prompt, ports, "answer")
-        work.notes.extend(reply.notes)
-        return final_answer(reply.text) or first_line(reply.text)
+            steps.append((follow_up, (yield from self._read(follow_up, work)) or NOT_FOUND))
+        text = yield from work.write(work.prompt(SELF_ASK, (), written(steps) + FINAL))
+        return final_answer(text) or first_line(text)
 
-    def _followed(self, follow_up: str, ports: Ports, work: _Work) -> Flow[None]:
-        """Look a follow-up question up, and read its answer."""
-        best, notes = yield from self.look_up(follow_up, ports, k=self.k, selection=work.selection)
-        answer = ""
-        work.notes.extend(f"{follow_up!r}: {note}" for note in notes)
-        work.passages.extend(update(best, work.passages))
-        if best:
-            shown = Context(follow_up, tuple(map(Excerpt.whole, best)))
-            reply = yield from self.write(shown.prompt(READ_BRIEFLY), ports, "intermediate answer")
-            work.notes.extend(reply.notes)
-            answer = first_line(reply.text)
-        work.steps.append((follow_up, answer or NOT_FOUND))
+    def _read(self, follow_up: str, work: Rounds) -> Flow[str]:
+        """Retrieve for a follow-up question, and read its answer."""
+        own = Rounds(self, follow_up, work.ports, work.name, selection=work.selection)
+        own.passages = yield from own.retrieve(follow_up, self.k)
+        work.notes += [f"{follow_up!r}: {note}" for note in own.notes]
+        work.passages += update(own.passages, work.passages)
+        if not own.passages:
+            return ""
+        return first_line((yield from work.write(own.prompt(READ_BRIEFLY), "intermediate answer")))
 
-    def _plainly(self, question: str, ports: Ports, work: _Work) -> Flow[str]:
-        """Answer from what was found, or from what the question itself finds."""
-        if not work.passages:
-            work.notes.append(OTHER_FORM)
-            passages, notes = yield from self.look_up(
-                question, ports, first=True, k=self.k, selection=work.selection
-            )
-            work.passages.extend(passages)
-            work.notes.extend(notes)
-        prompt = Context(question, work.excerpts).prompt(READ)
-        reply = yield from self.write(prompt, ports, "answer")
-        work.notes.extend(reply.notes)
-        return reply.text
+
+def written(steps: Sequence[Step]) -> str:
+    """Write the steps in the form of the prompt's examples."""
+    lines = [f"Follow up: {one}\nIntermediate answer: {other}\n" for one, other in steps]
+    return " Yes.\n" + "".join(lines) if lines else ""
 
 
 def read_step(text: str) -> tuple[str, str]:

@@ -20,11 +20,10 @@ from fitrag_integrations.core.checks import Count, Share, check_is, check_number
 from fitrag_integrations.core.record import Record, check_mapping
 from fitrag_integrations.core.show import shortened
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.methods.writing import NO_ANSWER, Generating
+from fitrag_integrations.methods.writing import NO_ANSWER, Generating, Rounds
 from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
-from fitrag_integrations.values.selected import Selection
-from fitrag_integrations.values.windows import by_score, usable
+from fitrag_integrations.values.windows import by_score
 
 Item: TypeAlias = tuple[str, Passage | None]  # a question, and the passage to answer it from
 SUPPORT = {
@@ -156,48 +155,37 @@ class SelfRag(Generating):
         The excerpts are best first. `details["passages"]` tells of each its three numbers and its
         answer. The flow raises `InputError` for a blank question, and what the retrieval raises.
         """
-        check_text("question", question, blank=False)
-        ((first,), notes) = yield from self._reflected([(question, None)])
+        work = Rounds(self, question, ports, "selfrag")
+        (first,) = yield from self._reflected([(question, None)], work)
         decision = self._decided(first)
-        context = Context(question, decision=decision, method="selfrag", notes=notes)
         if not decision.retrieve:
-            return self.answered(context, first.text)
+            return work.ended(first.text, decision=decision)
         (found,) = yield from ports.retrieve.ask([question])
-        selection = Selection()
-        passages, more = usable(found, selection=selection)
-        wholes = list(map(Excerpt.whole, passages))
-        selection.drop(wholes[self.k :], "k", f"k={self.k}")
-        rows = selection.rows(wholes[: self.k])
-        context = replace(context, notes=(*notes, *more), selection=rows)
-        return (yield from self._chosen(context, passages[: self.k], first))
 
-    def _chosen(
-        self, context: Context, passages: Sequence[Passage], first: Reflection
-    ) -> Flow[Context]:
-        """Answer from each passage, and choose the best answer that is not blank."""
-        items: list[Item] = [(context.question, passage) for passage in passages]
-        made, notes = yield from self._reflected(items)
+        # answer from each passage, and choose the best answer that is not blank
+        passages = work.keep(found, self.k)
+        made = yield from self._reflected([(question, passage) for passage in passages], work)
         scores = [self._score(one) for one in made]
         excerpts = [Excerpt.whole(p, score=s) for p, s in zip(passages, scores, strict=True)]
-        best = max(zip(scores, made, strict=True), key=_written, default=(0.0, first))[1]
-        if not best.text:
-            notes, best = (*notes, "no passage gave an answer: the one without them stands"), first
-        details = {
-            "passages": [_passage_details(e, r) for e, r in zip(excerpts, made, strict=True)]
-        }
-        context = replace(context, excerpts=tuple(by_score(excerpts)), details=details)
-        return self.answered(context, best.text, notes)
+        ranked = sorted(zip(scores, made, strict=True), key=lambda each: -each[0])
+        best = next((one for _, one in ranked if one.text), first)
+        if best is first and (made or not first.text):
+            work.notes.append("no passage gave an answer: the one without them stands")
+        pairs = zip(excerpts, made, strict=True)
+        details = {"passages": [_passage_details(one, answer) for one, answer in pairs]}
+        return work.ended(best.text, details, excerpts=by_score(excerpts), decision=decision)
 
-    def _reflected(self, items: Sequence[Item]) -> Flow[tuple[list[Reflection], tuple[str, ...]]]:
+    def _reflected(self, items: Sequence[Item], work: Rounds) -> Flow[list[Reflection]]:
         """Generate an answer for each item; a failed call returns blank reflections and a note."""
         port = reflect_port(self.model)
         whole, failed = yield from self.asked(port, items, NO_ANSWER, check_reflection)
         if failed:
-            return [Reflection()] * len(items), failed
+            work.notes += failed
+            return [Reflection()] * len(items)
         replies = [self.read(one.clean, "answer") for one in whole]
-        notes = tuple(dict.fromkeys(note for reply in replies for note in reply.notes))
+        work.notes += dict.fromkeys(note for reply in replies for note in reply.notes)
         pairs = zip(whole, replies, strict=True)
-        return [replace(one, text=reply.text) for one, reply in pairs], notes
+        return [replace(one, text=reply.text) for one, reply in pairs]
 
     def _decided(self, first: Reflection) -> RetrievalDecision:
         share = retrieval_share(first)
@@ -211,10 +199,6 @@ class SelfRag(Generating):
     def _score(self, made: Reflection) -> float:
         parts = (relevance(made), support(made), utility(made))
         return made.likelihood + sum(w * x for w, x in zip(self.weights, parts, strict=True))
-
-
-def _written(scored: tuple[float, Reflection]) -> tuple[bool, float]:
-    return bool(scored[1].text), scored[0]
 
 
 def _passage_details(excerpt: Excerpt, made: Reflection) -> dict[str, object]:
