@@ -248,3 +248,8 @@ def test_states_are_kept_within_bounds(monkeypatch):
     near(model.score([*PAIRS, PAIRS[0]]), [*wanted, wanted[0]])
     assert model._engine._tokens == sum(map(len, model._engine._kept.values())) <= 60
     model.unload()
+
+
+def test_threads_that_wait_do_not_spin(light):
+    options = light._engine._session.get_session_options()
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"

@@ -161,6 +161,8 @@ def values_of(weights: Mapping[str, Floats]) -> dict[str, Any]:
 def _session(graph: bytes, values: Mapping[str, Any]) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
+    # threads that spin while they wait take the cores from whatever else runs
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     options.add_external_initializers(list(values), list(values.values()))
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

@@ -37,6 +37,7 @@ from fitrag_integrations.models.scorer.items import (
     best_logits,
     checked_items,
     chunk_spans,
+    of_logits,
 )
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
@@ -140,7 +141,7 @@ class LightScorer(LightModel):
         return heads.bilabel(self._head, states[:, 0], clues, self._best_span(states, batch))
 
     def _whole(self, chunks: Sequence[Floats]) -> BiLabelScore:
-        return _labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
+        return of_logits(*(np.max(chunks, axis=0) / self._temperatures).tolist())
 
     def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
         """Return the labels of each passage and of spans of it, in the order given."""
@@ -166,7 +167,7 @@ class LightScorer(LightModel):
             which = (each for each, _ in own)
             best = best_logits(len(item[2]), list(zip(which, logits, strict=True)))
             rows = (best / self._span_temperatures)[:, : self._span_labels].tolist()
-            judged.append((self._whole(wholes), [_labels(*row) for row in rows]))
+            judged.append((self._whole(wholes), [of_logits(*row) for row in rows]))
         return judged
 
     def _read(
@@ -246,11 +247,3 @@ def head_of(folder: Path, manifest: Row) -> Weights:
     """Read the weights of a head, by the names they have in it."""
     arrays = read_arrays(folder, manifest["head"])
     return {name.removeprefix("head."): array for name, array in arrays.items()}
-
-
-def _labels(has: float, prefer: float | None = None) -> BiLabelScore:
-    return BiLabelScore(_sigmoid(has), None if prefer is None else _sigmoid(prefer), has, prefer)
-
-
-def _sigmoid(logit: float) -> float:
-    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0

@@ -116,6 +116,7 @@ def _loaded(
 def _onnx(onnxruntime: Any, graph: str, dtype: torch.dtype) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     names = [given.name for given in session.get_inputs()]

@@ -40,7 +40,7 @@ from fitrag_integrations.models.runtime.folder import (
 )
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import Item, checked_items
+from fitrag_integrations.models.scorer.items import Item, checked_items, of_logits
 from fitrag_integrations.models.scorer.one_pass import (
     Head,
     Judged,
@@ -53,7 +53,6 @@ from fitrag_integrations.models.scorer.reranker import (
     PairScorer,
     ReadyReranker,
     RerankerOptions,
-    sigmoid,
 )
 from fitrag_integrations.types import BiLabelScore
 
@@ -187,7 +186,7 @@ class BiLabelScorer(PairScorer, PairModel):
 
     def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
         has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
-        return BiLabelScore(sigmoid(has), sigmoid(prefer), has, prefer)
+        return of_logits(has, prefer)
 
 
 class OnePassScorer(BiLabelScorer):

@@ -1,7 +1,8 @@
-"""Spans of passages to be judged: how they are given, checked, and found among the tokens."""
+"""Scores of logits; spans of passages to be judged: their checks, and their tokens."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -11,12 +12,27 @@ from numpy.typing import NDArray
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.pairs import EncodedPair, checked_pairs
-from fitrag_integrations.types import Passage
+from fitrag_integrations.types import BiLabelScore, Passage
 
 Range = tuple[int, int]
 Places: TypeAlias = NDArray[np.int64]
 InChunk: TypeAlias = tuple[Places, list[Range]]  # which spans, and the tokens of each
 Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end) in the text
+
+
+def of_logits(has_answer: float, llm_prefer: float | None = None) -> BiLabelScore:
+    """Return the score of two logits, or of one."""
+    return BiLabelScore(
+        sigmoid(has_answer),
+        None if llm_prefer is None else sigmoid(llm_prefer),
+        has_answer,
+        llm_prefer,
+    )
+
+
+def sigmoid(logit: float) -> float:
+    """Return the probability of a logit."""
+    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
 
 
 def token_ranges(chunk: EncodedPair, spans: Sequence[Range] | Places) -> list[Range]:

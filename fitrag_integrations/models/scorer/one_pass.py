@@ -43,8 +43,8 @@ from fitrag_integrations.models.scorer.items import (
     Range,
     best_logits,
     chunk_spans,
+    of_logits,
 )
-from fitrag_integrations.models.scorer.reranker import sigmoid
 from fitrag_integrations.models.scorer.spans import (
     LineHead,
     SpanEvidence,
@@ -170,7 +170,7 @@ class SpanJudge:
             best = torch.from_numpy(best_logits(len(spans), parts))
             labels = (best / torch.tensor(self._temperatures))[:, : self._labels].tolist()
             whole = self._scorer._labels([next(firsts) for _ in group])
-            judged.append((whole, [_labels(*row) for row in labels]))
+            judged.append((whole, [of_logits(*row) for row in labels]))
         return judged
 
 
@@ -202,7 +202,3 @@ def save_onepass(folder: Path, head: Head, scorer: Path, fields: Row) -> None:
         "head": entry,
     }
     write_manifest(folder, "model.json", kind="onepass", fields={**fields, **own})
-
-
-def _labels(has: float, prefer: float | None = None) -> BiLabelScore:
-    return BiLabelScore(sigmoid(has), None if prefer is None else sigmoid(prefer), has, prefer)

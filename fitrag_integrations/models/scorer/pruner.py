@@ -36,9 +36,9 @@ from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.families.family import Folder, OutputRows
-from fitrag_integrations.models.scorer.items import Item, checked_items
+from fitrag_integrations.models.scorer.items import Item, checked_items, of_logits
 from fitrag_integrations.models.scorer.one_pass import Judged, Ranges, run_spans
-from fitrag_integrations.models.scorer.reranker import SMALLEST, PairScorer, sigmoid
+from fitrag_integrations.models.scorer.reranker import SMALLEST, PairScorer
 from fitrag_integrations.types import BiLabelScore
 
 KIND = "open_provence"
@@ -190,9 +190,7 @@ class Pruner(PairScorer):
                 best = max(best, logit)
                 kept[which] = np.maximum(kept[which], means)
             whole = best / self.temperature
-            judged.append(
-                (BiLabelScore(sigmoid(whole), None, whole, None), [_kept(p) for p in kept.tolist()])
-            )
+            judged.append((of_logits(whole), [_kept(p) for p in kept.tolist()]))
         return judged
 
     def _read(

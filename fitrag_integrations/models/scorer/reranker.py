@@ -27,6 +27,7 @@ from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.families import causal, classifier, monot5
 from fitrag_integrations.models.scorer.families.family import Family, Folder, Scale
+from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.types import BiLabelScore
 
 FAMILIES = {family.name: family for family in (monot5.FAMILY, *causal.FAMILIES, classifier.FAMILY)}
@@ -202,7 +203,7 @@ class ReadyReranker(PairScorer):
             inside = min(1 - SMALLEST, max(SMALLEST, output))
             logit = math.log(inside / (1 - inside))
         logit /= self.temperature
-        return BiLabelScore(sigmoid(logit), None, logit, None)
+        return of_logits(logit)
 
     def _details(self) -> list[str]:
         return [f"scale={self.scale!r}", "llm_prefer=None", *super()._details()]
@@ -226,8 +227,3 @@ def family_of(folder: Folder, named: str | None) -> Family:
         f"{folder.checkpoint.what}: {folder.architecture} is a language model whose prompt is not "
         f"known; pass family= with the one it was trained with: {', '.join(FAMILIES)}"
     )
-
-
-def sigmoid(logit: float) -> float:
-    """Return the probability of a logit."""
-    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
