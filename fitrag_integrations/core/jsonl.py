@@ -5,14 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
-from fitrag_integrations.core.files import only_writer, replacing, storage_error, storing
+from fitrag_integrations.core.files import lock, only_writer, replacing, storage_error, storing
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 
@@ -107,6 +108,60 @@ def write_jsonl(path: Path, rows: Iterable[Row]) -> None:
         gzip.open(beside, "wb") if is_gzipped(path.name) else beside.open("wb") as out,
     ):
         out.writelines(map(dump, rows))
+
+
+class Log:
+    """File of JSON values that one process appends to, each written out before the call returns.
+
+    Going over it yields the values that are there, and drops a last line that a kill cut short.
+    Raises `InputError` where another process has the file open, and `StorageError` for a full disk.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._file = open(path, "a+b", buffering=0)  # noqa: SIM115 - kept open until `close`
+        try:
+            lock(self._file.fileno(), path)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __iter__(self) -> Iterator[Any]:
+        self._file.seek(0)
+        kept = 0
+        for line in self._file:
+            if not line.endswith(b"\n"):
+                break
+            if line.strip():
+                yield loads(line)
+            kept += len(line)
+        self._file.truncate(kept)
+
+    def append(self, *rows: Row) -> None:
+        """Write rows, one line each."""
+        rest = memoryview(b"".join(map(dump, rows)))
+        with storing(self._path, len(rest)):
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
+
+    def clear(self) -> None:
+        """Drop what is there."""
+        self._file.truncate(0)
+
+    def sync(self) -> None:
+        """Flush what was written to disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file, which lets other processes have it."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 @contextmanager

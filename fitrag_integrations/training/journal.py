@@ -8,15 +8,12 @@ kill of the process; `sync`, after each lot of rows, makes it outlive a power cu
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.files import lock, storing
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.collecting import Failed, Told
 
@@ -33,15 +30,11 @@ class AnswerJournal:
     def __init__(self, path: Path, plan: Mapping[str, object], *, replan: bool = False) -> None:
         self._path, self._known = path, dict[str, Told]()
         self.tokens = (0, 0)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "a+b", buffering=0)  # noqa: SIM115 - kept open until `close`
+        self._log = jsonl.Log(path)
         try:
-            lock(self._file.fileno(), path)
-            if replan and not self._has_answers():
-                self._file.truncate(0)
-            self._read(plan)
+            self._read(plan, replan)
         except BaseException:
-            self._file.close()
+            self._log.close()
             raise
 
     def get(self, prompt: str) -> Told | None:
@@ -64,44 +57,30 @@ class AnswerJournal:
     def pay(self, tokens: tuple[int, int], answer: Mapping[str, object] | None = None) -> None:
         """Write down what was paid, also where nothing came of it."""
         self.tokens = _sum(self.tokens, tokens)
-        self._write({**(answer or {}), "tokens": tokens})
+        self._log.append({**(answer or {}), "tokens": tokens})
 
     def sync(self) -> None:
         """Flush what was written to disk."""
-        os.fsync(self._file.fileno())
+        self._log.sync()
 
     def close(self) -> None:
         """Close the file, which lets other processes have it."""
-        self._file.close()
+        self._log.close()
 
-    def _write(self, entry: Mapping[str, object]) -> None:
-        rest = memoryview(json.dumps(entry).encode("ascii") + b"\n")
-        with storing(self._path, len(rest)):
-            while rest:
-                rest = rest[self._file.write(rest) or 0 :]
-
-    def _has_answers(self) -> bool:
-        self._file.seek(0)
-        return any(number > 0 for number, _ in enumerate(self._file))
-
-    def _read(self, plan: Mapping[str, object]) -> None:
-        """Read all whole lines and cut what follows the last of them."""
-        self._file.seek(0)
-        kept = 0
-        for line in self._file:
-            if not line.endswith(b"\n"):
-                break
-            try:
-                self._take(jsonl.loads(line), plan, first=not kept)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                if isinstance(error, InputError):
-                    raise
-                allowed = "the answers of an earlier run; this file is damaged: delete it"
-                raise InputError.of("output", given=str(self._path), allowed=allowed) from None
-            kept += len(line)
-        self._file.truncate(kept)
-        if not kept:
-            self._write({"plan": plan})
+    def _read(self, plan: Mapping[str, object], replan: bool) -> None:
+        number = 0
+        try:
+            if replan and len(list(self._log)) < 2:
+                self._log.clear()
+            for number, entry in enumerate(self._log, start=1):
+                self._take(entry, plan, first=number == 1)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, InputError):
+                raise
+            allowed = "the answers of an earlier run; this file is damaged: delete it"
+            raise InputError.of("output", given=str(self._path), allowed=allowed) from None
+        if not number:
+            self._log.append({"plan": plan})
 
     def _take(self, entry: dict[str, Any], plan: Mapping[str, object], *, first: bool) -> None:
         if first:

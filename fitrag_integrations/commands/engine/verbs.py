@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -51,12 +51,12 @@ class Verbs(TyperGroup):
         """Find a verb of ours, or make one of a file."""
         if not is_own_file(cmd_name):
             return super().get_command(ctx, cmd_name)
-        plan = from_own_file(cmd_name, _is_plan, "one dataclass with a method run")
+        plan = from_own_file(
+            cmd_name,
+            lambda kind: is_dataclass(kind) and callable(getattr(kind, "run", None)),
+            "one dataclass with a method run",
+        )
         return _command(Path(cmd_name.partition(":")[0]).stem, plan)
-
-
-def _is_plan(kind: type) -> bool:
-    return is_dataclass(kind) and callable(getattr(kind, "run", None))
 
 
 def _command(name: str, plan: type[Any]) -> Any:
@@ -108,22 +108,33 @@ def _parameters(plan: type[Any], defaults: object = None) -> Iterator[inspect.Pa
     """Yield the parameters of a plan; an instance in `defaults` says the defaults of a group."""
     hints = get_type_hints(plan, include_extras=True)
     for field in fields(plan):
-        default = _default(field) if defaults is None else getattr(defaults, field.name)
+        own = field.default if field.default_factory is MISSING else field.default_factory()
+        default = own if defaults is None else getattr(defaults, field.name)
         if is_dataclass(hints[field.name]):
             yield from _parameters(hints[field.name], None if default is MISSING else default)
             continue
+        shown = list(default) if isinstance(default, tuple) else default
         yield inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if default is MISSING else _listed(default),
+            default=inspect.Parameter.empty if default is MISSING else shown,
             annotation=_annotation(hints[field.name], field.name, default),
         )
 
 
 def _build(plan: type[Any], given: Mapping[str, object]) -> Any:
     """Build a plan from the values of its options, its groups first."""
-    hints = get_type_hints(plan)
-    return plan(**{each.name: _value(hints[each.name], each.name, given) for each in fields(plan)})
+    hints, values = get_type_hints(plan), dict[str, object]()
+    for each in fields(plan):
+        hint = hints[each.name]
+        if isinstance(hint, type) and is_dataclass(hint):
+            values[each.name] = _build(hint, given)
+        else:
+            value = given[each.name]
+            if isinstance(value, list) and get_origin(hint) is tuple:
+                value = tuple(value)
+            values[each.name] = value
+    return plan(**values)
 
 
 def plan_of(plan: type[Any], given: Mapping[str, object]) -> Any:
@@ -141,21 +152,12 @@ def plan_of(plan: type[Any], given: Mapping[str, object]) -> Any:
     return made
 
 
-def _value(hint: Any, name: str, given: Mapping[str, object]) -> object:
-    is_group = isinstance(hint, type) and is_dataclass(hint)
-    return _build(hint, given) if is_group else _unlisted(given[name], hint)
-
-
-def _default(field: Field[Any]) -> object:
-    return field.default if field.default_factory is MISSING else field.default_factory()
-
-
 def _annotation(hint: Any, name: str, default: object) -> object:
     """Return a type as Typer reads it: with what is said of it, and a list for a tuple."""
     said = Option()
     if get_origin(hint) is Annotated:
         hint, said = get_args(hint)
-    if _is_tuple(hint):
+    if get_origin(hint) is tuple:
         hint = list[get_args(hint)[0]]  # type: ignore[misc]
     shown: dict[str, Any] = {"help": said.help or None, "metavar": said.metavar}
     shown |= {"min": said.min, "max": said.max}
@@ -167,15 +169,3 @@ def _annotation(hint: Any, name: str, default: object) -> object:
     if default is False and not names:  # there is nothing to say no to
         names = [f"--{name.replace('_', '-')}"]
     return Annotated[hint, typer.Option(*names, **shown)]
-
-
-def _is_tuple(hint: object) -> bool:
-    return get_origin(hint) is tuple
-
-
-def _listed(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _unlisted(value: object, hint: object) -> object:
-    return tuple(value) if isinstance(value, list) and _is_tuple(hint) else value

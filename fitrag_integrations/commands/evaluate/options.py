@@ -9,6 +9,7 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -24,7 +25,7 @@ from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.commands.evaluate.tables import show_notes
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import is_own_file
-from fitrag_integrations.core.files import fingerprint, write_whole
+from fitrag_integrations.core.files import fingerprint
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
@@ -205,33 +206,27 @@ def answered(
     the file holds something else.
     """
     keys = [content_id([setup, row]) for row in rows]
-    known = {} if path is None else _known(path)
-    advance(sum(key in known for key in keys))
-    missing = {key: row for key, row in zip(keys, rows, strict=True) if key not in known}
-    for chunk in chunks(missing.items(), CHUNK):
-        given = answer([row for _, row in chunk])
-        fresh = dict(zip((key for key, _ in chunk), given, strict=True))
-        if path is not None:
-            with jsonl.appending(str(path)) as write:
-                write(b"".join(jsonl.dump({"key": key, "value": fresh[key]}) for key in fresh))
-        known |= fresh
-        advance(sum(key in fresh for key in keys))
+    with ExitStack() as held:
+        log = None if path is None else held.enter_context(jsonl.Log(path))
+        known = {} if log is None else _known(log, path)
+        advance(sum(key in known for key in keys))
+        missing = {key: row for key, row in zip(keys, rows, strict=True) if key not in known}
+        for chunk in chunks(missing.items(), CHUNK):
+            given = answer([row for _, row in chunk])
+            fresh = dict(zip((key for key, _ in chunk), given, strict=True))
+            if log is not None:
+                log.append(*({"key": key, "value": fresh[key]} for key in fresh))
+            known |= fresh
+            advance(sum(key in fresh for key in keys))
     return [known[key] for key in keys]
 
 
-def _known(path: Path) -> dict[str, Any]:
-    """Read what is there; a line cut short by a kill is written anew."""
-    if not path.exists():
-        return {}
-    data = path.read_bytes()
-    whole, newline, cut = data.rpartition(b"\n")
-    if cut:
-        write_whole(path, whole + newline)
+def _known(log: jsonl.Log, path: Path | None) -> dict[str, Any]:
     known: dict[str, Any] = {}
     try:
-        for row in jsonl.read_jsonl(path):
+        for row in log:
             known[row["key"]] = row["value"]
-    except (InputError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         given = f"{path}, line {len(known) + 1}: {error}"
         allowed = "a cache of fitrag evaluate: delete it or choose another"
         raise InputError.of("--cache", given=given, allowed=allowed) from error
