@@ -57,10 +57,18 @@ TIKTOKEN_FOLDER = "TIKTOKEN_CACHE_DIR"
 def findings() -> dict[str, dict[str, Any]]:
     """Return sections of plain values; what could not be looked at says why."""
     return {
-        "versions": _versions(),
+        "versions": {
+            "fitrag-integrations": fitrag_integrations.__version__,
+            "python": platform.python_version(),
+            **{package: _version(package) for package in PACKAGES},
+        },
         "devices": _or_why_not(_devices),
         "faiss": _or_why_not(_faiss),
-        "offline": _offline(),
+        "offline": {
+            "MiniLM package": _minilm(),
+            "tiktoken cache": _tiktoken(),
+            **{name: os.environ.get(name) for name in FOLDERS},
+        },
         "embedded models": _embedded(),
         "extras": {name: _is_there(module) for name, module in EXTRAS.items()},
     }
@@ -72,11 +80,6 @@ def _or_why_not(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return look()
     except Exception as error:  # noqa: BLE001
         return {"problem": f"{type(error).__name__}: {error}"}
-
-
-def _versions() -> dict[str, Any]:
-    own = {"fitrag-integrations": fitrag_integrations.__version__}
-    return own | {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES}
 
 
 def _version(package: str) -> str | None:
@@ -104,14 +107,6 @@ def _faiss() -> dict[str, Any]:
     has_gpu = hasattr(faiss, "StandardGpuResources")
     gpus = faiss.get_num_gpus() if has_gpu else 0
     return {"build": "GPU" if has_gpu else "CPU", "version": faiss.__version__, "gpus": gpus}
-
-
-def _offline() -> dict[str, Any]:
-    return {
-        "MiniLM package": _minilm(),
-        "tiktoken cache": _tiktoken(),
-        **{name: os.environ.get(name) for name in FOLDERS},
-    }
 
 
 def _minilm() -> str:

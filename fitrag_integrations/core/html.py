@@ -76,7 +76,11 @@ def folded(title: str, *parts: Html, shown: bool = False) -> Html:
 def table(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
     """Return a table of plain values; without columns it has no header."""
     head = "".join(f'<th style="{_CELL}">{escaped(name)}</th>' for name in columns)
-    body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
+    cells = [
+        "".join(f'<td style="{_CELL}" dir="auto">{escaped(value)}</td>' for value in row)
+        for row in rows
+    ]
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     top = f"<thead><tr>{head}</tr></thead>" if columns else ""
     frame = 'style="border-collapse:collapse;margin:.2em 0;display:block;overflow-x:auto"'
     return Html(f"<table {frame}>{top}<tbody>{body}</tbody></table>")
@@ -84,10 +88,6 @@ def table(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
 
 def _rest(text: str, grey: bool) -> Html:
     return Html(f'<span style="opacity:.55">{escaped(text)}</span>') if grey else escaped(text)
-
-
-def _cells(row: Sequence[object]) -> str:
-    return "".join(f'<td style="{_CELL}" dir="auto">{escaped(value)}</td>' for value in row)
 
 
 def _seen(char: str) -> str:

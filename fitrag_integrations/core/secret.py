@@ -60,7 +60,9 @@ class Secret:
             given = given.get_secret_value()
         is_blank = given is None or (variable and isinstance(given, str) and not given.strip())
         self._value = "" if is_blank else self._checked(given)
-        _quieten(self)
+        _quiet.add(self)
+        for name in _LOGGERS:
+            logging.getLogger(name).addFilter(_quiet)  # once, however often
 
     @property
     def found(self) -> bool:
@@ -175,10 +177,3 @@ class _Quiet(logging.Filter):
 
 
 _quiet = _Quiet()
-
-
-def _quieten(secret: Secret) -> None:
-    """Keep a key out of the logs of the libraries that send it."""
-    _quiet.add(secret)
-    for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_quiet)  # once, however often

@@ -111,7 +111,8 @@ def _load(name: str, options: ModelOptions) -> Any:
             f"a class with {' or '.join(calls)}",
         )()
     role = next((role for role, (_, kind) in defaults.HOMES.items() if kind == name), "")
-    if role and options == ModelOptions() and _is_light(role):
+    is_usual = bool(role) and options == ModelOptions()
+    if is_usual and defaults.home_of(role)[0].startswith(defaults.LIGHT_HOME):
         return defaults.default_model(role)
     if not installed("torch"):
         feature = "a model of one's own, and --device, --dtype and --backend"
@@ -122,10 +123,6 @@ def _load(name: str, options: ModelOptions) -> Any:
     if options.model is None:
         return kind.embedded(**_how(options))
     return kind.from_pretrained(options.model, **_how(options))
-
-
-def _is_light(role: str) -> bool:
-    return defaults.home_of(role)[0].startswith(defaults.LIGHT_HOME)
 
 
 def _how(options: ModelOptions) -> dict[str, str | int | None]:

@@ -21,7 +21,6 @@ from fitrag_integrations.commands.engine.batch import (
     Done,
     Engine,
     Here,
-    Summary,
     Verb,
     check_names,
     run_batch,
@@ -128,7 +127,10 @@ def leave(done: Done, options: RunSettings) -> None:
 def _tell(name: str, done: Done, options: RunOptions) -> None:
     summary = done.summary
     if not options.quiet:
-        typer.echo(f"fitrag {name}: {_sentence(summary)}", err=True)
+        resumed = f", {summary.resumed} of them from an earlier run" if summary.resumed else ""
+        errors = f"{summary.errors} error rows" if summary.errors else "no error row"
+        said = f"{summary.rows} rows in {summary.output}{resumed}, {errors}"
+        typer.echo(f"fitrag {name}: {said}, {summary.seconds:.1f} s", err=True)
     if not options.quiet or summary.errors == summary.rows:
         for reason, count in done.reasons.most_common(REASONS):
             typer.echo(f"fitrag {name}: {count} x {reason}", err=True)
@@ -139,12 +141,6 @@ def _tell(name: str, done: Done, options: RunOptions) -> None:
         typer.echo(f"fitrag {name}: {said}", err=True)
     if options.json:  # standard output may be where the rows went
         typer.echo(json.dumps(asdict(summary)), err=summary.output == jsonl.STREAM)
-
-
-def _sentence(done: Summary) -> str:
-    resumed = f", {done.resumed} of them from an earlier run" if done.resumed else ""
-    errors = f"{done.errors} error rows" if done.errors else "no error row"
-    return f"{done.rows} rows in {done.output}{resumed}, {errors}, {done.seconds:.1f} s"
 
 
 @contextmanager

@@ -62,7 +62,11 @@ class MapRows:
     """
 
     def __init__(self, verb: str | type[Any], **options: object) -> None:
-        self._plan: Any = plan_of(_plan_type(verb) if isinstance(verb, str) else verb, options)
+        if isinstance(verb, str):
+            if verb not in VERBS:
+                raise InputError.of("verb", given=verb, allowed=", ".join(sorted(VERBS)))
+            verb = Home(f"run.{VERBS[verb]}:{verb.capitalize()}Plan", "").plan_type()
+        self._plan: Any = plan_of(verb, options)
         self._verb: Verb[Any] | None = None
 
     def __call__(self, batch: Any) -> Any:
@@ -84,12 +88,6 @@ class MapRows:
         return type(batch).from_arrays(
             [*kept.columns, *fields.columns], [*kept.column_names, *fields.column_names]
         )
-
-
-def _plan_type(verb: str) -> type[Any]:
-    if verb not in VERBS:
-        raise InputError.of("verb", given=verb, allowed=", ".join(sorted(VERBS)))
-    return Home(f"run.{VERBS[verb]}:{verb.capitalize()}Plan", "").plan_type()
 
 
 def _added(line: Row, verb: Verb[Any]) -> Row:

@@ -133,7 +133,12 @@ def answer_all(
     a model is no method's time. `explained` adds the fields of `trace_fields`.
     """
     rows: Iterator[Line] = (
-        Line(_given(run, i, row)) for run in runs for i, row in enumerate(asked)
+        Line(
+            {"method": run.name, "setup": run.setup, "row": i}
+            | {name: row[name] for name in ("question", "answers")}
+        )
+        for run in runs
+        for i, row in enumerate(asked)
     )
     named = {run.name: run.answers for run in runs}
     with jsonl.appending(str(out)) as write:
@@ -146,11 +151,6 @@ def answer_all(
                 write(b"".join(_answered(named[name], chunk, asked, count, explained)))
                 advance(len(chunk))
     return resumed.rows
-
-
-def _given(run: Contender, number: int, row: Row) -> Row:
-    kept = {"question": row["question"], "answers": row["answers"]}
-    return {"method": run.name, "setup": run.setup, "row": number, **kept}
 
 
 def _answered(

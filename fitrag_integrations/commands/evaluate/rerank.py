@@ -245,7 +245,12 @@ def read_first(
         answers = iter(reader.read(pairs))
         for (row, one), places in zip(chunk, wanted, strict=True):
             found = {i: next(answers) for i in places}
-            right = {i: _is_right(found[i].text, row["answers"]) for i in places}
+            gold_answers = row["answers"]
+            right = {
+                i: contains_answer(found[i].text, gold_answers)
+                or exact_match(found[i].text, gold_answers)
+                for i in places
+            }
             made.append(_with_answers(one, right, {i: found[i].score for i in places}))
         advance(len(chunk))
     return made
@@ -265,10 +270,6 @@ def _with_answers(
         right=tuple(right.get(i, False) for i in places),
         trust=tuple(trust.get(i, -1.0) for i in places),
     )
-
-
-def _is_right(answer: str, gold: Sequence[str]) -> bool:
-    return contains_answer(answer, gold) or exact_match(answer, gold)
 
 
 def _checked(row: Row) -> Row:

@@ -69,7 +69,9 @@ class EvaluateCompare:
 
         def show() -> None:
             show_figures(figures, f"{one.kind}: {self.first.name} and {self.second.name}")
-            show_notes(map(_setting, differences))
+            for each in differences:
+                ends = (str(each[end])[:LONG] for end in ("first", "second"))
+                show_notes([f"{each['setting']} differs: {' and '.join(ends)}"])
 
         summary = {"kind": one.kind, "figures": list(result.figures), "settings": differences}
         self.outcome.publish(result, {**summary, "notes": list(pairs.notes)}, show)
@@ -102,12 +104,6 @@ def _plots(figures: Sequence[Figure]) -> tuple[Plot, ...]:
         for which, end in zip(("first", "second"), ends, strict=True) if len(ends) == 2 else ():
             series.setdefault(f"{figure.who} {which}".strip(), []).append([figure.name, end])
     return (Plot("comparison", "figure", "value", series, kind="bar"),) if series else ()
-
-
-def _setting(row: Row) -> str:
-    """Word a setting that is not the same."""
-    one, other = (str(row[end])[:LONG] for end in ("first", "second"))
-    return f"{row['setting']} differs: {one} and {other}"
 
 
 @dataclass(frozen=True)

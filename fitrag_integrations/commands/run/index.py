@@ -83,7 +83,9 @@ class IndexPlan:
         counts = {"passages": len(made), "added": added, "skipped": made.skipped}
         summary = {"index": str(self.folder), **counts}
         if not self.quiet:
-            typer.echo(f"fitrag index: {_sentence(summary)}", err=True)
+            skipped = f", {made.skipped} left out" if made.skipped else ""
+            said = f"{len(made)} passages in {self.folder}, {added} of them new{skipped}"
+            typer.echo(f"fitrag index: {said}", err=True)
             echo_notes("index", notes, "" if self.json else "--json")
         if self.json:
             left_out = [note.to_dict() for note in notes]
@@ -114,12 +116,6 @@ class IndexPlan:
             allowed = "a new folder, or --add or --overwrite"
             raise InputError.of("OUT_DIR", given=str(self.folder), allowed=allowed)
         Shard.read(self.shard)
-
-
-def _sentence(summary: Row) -> str:
-    skipped = f", {summary['skipped']} left out" if summary["skipped"] else ""
-    added = f"{summary['added']} of them new"
-    return f"{summary['passages']} passages in {summary['index']}, {added}{skipped}"
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,10 @@ def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None
 
     def flow(row: Row) -> Flow[Decided]:
         question, draft = question_of(row), row.get("draft")
-        written = None if draft is None or not drafts else _written(draft)
+        written: Port[str, str] | None = None
+        if drafts and draft is not None:
+            text = check_text("draft", draft, blank=False)
+            written = Port.of("draft", lambda prompts: [text] * len(prompts))
         decider = Decider(asked, drafter=written, threshold=threshold, on_error="raise")
         return (yield from decider(question))
 
@@ -139,12 +142,6 @@ class QuestionAlone:
     ) -> Sequence[float | Exception]:
         """Pass the questions on."""
         return self.gate.p_known(questions, drafts)
-
-
-def _written(draft: object) -> Port[str, str]:
-    """Answer with the row's own draft; raises `InputError` for a blank one."""
-    text = check_text("draft", draft, blank=False)
-    return Port.of("draft", lambda prompts: [text] * len(prompts))
 
 
 @dataclass(frozen=True)

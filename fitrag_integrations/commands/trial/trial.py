@@ -111,12 +111,24 @@ class TryPlan:
             asked = self._answered(asked, found, oracle)
             scorer = models.load_scorer(self.hardware.of(None))  # that of `FitRag()`
             trial = compare(asked, found, scorer, oracle, draws=DRAWS, bar=self._bar)
-            skipped = None if oracle is None else _known(asked, oracle)
+            skipped = None
+            if oracle is not None:
+                known = says_it_knows([each.question for each in asked], oracle)
+                skipped = sum(known) / len(asked)
         proof = Proof.of(trial, unsure=unsure, skipped=skipped, price=self.price_in)
-        told = [*self._notes(unsure), *(f"left out: {each}" for each in trial.failed)]
+        by = [BY_LLM.format(llm=self.llm)] if self.llm is not None else []
+        told = [*by, *filter(None, [unsure]), *(f"left out: {each}" for each in trial.failed)]
         self._write_page(proof.sentence(unsure), trial, told, notes)
         if self.json:
-            self._echo_json(proof, trial, len(passages), told, notes)
+            plots = [] if trial.savings is None else [trial.savings.plot(trial.savings.at())]
+            rest = {
+                "curves": plots[0].series if plots else {},
+                "passages": len(passages),
+                "page": str(self.out),
+                "notes": told,
+                "left out": [note.to_dict() for note in notes],
+            }
+            typer.echo(json.dumps({**proof.to_dict(), **rest}))
             return
         typer.echo(sentence := proof.sentence(unsure))
         for note in told:
@@ -208,28 +220,6 @@ class TryPlan:
             return READ if self.llm is None else ANSWERED.format(llm=self.llm)
         return ""
 
-    def _notes(self, unsure: str) -> list[str]:
-        by = [BY_LLM.format(llm=self.llm)] if self.llm is not None else []
-        return [*by, *([unsure] if unsure else [])]
-
-    def _echo_json(
-        self,
-        proof: Proof,
-        trial: Trial,
-        passages: int,
-        told: Sequence[str],
-        notes: Sequence[FileNote],
-    ) -> None:
-        plots = [] if trial.savings is None else [trial.savings.plot(trial.savings.at())]
-        rest = {
-            "curves": plots[0].series if plots else {},
-            "passages": passages,
-            "page": str(self.out),
-            "notes": list(told),
-            "left out": [note.to_dict() for note in notes],
-        }
-        typer.echo(json.dumps({**proof.to_dict(), **rest}))
-
     def _write_page(
         self, lead: str, trial: Trial, told: Sequence[str], notes: Sequence[FileNote]
     ) -> None:
@@ -268,8 +258,3 @@ class TryPlan:
             files=Table("Left out, or not read as usual", ["file", "line", "why"], rows),
         )
         write_whole(self.out, page)
-
-
-def _known(asked: Sequence[Asked], oracle: Oracle) -> float:
-    """Return the fraction of questions that the language model says it can answer by itself."""
-    return sum(says_it_knows([each.question for each in asked], oracle)) / len(asked)
