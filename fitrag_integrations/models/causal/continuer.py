@@ -26,9 +26,14 @@ from fitrag_integrations.values.prompt import Asked
 class Continuer:
     """Generator that returns the tokens it writes with their probabilities (FLARE, section 3.2).
 
-    `generator` is a `LocalGenerator`, or a `RemoteGenerator` over "completions" whose service tells
-    log-probabilities. Its `max_new_tokens` bound every continuation. A local one measures in a
-    second pass over what was written.
+    A local generator measures them in a second pass over what was written.
+
+    Args:
+        generator: `LocalGenerator`, or `RemoteGenerator` over "completions" whose service returns
+            log-probabilities. Its `max_new_tokens` bound every continuation.
+
+    Raises:
+        InputError: For any other generator.
     """
 
     def __init__(self, generator: LocalGenerator | RemoteGenerator) -> None:
@@ -53,10 +58,15 @@ class Continuer:
     def continue_with_logprobs(
         self, prompts: Sequence[str], beginnings: Sequence[str]
     ) -> Sequence[Continuation | Exception]:
-        """Go on with each beginning of an answer to its prompt, greedily.
+        """Continue the beginning of an answer to each prompt, greedily.
 
-        Gives the new text alone, without blanks around it. A beginning may be blank. From a server
-        an item that fails has its error in its place.
+        Args:
+            prompts: Prompts.
+            beginnings: One beginning per prompt; may be blank.
+
+        Returns:
+            The new text of each item, without blanks around it, with its tokens. From a server an
+            item that fails has its error in its place.
         """
         texts = self._begun(prompts, beginnings)
         if isinstance(self.generator, RemoteGenerator):
@@ -68,7 +78,12 @@ class Continuer:
     async def acontinue_with_logprobs(
         self, prompts: Sequence[str], beginnings: Sequence[str]
     ) -> Sequence[Continuation | Exception]:
-        """Async version of `continue_with_logprobs`."""
+        """Async version of `continue_with_logprobs`.
+
+        Args:
+            prompts: Prompts.
+            beginnings: One beginning per prompt; may be blank.
+        """
         texts = self._begun(prompts, beginnings)
         if isinstance(self.generator, RemoteGenerator):
             return await self._asked(texts)

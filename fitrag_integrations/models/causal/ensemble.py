@@ -35,9 +35,20 @@ _Texts: TypeAlias = tuple[list[str], tuple[float, ...]]
 
 
 class ReplugGenerator(LocalGenerator):
-    """Continue several weighted prompts as one, besides what a `LocalGenerator` does.
+    """Local generator that also continues several weighted prompts as one.
 
-    As REPLUG's ensemble (Shi et al., 2023, section 3.2).
+    This is REPLUG's ensemble (Shi et al., 2023, section 3.2).
+
+    Args:
+        engine: Language model and tokenizer.
+        max_new_tokens: Maximum length of a reply.
+        prompt: Text with {question}, for a tokenizer without a chat template.
+        stop: Texts that end a reply.
+        draft_tokens: Length of a draft.
+
+    Example:
+        >>> llm = ReplugGenerator.from_pretrained("Qwen/Qwen3-0.6B")
+        >>> llm.ensemble([(["Context: a. Answer:", "Context: b. Answer:"], [0.7, 0.3])])
     """
 
     def ensemble(self, items: Sequence[Item]) -> list[str]:

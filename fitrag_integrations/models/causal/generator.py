@@ -32,16 +32,26 @@ Item: TypeAlias = tuple[str, Writing]
 
 
 class LocalGenerator(CausalModel):
-    """Continue prompts greedily, and draft closed-book answers to questions.
+    """Local causal language model that continues prompts and drafts closed-book answers, greedily.
 
-    Calls from any thread or event loop are queued to one worker and batched by tokens. A model
-    whose tokenizer has a chat template is written to in it; another gets `prompt`, a text with
-    {question}. How long a reply is the prompt says where it is an `Asked`, as those of all methods
-    are: a document is longer than an answer, and an answer of one line ends with it where the model
-    does not converse. `max_new_tokens` bounds all of it and `stop` texts end all of it; without
-    them a prompt that says nothing gets 256 tokens. Of a text that was not written to its end the
-    attribute `cut` tells how long it is. `draft_tokens` is the length of a draft, the first words
-    of an answer (IK, section 3.2), where the gate that wants it names no other.
+    Calls from any thread or event loop are queued to one worker and batched by tokens. Prompts are
+    rendered in the tokenizer's chat template if it has one. The prompts of the methods are `Asked`
+    texts, which carry the length of their reply: an answer of one line ends with its line unless
+    the model converses. Other prompts get 256 tokens. `text.cut` is the length of truncated output
+    in tokens.
+
+    Args:
+        engine: Language model and tokenizer.
+        max_new_tokens: Maximum length of a reply. Defaults to the manifest's, else to what each
+            prompt asks for.
+        prompt: Text with {question}, for a tokenizer without a chat template.
+        stop: Texts that end a reply.
+        draft_tokens: Length of a draft, the first words of an answer (IK, section 3.2), if the
+            gate asks for no other.
+
+    Example:
+        >>> llm = LocalGenerator.from_pretrained("Qwen/Qwen3-0.6B")
+        >>> llm.generate(["The capital of Mongolia is"])
     """
 
     kind = "generator"
@@ -147,14 +157,21 @@ class LocalGenerator(CausalModel):
         return await self._acall(self._draft, self._drafted(questions))
 
     def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Return how sure the model is of each token of drafts already written, in one pass.
+        """Compute how sure the model is of each token of existing drafts, in one pass.
 
-        A blank draft comes back empty.
+        Args:
+            questions: Questions.
+            drafts: One draft per question; a blank one comes back empty.
         """
         return self._call(self._rescore, checked_pairs(questions, drafts))
 
     async def arescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Async version of `rescore`."""
+        """Async version of `rescore`.
+
+        Args:
+            questions: Questions.
+            drafts: One draft per question; a blank one comes back empty.
+        """
         return await self._acall(self._rescore, checked_pairs(questions, drafts))
 
     def stream(self, prompt: str) -> Iterator[str]:
@@ -176,7 +193,12 @@ class LocalGenerator(CausalModel):
         return await self._acall(self._p_yes, checked_texts("prompts", prompts))
 
     def first_tokens(self, texts: Sequence[str], count: int) -> list[str]:
-        """Cut each text to its first `count` tokens."""
+        """Cut each text to its first tokens.
+
+        Args:
+            texts: Texts.
+            count: Maximum number of tokens.
+        """
 
         def cut(items: Sequence[str]) -> list[str]:
             return [first_tokens(self._engine.tokenizer, text, count) for text in items]

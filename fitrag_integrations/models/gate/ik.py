@@ -48,16 +48,23 @@ PROMPTS = {
 
 
 class IKClassifier(CausalGate):
-    """Gate that estimates how likely a language model knows the answer to each question.
+    """Gate that estimates how likely a language model knows each answer (IK, section 3).
 
-    Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train ik`. It
+    Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train ik`. It
     reads the question, and the first `draft_tokens` tokens of the model's own answer where a draft
     is given; a blank draft is none. Questions of all callers share one forward pass, padded on the
-    left, in which only the last position is scored.
+    left, in which only the last position is scored. The draft is read again in that pass, because
+    an adapter changes what the key-value cache of the drafting holds.
 
-    The draft is read again in that pass. Its key-value cache could be kept only for the head on the
-    frozen base, or for an adapter that leaves keys and values alone: any other changes what the
-    cache holds.
+    Args:
+        engine: Language model and tokenizer.
+        manifest: Fields of the folder's `model.json`.
+        adapter: Name of the adapter on the engine, for the variant "lora".
+        head: Head on the states of the frozen base, for the variant "head".
+
+    Example:
+        >>> gate = IKClassifier.embedded()
+        >>> gate.p_known(["What is the capital of Mongolia?"], [""])
     """
 
     kind = "ik"

@@ -72,10 +72,19 @@ RELEASED = {
 
 
 class NecessityJudge(CausalGate):
-    """Judge from a heuristic answer whether a question needs retrieval; also a gate.
+    """Gate that judges by a heuristic answer whether to retrieve (SlimPLM, section 3.2).
 
     `judge` reads the verdict the model writes; `p_known` compares how likely it is to write True
     against False. A blank draft is judged as an empty heuristic answer.
+
+    Args:
+        engine: Language model and tokenizer.
+        manifest: Fields of the folder's `model.json`.
+        adapter: Name of the adapter on the engine.
+
+    Example:
+        >>> judge = NecessityJudge.from_pretrained("my-judge")
+        >>> judge.judge(["Who wrote Faust?"], ["Goethe wrote Faust."])
     """
 
     kind = "necessity"
@@ -131,7 +140,12 @@ class NecessityJudge(CausalGate):
         return self._call(self._judge, checked_pairs(questions, drafts))
 
     async def ajudge(self, questions: Sequence[str], drafts: Sequence[str]) -> list[bool | None]:
-        """Async version of `judge`."""
+        """Async version of `judge`.
+
+        Args:
+            questions: Questions.
+            drafts: One heuristic answer per question; may be blank.
+        """
         return await self._acall(self._judge, checked_pairs(questions, drafts))
 
     def gaps(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
@@ -165,9 +179,16 @@ class NecessityJudge(CausalGate):
 
 
 class QueryRewriter(CausalModel):
-    """Write claims and queries on heuristic answers, greedily (SlimPLM, section 3.3).
+    """Model that writes claims and queries on heuristic answers, greedily (SlimPLM, section 3.3).
 
-    Built from an `engine`, a folder's `manifest`, and the name of its `adapter` on the engine.
+    Args:
+        engine: Language model and tokenizer.
+        manifest: Fields of the folder's `model.json`.
+        adapter: Name of the adapter on the engine.
+
+    Example:
+        >>> rewriter = QueryRewriter.from_pretrained("my-rewriter")
+        >>> rewriter.rewrite(["Who wrote Faust?"], ["Goethe wrote Faust."])
     """
 
     kind = "rewriter"
@@ -220,7 +241,12 @@ class QueryRewriter(CausalModel):
         return self._call(self._rewrite, checked_pairs(questions, drafts))
 
     async def arewrite(self, questions: Sequence[str], drafts: Sequence[str]) -> list[str]:
-        """Async version of `rewrite`."""
+        """Async version of `rewrite`.
+
+        Args:
+            questions: Questions.
+            drafts: One heuristic answer per question; may be blank.
+        """
         return await self._acall(self._rewrite, checked_pairs(questions, drafts))
 
     def _rewrite(self, pairs: Sequence[Texts]) -> Steps[list[str]]:

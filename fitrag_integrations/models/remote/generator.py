@@ -215,6 +215,10 @@ class RemoteGenerator(Remote):
     ) -> list[Draft | Exception]:
         """Async version of `rescore`.
 
+        Args:
+            questions: Questions.
+            drafts: One draft per question; a blank one comes back empty.
+
         Raises:
             InputError: If the api is not "completions".
         """
@@ -322,7 +326,12 @@ class RemoteIK(Remote):
     async def ap_known(
         self, questions: Sequence[str], drafts: Sequence[str]
     ) -> list[float | Exception]:
-        """Async version of `p_known`; probabilities in [0, 1]."""
+        """Async version of `p_known`; probabilities in [0, 1].
+
+        Args:
+            questions: Questions.
+            drafts: One draft per question; blank for none.
+        """
         bodies = []
         for question, draft in checked_pairs(questions, drafts):
             wanted = draft if self.draft_tokens else ""

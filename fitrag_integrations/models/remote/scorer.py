@@ -234,7 +234,12 @@ class RemoteScorer:
     async def aexcerpts(
         self, pairs: Sequence[Pair], *, threshold: float = 0.1
     ) -> list[tuple[Excerpt, ...] | Exception]:
-        """Async version of `excerpts`."""
+        """Async version of `excerpts`.
+
+        Args:
+            pairs: Pairs of a question and a `Passage`.
+            threshold: Minimum relevance of a span, in [0, 1].
+        """
         if self._dialect.path != DIALECTS["cohere"].path:
             raise InputError.of(
                 "dialect", given=self._dialect.path, allowed="'cohere' for excerpts"

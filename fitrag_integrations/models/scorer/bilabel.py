@@ -58,15 +58,24 @@ from fitrag_integrations.types import BiLabelScore
 
 
 class BiLabelScorer(PairScorer, PairModel):
-    """Score (question, passage) pairs with the two labels of FIT-RAG.
+    """Scorer of (question, passage) pairs with the two labels of FIT-RAG.
 
-    Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train bilabel`.
-    `embedded()`, like a folder of `fitrag train onepass`, gives one with `score_sentences`, a
-    `OnePassScorer`.
-    Calls from any thread or event loop are queued to one worker, batched by tokens, and answered in
-    order. A passage longer than the encoder's input is scored in overlapping chunks and takes the
-    best chunk's labels. Code that trains builds one from an `engine`, its `head`, the `evidence`
-    it reads, the `temperatures` of both labels, and the `manifest` to be saved with it.
+    Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train bilabel`.
+    `embedded()`, like a folder of `fitrag train onepass`, returns a `OnePassScorer`. Calls from any
+    thread or event loop are queued to one worker, batched by tokens, and answered in order. A
+    passage longer than the encoder's input is scored in overlapping chunks and takes the best
+    chunk's labels.
+
+    Args:
+        engine: Encoder and tokenizer.
+        head: Head with the two labels.
+        evidence: Further features that the head reads.
+        temperatures: Divisors of the logits of both labels.
+        manifest: Saved with the scorer.
+
+    Example:
+        >>> scorer = BiLabelScorer.embedded()
+        >>> scorer.score([("which river?", Passage("1", "Its river is the Tiber."))])
     """
 
     kind = "bilabel"
