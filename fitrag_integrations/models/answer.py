@@ -8,14 +8,19 @@ from dataclasses import dataclass
 
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.models.encoder.pairs import EncodedPair
+from fitrag_integrations.models.scorer.items import sigmoid
 from fitrag_integrations.types import Passage
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Record):
-    """Answer of a reader: `passage.text[start:end]`.
+    """Answer of a reader.
 
-    `score` in [0, 1] is the reader's probability that the passage answers the question.
+    Args:
+        text: `passage.text[start:end]`.
+        start: Offset of the first character.
+        end: Offset after the last character.
+        score: Probability in [0, 1] that the passage answers the question.
     """
 
     text: str
@@ -43,11 +48,10 @@ def found_in(chunk: EncodedPair, select: float, span: float, first: int, last: i
 
 
 def answer_of(passage: Passage, chunks: Sequence[Found]) -> Answer:
-    """Read the chunk the reader would select, and give its best span."""
+    """Return the best span of the chunk that the reader selects."""
     best = max(chunks, key=lambda found: found.select)
     start, end = (best.start, best.end) if best.end else _first_word(passage.text)
-    score = 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, best.select))))
-    return Answer(passage.text[start:end], start, end, score)
+    return Answer(passage.text[start:end], start, end, sigmoid(best.select))
 
 
 def _first_word(text: str) -> tuple[int, int]:

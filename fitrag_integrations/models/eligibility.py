@@ -45,11 +45,13 @@ Scores = Sequence[BiLabelScore | None]
 class EligibilityDetector(SavedModel):
     """Detector of combinations of excerpts that are enough to answer, for token reducers.
 
-    Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train
-    eligibility`. It holds for the scorer whose scores it was trained on, and `check_scorer` refuses
-    another. Calls from any thread or event loop are queued to one worker. Code that trains builds
-    one from a `network`, the arrays of its layers by `N.weight` and `N.bias`, and the `manifest` to
-    be saved with it.
+    Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train
+    eligibility`. It is valid for the scorer whose scores it was trained on, and `check_scorer`
+    refuses another. Calls from any thread or event loop are queued to one worker.
+
+    Args:
+        network: Arrays of the layers, named `N.weight` and `N.bias`.
+        manifest: Fields saved with the model.
     """
 
     kind = "eligibility"
@@ -74,11 +76,17 @@ class EligibilityDetector(SavedModel):
         for_scorer: str | None = None,
         allow_other_scorer: bool = False,
     ) -> Self:
-        """Load a detector from a folder of `save_pretrained` or `fitrag train`, or by hub name.
+        """Load a detector.
 
-        `for_scorer` is the `name` of the scorer whose scores it will get. Raises
-        `ThresholdMismatchError` if it was fitted for another, unless that is allowed;
-        `ModelLoadError` for a missing or damaged file, `ChecksumError` for a changed one.
+        Args:
+            name_or_dir: Folder of `save_pretrained` or `fitrag train`, or a hub name.
+            for_scorer: `name` of the scorer whose scores it will get.
+            allow_other_scorer: Whether a scorer is accepted that it was not fitted for.
+
+        Raises:
+            ThresholdMismatchError: If it was fitted for another scorer.
+            ModelLoadError: If a file is missing or damaged.
+            ChecksumError: If a file was changed.
         """
         folder = model_folder(name_or_dir)
         needs = ("max_pairs", "weights", "fitted_for")

@@ -34,11 +34,19 @@ from fitrag_integrations.models.runtime.worker import Steps
 class ExtractiveReader(PairModel):
     """Find the answer to a question in a passage.
 
-    Load one with `from_pretrained(folder)` or `embedded()`, make one with `fitrag train reader`.
+    Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train reader`.
     Calls from any thread or event loop are queued to one worker, batched by tokens, and answered in
-    order. `abstain_below` is the score under which the reader had better not be believed; it was
-    fitted with the weights and None where it was not. Code that trains builds one from an `engine`,
-    its `head`, the `manifest` to be saved with it, and the `clues` that a head with units reads.
+    order. Answers with a score under `abstain_below` are not reliable; None if it was not fitted.
+
+    Args:
+        engine: Encoder and tokenizer.
+        head: Scores of answer spans and of passages.
+        manifest: Fields saved with the model.
+        clues: Lexical features that a head with units reads.
+
+    Example:
+        >>> reader = ExtractiveReader.embedded()
+        >>> reader.read([("Who wrote it?", Passage("1", "Ann wrote it."))])[0].text
     """
 
     kind = "reader"
@@ -53,10 +61,17 @@ class ExtractiveReader(PairModel):
         self.abstain_below = None if below is None else check_number("abstain_below", below)
 
     def read(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[Answer]:
-        """Return the best answer of each pair, in the order given; `show_progress` draws a bar.
+        """Return the best answer of each pair, in order.
 
-        Answers are at most 24 tokens long; the text of one is never empty. Raises `InputError`
-        naming the first pair that is not a question and a passage with text.
+        Args:
+            pairs: Questions and passages.
+            show_progress: Whether to draw a progress bar; None draws one on a terminal.
+
+        Returns:
+            Answers of at most 24 tokens, whose text is never empty.
+
+        Raises:
+            InputError: If a pair is not a question and a passage with text.
         """
         return self._shown(self._read, checked_pairs(pairs), show_progress)
 

@@ -116,10 +116,18 @@ class ScorerView:
 class RetrievalEvaluator(SavedModel):
     """Grade (question, passage) pairs: 1 is surely an answer, -1 surely none.
 
-    Load one with `embedded()` or `from_pretrained`, make one with `fitrag train evaluator`, or view
-    a scorer with `from_scorer`. Calls from any thread or event loop are queued to one worker,
-    batched by tokens, and answered in order. `grader` is what gives the grades. `name` is what its
-    thresholds must be fitted for.
+    Load one with `embedded()` or `from_pretrained`, train one with `fitrag train evaluator`, or
+    view a scorer with `from_scorer`. Calls from any thread or event loop are queued to one worker,
+    batched by tokens, and answered in order.
+
+    Args:
+        grader: Object that computes the grades.
+        name: Name that thresholds must be fitted for.
+        thresholds: Thresholds of CRAG's actions.
+
+    Example:
+        >>> evaluator = RetrievalEvaluator.embedded()
+        >>> evaluator.evaluate([("Who wrote it?", Passage("1", "Ann wrote it."))])
     """
 
     kind = "evaluator"
@@ -196,13 +204,28 @@ class RetrievalEvaluator(SavedModel):
         name: str = "",
         thresholds: ActionThresholds | None = None,
     ) -> RetrievalEvaluator:
-        """View a bi-label scorer as an evaluator: a probability p becomes the grade 2p - 1."""
+        """View a bi-label scorer as an evaluator: a probability p becomes the grade 2p - 1.
+
+        Args:
+            scorer: The scorer.
+            label: Label that is read, "has_answer" or "llm_prefer".
+            name: Name that thresholds must be fitted for.
+            thresholds: Thresholds of CRAG's actions.
+        """
         return cls(ScorerView(scorer, label), name=name, thresholds=thresholds)
 
     def evaluate(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[float]:
-        """Return the grade of each pair, in [-1, 1], in order; `show_progress` draws a bar.
+        """Return the grade of each pair, in order.
 
-        Raises `InputError` naming the first pair that is not a question and a passage with text.
+        Args:
+            pairs: Questions and passages.
+            show_progress: Whether to draw a progress bar; None draws one on a terminal.
+
+        Returns:
+            Grades in [-1, 1].
+
+        Raises:
+            InputError: If a pair is not a question and a passage with text.
         """
         grader, label = self._loaded(), f"RetrievalEvaluator, pairs by {BLOCK}"
         return in_blocks(grader.evaluate, pairs, label, show=show_progress)

@@ -5,10 +5,13 @@ import json
 import pytest
 import torch
 from tiny import encoded, write_bert
+from tiny_causal import write_llama
 from transformers import BertConfig, BertModel
 
+from fitrag_integrations import Passage
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.encoders import load_base, load_encoder, save_encoder
+from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import collate
 
 STATES = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [9.0, 9.0]], [[4.0, 0.0], [8.0, 8.0], [7.0, 7.0]]])
@@ -122,3 +125,20 @@ def test_rounded_embeddings_stay_so_where_it_is_saved_again(bert, t5, tmp_path):
     (tmp_path / "plain" / "encoder.json").write_text(json.dumps(other))
     with pytest.raises(ModelLoadError, match="rounded"):
         load_encoder(tmp_path / "plain")
+
+
+def test_a_decoder_is_pooled_at_its_last_token_and_sees_the_passage(tmp_path):
+    folder = write_llama(tmp_path)
+    trunk, tokenizer = load_base(folder)
+    assert trunk.pooling == "last"
+    pairs = PairTokenizer(tokenizer).encode_cut(
+        [("what river?", Passage("1", "the Danube")), ("what river?", Passage("2", "a king"))]
+    )
+    with torch.inference_mode():
+        ids, mask, types = collate(pairs, pad_id=0)
+        vectors = trunk.pool(trunk(ids, mask, types), mask)
+        alone = [trunk(*collate([one], pad_id=0))[0, -1] for one in pairs]
+    torch.testing.assert_close(vectors, torch.stack(alone), atol=1e-5, rtol=1e-5)
+    assert (vectors[0] - vectors[1]).norm() > 0.1
+    save_encoder(trunk, tmp_path / "saved", base=folder)
+    assert load_encoder(tmp_path / "saved")[0].pooling == "last"
