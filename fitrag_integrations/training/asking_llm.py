@@ -137,7 +137,8 @@ class AskLLM:
         self._call, is_batched = caller(llm, check_number("timeout", timeout, low=0.001))
         self._lot = self._concurrency if is_batched else 1
         self._at_once = 1 if is_batched else self._concurrency
-        self.name = name or _name_of(llm)
+        names = (trait(llm, one, str) for one in ("name", "model_name", "model", "__name__"))
+        self.name = name or next(filter(None, names), type(llm).__name__)
 
     def prompt(self, question: str, passage: Passage) -> str:
         """Fill the prompt; what fills a field is never read as a field itself."""
@@ -188,13 +189,11 @@ class AskLLM:
         answers = await self._answers(list(open_.values()))
         for i, answer in zip(list(open_), answers, strict=True):
             outcome, is_final = self._outcome(answer)
+            paid = failed.pop(i, Failed("", "")).tokens
+            total = (outcome.tokens[0] + paid[0], outcome.tokens[1] + paid[1])
             if isinstance(outcome, Told):
-                paid = failed.pop(i, Failed("", "")).tokens
-                total = (outcome.tokens[0] + paid[0], outcome.tokens[1] + paid[1])
                 heard(i, Told(outcome.text, total))
             else:
-                before = failed.get(i, Failed("", "")).tokens
-                total = (outcome.tokens[0] + before[0], outcome.tokens[1] + before[1])
                 failed[i] = Failed(outcome.kind, outcome.message, total)
             if is_final:
                 del open_[i]
@@ -237,12 +236,7 @@ def _passage_text(passage: Passage) -> str:
     return f"{passage.title}\n{passage.text}" if passage.title else passage.text
 
 
-def _name_of(llm: object) -> str:
-    """Return the name of a model as frameworks know it, or of a function."""
-    for name in ("name", "model_name", "model", "__name__"):
-        if given := trait(llm, name, str):
-            return given
-    return type(llm).__name__
+SHOWN = 200
 
 
 Answer = Told | Failed | str | BaseException

@@ -89,18 +89,18 @@ def passage_labels(
     question: Question, outcomes: Sequence[Told | Failed | None]
 ) -> list[dict[str, Any]]:
     """Return the labels of each passage; None as outcome is a passage nobody was asked about."""
-    pairs = zip(question.passages, outcomes, strict=True)
-    return [
-        {"has_answer": int(question.has_answer(passage)), **_preference(question, outcome)}
-        for passage, outcome in pairs
-    ]
-
-
-def _preference(question: Question, outcome: Told | Failed | None) -> dict[str, Any]:
-    if not isinstance(outcome, Told):
-        return {"llm_prefer": None, "llm_error": str(outcome or NO_ANSWERS)}
-    score = {} if outcome.score is None else {"reader_score": round(outcome.score, 6)}
-    return {"llm_prefer": int(question.is_right(outcome.text)), "answer": outcome.text, **score}
+    found = []
+    for passage, outcome in zip(question.passages, outcomes, strict=True):
+        labels: dict[str, Any] = {"has_answer": int(question.has_answer(passage))}
+        if isinstance(outcome, Told):
+            right = int(question.is_right(outcome.text))
+            labels |= {"llm_prefer": right, "answer": outcome.text}
+            if outcome.score is not None:
+                labels["reader_score"] = round(outcome.score, 6)
+        else:
+            labels |= {"llm_prefer": None, "llm_error": str(outcome or NO_ANSWERS)}
+        found.append(labels)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from fitrag_integrations.models.encoder.encoders import MAX_LENGTH, load_base, load_encoder
-from fitrag_integrations.models.encoder.pairs import PairTokenizer
-from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.encoder.trunk import Trunk, collate
 from fitrag_integrations.models.evidence.lexical import inverse_document_frequency
+from fitrag_integrations.models.runtime.batching import token_batches
 from fitrag_integrations.models.runtime.folder import read_manifest
+from fitrag_integrations.training.loop.parallel import device_of
 
 _LAYER = re.compile(r"\.(\d+)\.")
+PAIRS = 16  # of like length, run together
 
 
 def start_encoder(base: str) -> tuple[Trunk, PairTokenizer, str]:
@@ -27,6 +30,32 @@ def start_encoder(base: str) -> tuple[Trunk, PairTokenizer, str]:
         return trunk, tokenizer, manifest["base"]
     trunk, plain = load_base(base, attention="eager")  # the fastest backward on a CPU
     return trunk, PairTokenizer(plain, max_length=MAX_LENGTH), base
+
+
+def trunk_passes(
+    trunk: Trunk, encoded: Sequence[EncodedPair], *, pad_id: int, batch_tokens: int | None = None
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Run pairs of like length together through a trunk.
+
+    Args:
+        trunk: Encoder.
+        encoded: Pairs, in any order.
+        pad_id: Padding token.
+        batch_tokens: Padded tokens per pass; None for 16 pairs per pass.
+
+    Yields:
+        Places of some pairs, their token states, (pairs, tokens, width), and their mask.
+    """
+    lengths = [len(pair) for pair in encoded]
+    if batch_tokens is None:
+        order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        passes = [order[at : at + PAIRS] for at in range(0, len(order), PAIRS)]
+    else:
+        passes = list(token_batches(lengths, budget=batch_tokens))
+    for places in passes:
+        batch = [encoded[i] for i in places]
+        ids, mask, types = collate(batch, pad_id=pad_id, device=device_of(trunk))
+        yield places, trunk(ids, mask, types), mask
 
 
 def rarity_of(texts: Iterable[str], tokenizer: PairTokenizer) -> list[float]:

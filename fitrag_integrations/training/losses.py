@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import TrainingError
@@ -27,7 +28,9 @@ def list_loss(logits: Tensor, gold: Tensor, sizes: Sequence[int]) -> Tensor:
     pass: nothing waits for the device.
     """
     logits, gold = (given.reshape(len(given), -1) for given in (logits, gold.to(logits.device)))
-    lists = _lists(sizes, logits.device)
+    rows = torch.arange(len(logits)).split(list(sizes))
+    padded = pad_sequence(list(rows), batch_first=True, padding_value=-1)
+    lists = padded.to(logits.device)  # (lists, longest)
     inside = (lists >= 0).unsqueeze(-1)
     scores = logits[lists.clamp(min=0)].masked_fill(~inside, -torch.inf)  # (lists, longest, labels)
     right = gold[lists.clamp(min=0)].masked_fill(~inside, 0.0)
@@ -38,17 +41,14 @@ def list_loss(logits: Tensor, gold: Tensor, sizes: Sequence[int]) -> Tensor:
     return missed.masked_fill(~ranked, 0.0).sum() / ranked.sum().clamp(min=1)
 
 
-def _lists(sizes: Sequence[int], device: torch.device) -> Tensor:
-    """Return the rows of each list, padded with -1. Shape: (lists, longest)."""
-    starts = [0]
-    for size in sizes:
-        starts.append(starts[-1] + size)
-    longest = max(sizes, default=0)
-    rows = [
-        [*range(start, start + size), *[-1] * (longest - size)]
-        for start, size in zip(starts, sizes, strict=False)
-    ]
-    return torch.tensor(rows, device=device)
+def span_between(offsets: Iterable[Span | None], start: int, end: int) -> Span | None:
+    """Return the first and last token within some characters of a text; None where there is none.
+
+    `offsets` are those of the tokens, None for a token that is not of the text.
+    """
+    places = enumerate(offsets)
+    inside = [i for i, place in places if place and place[0] < end and place[1] > start]
+    return (inside[0], inside[-1]) if inside else None
 
 
 def span_loss(logits: Tensor, spans: Sequence[Span]) -> Tensor:

@@ -120,16 +120,16 @@ def read_rows(
     reader = SpanReader(scorer, answers)
     found: list[Spans] = []
     for at in range(0, len(rows), SHARD):
-        some = [row for row in map(_readable, rows[at : at + SHARD]) if row.passages]
+        some = [
+            replace(row, passages=passages)
+            for row in rows[at : at + SHARD]
+            if (passages := tuple(p for p in row.passages if p.text.strip()))
+        ]
         path = folder / f"{_name(some, scorer, window, seed)}.safetensors"
         if not path.exists():
             _save(_read(some, scorer, reader, window, seed), path)
         found += _load(path)
     return found
-
-
-def _readable(row: Asked) -> Asked:
-    return replace(row, passages=tuple(p for p in row.passages if p.text.strip()))
 
 
 def _read(
@@ -330,64 +330,41 @@ def fit_onepass(rows: Sequence[Asked], out: Path, plan: OnePassPlan) -> dict[str
         plan.scorer, device=plan.device or "cpu", dtype=plan.dtype
     )
     head = SpanHead(scorer._engine.trunk.width, hidden=plan.hidden)
-    _take_answers(head, scorer, plan.reader)
+    with torch.no_grad():  # the two token scores are the scorer's own if it has them
+        if scorer._head.span is not None:
+            head.answers.load_state_dict(scorer._head.span.state_dict())
+        elif plan.reader is None:
+            allowed = "a reader's folder: this scorer has no token scores of its own"
+            raise InputError.of("--reader", given=plan.reader, allowed=allowed)
+        else:
+            manifest = read_manifest(plan.reader, "model.json", kind="reader", needs=("head",))
+            tensors = read_tensors(plan.reader, manifest["head"])
+            spans = {name: tensors[f"span.{name}"] for name in ("weight", "bias")}
+            head.answers.load_state_dict(spans)
+    head.answers.requires_grad_(False)  # the features were computed with it
     known, unknown = (
         read_rows(some, scorer, head.answers, out / "run", window=plan.window, seed=plan.seed)
         for some in (train, held)
     )
-    _standardize(head, known)
+    numbers = torch.cat([each.numbers for each in known])
+    head.standardize(numbers, torch.cat([each.wholes for each in known]))
+    for line in (head.means, head.pooled, head.mixed):  # starts as the whole passage's labels
+        nn.init.zeros_(line.weight)
     module = OnePassModule(head)
     chosen = epochs([len(each.gold) for each in known], plan.questions, seed=plan.seed)
     settings = LoopSettings(plan.steps, plan.rate, seed=plan.seed, bfloat16=False)
-    run = out / "run" / f"fit-{_digest(train, scorer, plan)}"
+    plain = {name: str(v) if isinstance(v, Path) else v for name, v in asdict(plan).items()}
+    del plain["device"]
+    depends = [[row.question for row in train], scorer.manifest["head"]["sha256"], plain]
+    digest = hashlib.sha256(json.dumps(depends).encode()).hexdigest()[
+        :16
+    ]  # of all a fit depends on
+    run = out / "run" / f"fit-{digest}"
     Loop(module, lambda step: [known[i] for i in chosen(step)], settings, run).run()
-    logits = _logits(module, unknown)
+    with torch.inference_mode():
+        logits = [module.eval().logits(each) for each in unknown]
     wanted = torch.cat([each.targets for each in unknown])
     temperatures = fit_temperatures(torch.cat(logits), wanted)
-    fields = {"temperatures": list(temperatures), "trained": _plain(plan)}
+    fields = {"temperatures": list(temperatures), "trained": plain}
     save_onepass(out, head, Path(plan.scorer), fields)
     return figures([each / torch.tensor(temperatures) for each in logits], unknown)
-
-
-def _take_answers(head: SpanHead, scorer: BiLabelScorer, reader: Path | None) -> None:
-    """Copy the two token scores from the scorer if it has them, else from a reader."""
-    with torch.no_grad():
-        if scorer._head.span is not None:
-            head.answers.load_state_dict(scorer._head.span.state_dict())
-        elif reader is None:
-            allowed = "a reader's folder: this scorer has no token scores of its own"
-            raise InputError.of("--reader", given=reader, allowed=allowed)
-        else:
-            manifest = read_manifest(reader, "model.json", kind="reader", needs=("head",))
-            tensors = read_tensors(reader, manifest["head"])
-            head.answers.weight.copy_(tensors["span.weight"])
-            head.answers.bias.copy_(tensors["span.bias"])
-    head.answers.requires_grad_(False)  # the numbers were measured with it
-
-
-def _standardize(head: SpanHead, rows: Sequence[Spans]) -> None:
-    numbers = torch.cat([each.numbers for each in rows])
-    head.standardize(numbers, torch.cat([each.wholes for each in rows]))
-    for line in (head.means, head.pooled, head.mixed):  # it begins as the whole passage's labels
-        nn.init.zeros_(line.weight)
-
-
-@torch.inference_mode()
-def _logits(module: OnePassModule, rows: Sequence[Spans]) -> list[Tensor]:
-    module.eval()
-    return [module.logits(each) for each in rows]
-
-
-def _digest(rows: Sequence[Asked], scorer: BiLabelScorer, plan: OnePassPlan) -> str:
-    """Return a hash of all that a fit depends on, so that only the same fit resumes a
-    checkpoint.
-    """
-    given = [[row.question for row in rows], scorer.manifest["head"]["sha256"], _plain(plan)]
-    return hashlib.sha256(json.dumps(given).encode()).hexdigest()[:16]
-
-
-def _plain(plan: OnePassPlan) -> dict[str, object]:
-    """Return the plan as JSON holds it, without where it ran."""
-    fields = {name: str(v) if isinstance(v, Path) else v for name, v in asdict(plan).items()}
-    del fields["device"]
-    return fields

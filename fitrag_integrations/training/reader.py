@@ -23,13 +23,13 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.encoders import MAX_LENGTH, load_base, save_encoder
 from fitrag_integrations.models.encoder.heads import ReaderHead
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
-from fitrag_integrations.models.encoder.trunk import Trunk, collate
+from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.sources import MINILM
-from fitrag_integrations.training.encoder import tune_layers
+from fitrag_integrations.training.encoder import trunk_passes, tune_layers
 from fitrag_integrations.training.loop.loop import Loop, Running, epochs
-from fitrag_integrations.training.loop.parallel import device_of, full_precision, training_device
-from fitrag_integrations.training.losses import span_loss
+from fitrag_integrations.training.loop.parallel import full_precision, training_device
+from fitrag_integrations.training.losses import span_between, span_loss
 from fitrag_integrations.training.options import Bfloat16, EncoderBase, Rate, Seed, Steps
 from fitrag_integrations.training.rows import ReadingRow
 from fitrag_integrations.types import Passage
@@ -46,11 +46,11 @@ class ReaderModule(nn.Module):
         self.trunk, self.head = trunk, head
         self._tokenizer = tokenizer
 
-    def forward(self, groups: Sequence[Group], *, micro: int = 16) -> dict[str, Tensor]:
+    def forward(self, groups: Sequence[Group]) -> dict[str, Tensor]:
         """Return the span, selection and pointwise losses; a group's right passage is first."""
         pairs = [(row.question, p) for row, passages in groups for p in passages]
         encoded = self._tokenizer.encode_cut(pairs)
-        spans, selects = self.logits(encoded, micro)
+        spans, selects = self.logits(encoded)
         sizes = [len(passages) for _, passages in groups]
         firsts = [sum(sizes[:i]) for i in range(len(sizes))]
         gold = [self._gold(row, encoded[i]) for (row, _), i in zip(groups, firsts, strict=True)]
@@ -69,20 +69,12 @@ class ReaderModule(nn.Module):
             "point": 0.5 * point,
         }
 
-    def logits(
-        self, encoded: Sequence[EncodedPair], micro: int
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Run pairs in micro-batches of like length; logits come back in the order given."""
-        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
-        device = device_of(self.trunk)
+    def logits(self, encoded: Sequence[EncodedPair]) -> tuple[list[Tensor], list[Tensor]]:
+        """Run pairs in batches of like length; logits come back in the order given."""
         spans: dict[int, Tensor] = {}
         selects: dict[int, Tensor] = {}
-        for at in range(0, len(order), micro):
-            rows = order[at : at + micro]
-            batch = [encoded[i] for i in rows]
-            ids, mask, types = collate(batch, pad_id=self._tokenizer.pad_id, device=device)
-            states = self.trunk(ids, mask, types)
-            with full_precision(device):
+        for rows, states, mask in trunk_passes(self.trunk, encoded, pad_id=self._tokenizer.pad_id):
+            with full_precision(states.device):
                 span, select = self.head(states, self.trunk.pool(states, mask))
             for j, i in enumerate(rows):
                 spans[i], selects[i] = span[j, : len(encoded[i])].float(), select[j].float()
@@ -93,7 +85,7 @@ class ReaderModule(nn.Module):
         """Find the (first, last) tokens of the answer: at its given place, else everywhere."""
         places = [row.answer_start] if row.answer_start is not None else _places(row)
         answer = row.answers[0]
-        found = (_tokens_of(encoded, start, start + len(answer)) for start in places)
+        found = (span_between(encoded.offsets, at, at + len(answer)) for at in places)
         return [span for span in found if span]
 
 
@@ -102,22 +94,13 @@ def _places(row: ReadingRow) -> list[int]:
     return [m.start() for m in re.finditer(rf"(?<!\w){answer}(?!\w)", row.passage.text)]
 
 
-def _tokens_of(encoded: EncodedPair, start: int, end: int) -> tuple[int, int] | None:
-    inside = [
-        i for i, span in enumerate(encoded.offsets) if span and span[0] < end and span[1] > start
-    ]
-    return (inside[0], inside[-1]) if inside else None
-
-
 def crop(row: ReadingRow, words: int, chance: random.Random) -> ReadingRow:
     """Cut a long passage to a stretch of words around its answer, and negatives to their start."""
     negatives = tuple(_head(p, words) for p in row.negatives)
     spans = [m.span() for m in _WORD.finditer(row.passage.text)]
     if len(spans) <= words:
         return replace(row, negatives=negatives)
-    start = row.answer_start
-    if start is None:
-        start = next(iter(_places(row)), 0)
+    start = next(iter(_places(row)), 0) if row.answer_start is None else row.answer_start
     at = next((i for i, (_, e) in enumerate(spans) if e > start), 0)
     last = max((i for i, (s, _) in enumerate(spans) if s < start + len(row.answers[0])), default=at)
     low = max(0, min(last + 1 - words, len(spans) - words))

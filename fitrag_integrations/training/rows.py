@@ -148,7 +148,12 @@ def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list
 
 def split_by_hash(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
     """Split off a fraction of the questions, each by a hash of its text."""
-    return _parted(rows, {row.question for row in rows if _place(row.question, seed) < share})
+    held = set()
+    for question in {row.question for row in rows}:
+        digest = hashlib.sha256(f"{seed}:{question.strip().casefold()}".encode()).digest()
+        if int.from_bytes(digest[:8], "big") / 2**64 < share:
+            held.add(question)
+    return _parted(rows, held)
 
 
 def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list[Row]]:
@@ -156,11 +161,6 @@ def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list
     if not train or not held:
         raise InputError.of("rows", given=len(rows), allowed=ENOUGH)
     return train, [row for row in rows if row.question in held]
-
-
-def _place(question: str, seed: int) -> float:
-    digest = hashlib.sha256(f"{seed}:{question.strip().casefold()}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def refuse_shared(train: Sequence[Asked], held: Sequence[Asked]) -> None:
@@ -235,19 +235,18 @@ def known_rows(rows: Iterable[Mapping[str, object]]) -> list[KnownRow]:
 
     Raises `InputError` naming the first row that lacks something.
     """
-    return [_known_row(i, row) for i, row in enumerate(rows) if "error" not in row]
-
-
-def _known_row(at: int, row: Mapping[str, object]) -> KnownRow:
-    known = row.get("known")
-    if known not in (0, 1):
-        raise InputError.of(f"rows[{at}].known", given=known, allowed="true or false")
-    return KnownRow(
-        check_text(f"rows[{at}].question", row.get("question"), blank=False),
-        check_text(f"rows[{at}].draft", row.get("draft") or "").strip(),
-        bool(known),
-        check_text(f"rows[{at}].llm", row.get("llm") or ""),
-    )
+    found = []
+    for at, row in enumerate(rows):
+        if "error" in row:
+            continue
+        known = row.get("known")
+        if known not in (0, 1):
+            raise InputError.of(f"rows[{at}].known", given=known, allowed="true or false")
+        question = check_text(f"rows[{at}].question", row.get("question"), blank=False)
+        draft = check_text(f"rows[{at}].draft", row.get("draft") or "").strip()
+        llm = check_text(f"rows[{at}].llm", row.get("llm") or "")
+        found.append(KnownRow(question, draft, bool(known), llm))
+    return found
 
 
 def split_rows(

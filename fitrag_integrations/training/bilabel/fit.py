@@ -24,10 +24,8 @@ from fitrag_integrations.models.encoder.encoders import (
     tuned_names,
 )
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
-from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.placing import cast
 from fitrag_integrations.models.scorer.bilabel import write_head
@@ -44,7 +42,7 @@ from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.encoder import rarity_of, start_encoder, tune_layers, with_lora
 from fitrag_integrations.training.loop.checkpoints import Best, begin, run_fields
 from fitrag_integrations.training.loop.loop import Loop, Running, Seen, epochs, trainable
-from fitrag_integrations.training.loop.parallel import ALONE, Processes, join
+from fitrag_integrations.training.loop.parallel import ALONE, Processes, join, training_device
 from fitrag_integrations.training.losses import fit_temperatures
 from fitrag_integrations.training.reader import ReaderPlan, fit_reader
 from fitrag_integrations.training.rows import LABELS, Labelled, labelled_json, write_jsonl
@@ -69,15 +67,20 @@ def fit_bilabel(
     """
     if plots is not None:  # not after hours of training
         require_extra("matplotlib.figure", extra="plots", feature="plots")
-    team, device = join(_device(plan, running))
+    named = running.device or ("cpu" if plan.tune == "head" else None)
+    team, device = join(training_device(named))
     torch.manual_seed(plan.seed)
     trunk, tokenizer, base = start_encoder(plan.base)
     data = Data.of(rows, held, plan, tokenizer)
-    evidence = _evidence(data.train, tokenizer, base, plan)
+    evidence = Evidence()
+    if plan.evidence:
+        rarity = rarity_of(data.train.texts, tokenizer)
+        untouched, _ = load_base(base, attention="eager")
+        untouched.to(device)
+        evidence = Evidence(rarity, LateInteraction(untouched, rarity, pad_id=tokenizer.pad_id))
     head = BiLabelHead(trunk.width, features=evidence.count, hidden=plan.hidden)
-    weigher = None
-    if plan.imbalance.mode != "none":
-        weigher = Weigher(plan.imbalance, data.train.labels)
+    learns = plan.imbalance.mode != "none"
+    weigher = Weigher(plan.imbalance, data.train.labels) if learns else None
     module = BiLabelModule(
         trunk,
         head,
@@ -86,33 +89,31 @@ def fit_bilabel(
         weigher=weigher,
         batch_tokens=plan.batch_tokens,
         listwise=plan.listwise,
-    )
-    _move(module, device)
+    ).to(device)
     if plan.tune == "head":
         _fit_on_frozen(module, data, out, plan, team)
     else:
         fit_through(module, data, out / "run", plan, running, team)
-    return _finish(module, data.held, out, plan, base, plots) if team.first else {}
+    if not team.first:
+        return {}
+    logits, labels = held_logits(_as_run(module, plan), data.held), data.held.labels
+    temperatures = fit_temperatures(logits, labels)
+    entry = write_head(out, module.head, module.evidence.rarity)
+    save_encoder(module.trunk, out / "encoder", base=base)
+    fields = {
+        "base": base,
+        "encoder": "encoder",
+        "head": {**entry, "hidden": plan.hidden, "late": plan.evidence},
+        "temperatures": list(temperatures),
+        "trained": asdict(plan),
+    }
+    write_manifest(out, "model.json", kind="bilabel", fields=fields)
+    scaled = logits / torch.tensor(temperatures)
+    if plots is not None:
+        from fitrag_integrations.training.loop.plots import draw_run
 
-
-def _device(plan: BilabelPlan, running: Running) -> torch.device:
-    named = running.device or ("cpu" if plan.tune == "head" else None)
-    return Options(device=named).resolved()[0]
-
-
-def _evidence(given: Lists, tokenizer: PairTokenizer, base: str, plan: BilabelPlan) -> Evidence:
-    """Count how rare tokens are in the passages at hand, and load the base for late interaction."""
-    if not plan.evidence:
-        return Evidence()
-    rarity = rarity_of(given.texts, tokenizer)
-    untouched, _ = load_base(base, attention="eager")
-    return Evidence(rarity, LateInteraction(untouched, rarity, pad_id=tokenizer.pad_id))
-
-
-def _move(module: BiLabelModule, device: torch.device) -> None:
-    module.to(device)
-    if module.evidence.interaction is not None:
-        module.evidence.interaction.trunk.to(device)
+        draw_run(out / "run" / "log.jsonl", scaled.sigmoid(), labels, plots)
+    return figures(scaled, labels)
 
 
 def _as_run(module: BiLabelModule, plan: BilabelPlan) -> BiLabelModule:
@@ -155,45 +156,6 @@ def _frozen(module: BiLabelModule, given: Lists) -> HeldPairs:
     return HeldPairs(pooled, features, given.labels)
 
 
-def _finish(
-    module: BiLabelModule,
-    held: Lists,
-    out: Path,
-    plan: BilabelPlan,
-    base: str,
-    plots: Path | None,
-) -> dict[str, float]:
-    logits, labels = held_logits(_as_run(module, plan), held), held.labels
-    temperatures = fit_temperatures(logits, labels)
-    _save_scorer(module, out, plan, base=base, temperatures=temperatures)
-    scaled = logits / torch.tensor(temperatures)
-    if plots is not None:
-        from fitrag_integrations.training.loop.plots import draw_run
-
-        draw_run(out / "run" / "log.jsonl", scaled.sigmoid(), labels, plots)
-    return figures(scaled, labels)
-
-
-def _save_scorer(
-    module: BiLabelModule,
-    out: Path,
-    plan: BilabelPlan,
-    *,
-    base: str,
-    temperatures: tuple[float, float],
-) -> None:
-    entry = write_head(out, module.head, module.evidence.rarity)
-    save_encoder(module.trunk, out / "encoder", base=base)
-    fields = {
-        "base": base,
-        "encoder": "encoder",
-        "head": {**entry, "hidden": plan.hidden, "late": plan.evidence},
-        "temperatures": list(temperatures),
-        "trained": asdict(plan),
-    }
-    write_manifest(out, "model.json", kind="bilabel", fields=fields)
-
-
 def fit_through(
     module: BiLabelModule,
     data: Data,
@@ -217,39 +179,6 @@ def fit_through(
     if team.first:
         rows = map(labelled_json, [*data.train.rows, *data.weighed.rows])
         begin(folder, run_fields(plan, team.count, rows, map(labelled_json, data.held.rows)))
-    best = _best(module, data.held, folder, plan, team) if plan.evaluate_every else None
-    _make_loop(module, data, folder, plan, running, team, best).run()
-    if best is not None and team.first:
-        best.restore()
-    if plan.tune == "lora" and tuned:  # a reader's own layers are saved with what is added
-        module.trunk.encoder = fold_adapter(module.trunk.encoder, tuned)
-
-
-def _best(
-    module: BiLabelModule,
-    held: Lists,
-    folder: Path,
-    plan: BilabelPlan,
-    team: Processes,
-) -> Best:
-    """Judge by the cross-entropy of what is held out, each process on its share of it."""
-
-    def loss() -> float:
-        ready = rounded(module) if plan.bfloat16 else module
-        return cross_entropy(held_logits(ready, held, team=team), held.labels)
-
-    return Best(module, folder / "best.safetensors", loss, writes=team.first)
-
-
-def _make_loop(
-    module: BiLabelModule,
-    data: Data,
-    folder: Path,
-    plan: BilabelPlan,
-    running: Running,
-    team: Processes,
-    best: Best | None,
-) -> Loop[Batch]:
     chosen = epochs(data.train.lengths, plan.batch or plan.questions, seed=plan.seed)
     steps = plan.steps_over(len(data.train), team.count)
     settings = running.settings(
@@ -264,12 +193,30 @@ def _make_loop(
     def batch(number: int) -> Batch:
         return data.train.encoded(chosen(number))
 
+    def loss() -> float:
+        """Compute the held-out cross-entropy, each process on its part of the rows."""
+        logits = held_logits(_as_run(module, plan), data.held, team=team)
+        return cross_entropy(logits, data.held.labels)
+
+    best = None
+    if plan.evaluate_every:
+        best = Best(module, folder / "best.safetensors", loss, writes=team.first)
     if module.weigher is None:
-        return Loop(module, batch, settings, folder, best, team)
-    held = held_batches(data.weighed, plan.imbalance.pairs, seed=plan.seed)
-    return WeighingLoop(
-        module, batch, settings, folder, best, team, weigher=module.weigher, held=held
-    )
+        Loop(module, batch, settings, folder, best, team).run()
+    else:
+        apart, size = data.weighed.apart(), plan.imbalance.pairs
+
+        def held(step: int) -> Batch | None:
+            drawn = draw_pairs(apart.labels, size, plan.seed * 1_000_003 + step).tolist()
+            return apart.encoded(drawn) if drawn else None
+
+        WeighingLoop(
+            module, batch, settings, folder, best, team, weigher=module.weigher, held=held
+        ).run()
+    if best is not None and team.first:
+        best.restore()
+    if plan.tune == "lora" and tuned:  # a reader's own layers are saved with what is added
+        module.trunk.encoder = fold_adapter(module.trunk.encoder, tuned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,28 +247,16 @@ class WeighingLoop(Loop[Batch]):
         optimizer.step()
         self.module.eval()  # w is judged without dropout
         batch = self.held(at) if self.weigher.plan.learns else None
-        validation = None if batch is None else lambda: self._validation(batch)
-        self.weigher.move(optimizer, validation, norm=norm, limit=self.settings.clip)
+
+        def validation() -> Tensor:
+            assert batch is not None
+            losses = self._losses(batch)
+            return losses["matched"] + losses["mismatched"]
+
+        judged = None if batch is None else validation
+        self.weigher.move(optimizer, judged, norm=norm, limit=self.settings.clip)
         self.team.share([self.weigher.w.data])
         optimizer.zero_grad()
-
-    def _validation(self, batch: Batch) -> Tensor:
-        losses = self._losses(batch)
-        return losses["matched"] + losses["mismatched"]
-
-
-def held_batches(given: Lists, pairs: int, *, seed: int) -> Callable[[int], Batch | None]:
-    """Return a function from a step to held-out pairs, each a list of its own.
-
-    At most `pairs` matched and as many mismatched ones; None where a group is empty.
-    """
-    single = given.apart()
-
-    def batch(step: int) -> Batch | None:
-        drawn = draw_pairs(single.labels, pairs, seed * 1_000_003 + step).tolist()
-        return single.encoded(drawn) if drawn else None
-
-    return batch
 
 
 def rounded(module: BiLabelModule) -> BiLabelModule:

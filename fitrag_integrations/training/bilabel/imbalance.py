@@ -57,18 +57,18 @@ class Imbalance:
     )
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise InputError.of("imbalance", given=self.mode, allowed=", ".join(MODES))
-        if self.direction not in ("optimizer", "sgd"):
-            raise InputError.of("direction", given=self.direction, allowed="optimizer or sgd")
-        if self.weight is not None and not 0 <= self.weight <= 1:
-            raise InputError.of("weight", given=self.weight, allowed="0 to 1, or None")
-        if not 0 <= self.clip < 0.5:
-            raise InputError.of("clip", given=self.clip, allowed="0 or more, below 0.5")
-        if not 0 <= self.alpha < float("inf"):
-            raise InputError.of("alpha", given=self.alpha, allowed="a number of 0 or more")
-        if self.pairs < 1:
-            raise InputError.of("pairs", given=self.pairs, allowed="1 or more")
+        right = {
+            "mode": (self.mode in MODES, ", ".join(MODES)),
+            "direction": (self.direction in ("optimizer", "sgd"), "optimizer or sgd"),
+            "weight": (self.weight is None or 0 <= self.weight <= 1, "0 to 1, or None"),
+            "clip": (0 <= self.clip < 0.5, "0 or more, below 0.5"),
+            "alpha": (0 <= self.alpha < float("inf"), "a number of 0 or more"),
+            "pairs": (self.pairs >= 1, "1 or more"),
+        }
+        for name, (fine, allowed) in right.items():
+            if not fine:
+                option = "imbalance" if name == "mode" else name
+                raise InputError.of(option, given=getattr(self, name), allowed=allowed)
 
     @property
     def learns(self) -> bool:
@@ -180,7 +180,8 @@ class Weigher(nn.Module):
             return
         tuned = self._tuned
         if self.plan.direction == "sgd":
-            change = sgd_change(optimizer, tuned, push)
+            groups = _groups(optimizer)
+            change = [-groups[p]["lr"] * u for p, u in zip(tuned, push, strict=True)]
         else:
             clipped = clip_change(tuned, push, norm=norm, limit=limit)
             change = step_change(optimizer, tuned, clipped)
@@ -194,14 +195,6 @@ def _gradients(loss: Tensor, parameters: Sequence[nn.Parameter], *, keep: bool) 
     found = torch.autograd.grad(loss, parameters, retain_graph=keep, allow_unused=True)
     pairs = zip(found, parameters, strict=True)
     return [torch.zeros_like(p) if gradient is None else gradient for gradient, p in pairs]
-
-
-def sgd_change(
-    optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], change: Sequence[Tensor]
-) -> list[Tensor]:
-    """Return dtheta/dw = -rate * u of a plain SGD step, with the optimizer's rates."""
-    groups = _groups(optimizer)
-    return [-groups[p]["lr"] * u for p, u in zip(parameters, change, strict=True)]
 
 
 def clip_change(
@@ -230,7 +223,14 @@ def step_change(
     """
     groups = _groups(optimizer)
     if isinstance(optimizer, torch.optim.SGD):
-        return [_sgd(groups[p], u) for p, u in zip(parameters, change, strict=True)]
+        found = []
+        for p, u in zip(parameters, change, strict=True):
+            group = groups[p]
+            if group["dampening"]:
+                raise InputError.of("dampening", given=group["dampening"], allowed="0")
+            carried = group["momentum"] if group["nesterov"] else 0.0
+            found.append(-group["lr"] * (1 + carried) * u)
+        return found
     if isinstance(optimizer, torch.optim.AdamW):
         return [
             _adamw(groups[p], optimizer.state[p], p, u)
@@ -241,14 +241,6 @@ def step_change(
 
 def _groups(optimizer: torch.optim.Optimizer) -> dict[nn.Parameter, dict[str, Any]]:
     return {p: group for group in optimizer.param_groups for p in group["params"]}
-
-
-def _sgd(group: dict[str, Any], u: Tensor) -> Tensor:
-    if group["dampening"]:
-        raise InputError.of("dampening", given=group["dampening"], allowed="0")
-    rate: float = group["lr"]
-    carried: float = group["momentum"] if group["nesterov"] else 0.0
-    return -rate * (1 + carried) * u
 
 
 def _adamw(group: dict[str, Any], state: dict[str, Tensor], p: nn.Parameter, u: Tensor) -> Tensor:

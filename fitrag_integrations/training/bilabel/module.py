@@ -18,11 +18,11 @@ from torch.nn import functional as F
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
-from fitrag_integrations.models.encoder.trunk import Trunk, collate
+from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.runtime.batching import token_batches
 from fitrag_integrations.training.bilabel.imbalance import Weigher, draw_pairs, group_losses
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
+from fitrag_integrations.training.encoder import trunk_passes
 from fitrag_integrations.training.loop.parallel import device_of, full_precision
 from fitrag_integrations.training.losses import list_loss
 from fitrag_integrations.training.rows import Labelled, refuse_shared, split
@@ -50,7 +50,9 @@ class Lists:
         self.sizes = [len(row.passages) for row in rows]
         self._starts = [0, *torch.tensor(self.sizes, dtype=torch.long).cumsum(0).tolist()]
         has = [float(label) for row in rows for label in row.has_answer]
-        prefer = [_number(label) for row in rows for label in row.llm_prefer]
+        prefer = [
+            math.nan if label is None else float(label) for row in rows for label in row.llm_prefer
+        ]
         self.labels = torch.tensor([has, prefer]).T.contiguous()
 
     def __len__(self) -> int:
@@ -124,10 +126,6 @@ class Data:
         return cls(apart, Lists(weighed, tokenizer), Lists(held, tokenizer))
 
 
-def _number(label: int | None) -> float:
-    return math.nan if label is None else float(label)
-
-
 LISTWISE = 0.3
 
 
@@ -191,22 +189,14 @@ class BiLabelModule(nn.Module):
 
     def inputs(self, encoded: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
         """Return what the head reads of each pair. Shapes: (pairs, width), (pairs, features)."""
-        device = device_of(self.trunk)
         pooled: dict[int, Tensor] = {}
-        for batch in self._passes([len(pair) for pair in encoded]):
-            ids, mask, types = collate(
-                [encoded[i] for i in batch], pad_id=self.tokenizer.pad_id, device=device
-            )
-            vectors = self.trunk.pool(self.trunk(ids, mask, types), mask)
-            pooled |= dict(zip(batch, vectors, strict=True))
+        passes = trunk_passes(
+            self.trunk, encoded, pad_id=self.tokenizer.pad_id, batch_tokens=self.batch_tokens
+        )
+        for places, states, mask in passes:
+            pooled |= dict(zip(places, self.trunk.pool(states, mask), strict=True))
         stacked = torch.stack([pooled[i] for i in range(len(encoded))])
-        return stacked, self.evidence.features(encoded).to(device)
-
-    def _passes(self, lengths: list[int]) -> list[list[int]]:
-        if self.batch_tokens is not None:
-            return list(token_batches(lengths, budget=self.batch_tokens))
-        order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        return [order[at : at + 16] for at in range(0, len(order), 16)]
+        return stacked, self.evidence.features(encoded).to(device_of(self.trunk))
 
 
 @dataclass(frozen=True)

@@ -92,23 +92,19 @@ def own_engine(
         if where.type == "cpu":
             raise InputError.of("four_bit", given=True, allowed="a GPU, where gradients are kept")
         require_extra("bitsandbytes", extra="quantize", feature="a base in 4 bits")
-        placing["quantization_config"] = _four_bits(dtype)
+        from transformers import BitsAndBytesConfig
+
+        placing["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=dtype,
+        )
     if device_map is not None:
         require_extra("accelerate", extra="train", feature="a device map")
         placing["device_map"] = device_map
     model, tokenizer = load_causal(source, dtype=dtype, **placing)
     return CausalEngine(model, tokenizer, options, name=name, manifest=manifest).retain()
-
-
-def _four_bits(dtype: torch.dtype) -> Any:
-    from transformers import BitsAndBytesConfig
-
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=dtype,
-    )
 
 
 def base_from(out: Path, base: str) -> str:

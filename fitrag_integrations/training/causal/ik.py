@@ -307,7 +307,8 @@ def _fit_words(task: _Task) -> IKClassifier:
     if plan.variant == "full":
         fit_whole(engine, lesson, task.out / "run", how, task.team)
         if task.team.first:
-            _save_whole(engine, task.out / WHOLE)
+            engine.model.save_pretrained(task.out / WHOLE)
+            engine.tokenizer.save_pretrained(task.out / WHOLE)
         manifest |= {"base": f"./{WHOLE}", "weights": {}}
         return IKClassifier(engine, manifest=manifest)
     name = fit_adapter(engine, lesson, task.out / "run", how, task.team)
@@ -315,12 +316,6 @@ def _fit_words(task: _Task) -> IKClassifier:
         base = manifest["base"]
         manifest["weights"] = causal_adapters.save(engine.model, task.out, name, base=base)
     return IKClassifier(engine, manifest=manifest, adapter=name)
-
-
-def _save_whole(engine: CausalEngine, folder: Path) -> None:
-    """Save a model all of whose weights were trained, as transformers does."""
-    engine.model.save_pretrained(folder)
-    engine.tokenizer.save_pretrained(folder)
 
 
 def _fit_head(task: _Task) -> IKClassifier:

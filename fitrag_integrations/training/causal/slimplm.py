@@ -14,7 +14,6 @@ from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
-from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.gate.gate import cut_drafts
 from fitrag_integrations.models.gate.slimplm import (
     JUDGES,
@@ -80,7 +79,7 @@ def fit_necessity(
     something.
     """
     check_number("theta", plan.theta, low=0.0, high=1.0)
-    template_of(plan.template, JUDGES)
+    template = template_of(plan.template, JUDGES)
     given = known_rows(_labelled(row, plan.theta) for row in rows)
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
     train, held = (balanced(part, seed=plan.seed) for part in (train, held))
@@ -95,13 +94,22 @@ def fit_necessity(
             "threshold": None,
             "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(given)},
         }
-        taught, kept = (
-            [_verdict_example(engine, row, plan) for row in part] for part in (train, held)
-        )
-        name = fit_adapter(engine, Lesson.of(taught, kept), out / "run", plan)
+
+        def example(row: KnownRow) -> Example:
+            (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
+            verdict = template.verdicts[0 if row.known else 1]
+            return written(engine, template.text(engine, *pair), verdict, raw=template.raw)
+
+        lesson = Lesson.of([*map(example, train)], [*map(example, held)])
+        name = fit_adapter(engine, lesson, out / "run", plan)
         manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
         judge = NecessityJudge(engine, manifest=manifest, adapter=name)
-        return _calibrated(judge, held, out)
+        found = finished(judge.gaps([(row.question, row.draft) for row in held]))
+        gaps, known = torch.tensor([found] * 2).T, [row.known for row in held]
+        temperature, _ = fit_temperatures(gaps, torch.tensor([known] * 2).T.float())
+        judge.manifest["temperature"] = temperature
+        write_manifest(out, "model.json", kind=NecessityJudge.kind, fields=judge.manifest)
+        return figures_of("judge", (gaps[:, 0] / temperature).sigmoid().tolist(), known)
     finally:
         engine.release()
 
@@ -120,24 +128,6 @@ def _labelled(row: Mapping[str, object], theta: float) -> Mapping[str, object]:
         return row
     known = is_known(str(row.get("draft") or ""), gold_answers(row, nested=True), theta)
     return {**row, "known": known}
-
-
-def _verdict_example(engine: CausalEngine, row: KnownRow, plan: NecessityPlan) -> Example:
-    """Encode the prompt and its verdict."""
-    template = template_of(plan.template, JUDGES)
-    (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
-    verdict = template.verdicts[0 if row.known else 1]
-    return written(engine, template.text(engine, *pair), verdict, raw=template.raw)
-
-
-def _calibrated(judge: NecessityJudge, held: Sequence[KnownRow], out: Path) -> dict[str, float]:
-    gaps = torch.tensor([finished(judge.gaps([(row.question, row.draft) for row in held]))] * 2).T
-    labels = torch.tensor([[float(row.known)] * 2 for row in held])
-    temperature, _ = fit_temperatures(gaps, labels)
-    judge.manifest["temperature"] = temperature
-    write_manifest(out, "model.json", kind=NecessityJudge.kind, fields=judge.manifest)
-    scores = (gaps[:, 0] / temperature).sigmoid().tolist()
-    return figures_of("judge", scores, [row.known for row in held])
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +157,19 @@ def fit_rewriter(
     Gives the loss on the rows held out, in nats per token. A stopped run goes on from its last
     checkpoint. Raises `InputError` for a row that lacks something.
     """
-    template_of(plan.template, REWRITERS)
+    template = template_of(plan.template, REWRITERS)
     check_number("validation", plan.validation, low=0.0, high=1.0)
     train, held = split_by_hash(claim_rows(rows), plan.validation, plan.seed)
     engine = own_engine(plan.base, plan.device, four_bit=plan.four_bit, device_map=plan.device_map)
     try:
         base = base_from(out, plan.base)
-        taught, kept = (
-            [_claims_example(engine, row, plan) for row in part] for part in (train, held)
-        )
+
+        def example(row: ClaimRow) -> Example:
+            (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
+            target = render(row.leads, plan.template)
+            return written(engine, template.text(engine, *pair), target, raw=template.raw)
+
+        taught, kept = [*map(example, train)], [*map(example, held)]
         name = fit_adapter(engine, Lesson.of(taught, kept), out / "run", plan)
         fields = {
             "base": base,
@@ -228,11 +222,3 @@ def _lead(field: str, given: object) -> Lead:
 
 def _first(row: Mapping[str, object], *names: str) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
-
-
-def _claims_example(engine: CausalEngine, row: ClaimRow, plan: RewriterPlan) -> Example:
-    """Encode the prompt and what is to be written."""
-    template = template_of(plan.template, REWRITERS)
-    (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
-    target = render(row.leads, plan.template)
-    return written(engine, template.text(engine, *pair), target, raw=template.raw)

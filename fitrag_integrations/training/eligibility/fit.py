@@ -132,7 +132,12 @@ def fit_eligibility(
     labelled with different scorers or windows, and for too few questions.
     """
     given = list(rows)
-    fitted_for = _fitted_for(given)
+    entries = [one for row in given if isinstance(one := row.get("fitted_for"), dict)]
+    others = [one for one in entries if one != entries[0]]
+    if not entries or others:
+        allowed = "rows labelled with one scorer, window, stride and per_passage"
+        raise InputError.of("rows.fitted_for", given=entries[:1] + others[:1], allowed=allowed)
+    fitted_for = {"scorer": "", **entries[0]}
     known = eligibility_rows(given)
     if len(known) < 2 * plan.folds:
         allowed = f"at least {2 * plan.folds} questions that need retrieval"
@@ -160,17 +165,6 @@ def fit_eligibility(
     EligibilityDetector(network.arrays(), manifest=manifest).save_pretrained(out)
     probabilities = (flat / temperature).sigmoid().tolist()
     return {**figures_of("held out", probabilities, gold.bool().tolist()), **stop}
-
-
-def _fitted_for(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """Return what all rows were labelled with."""
-    every = [row.get("fitted_for") for row in rows]
-    entries = [one for one in every if isinstance(one, dict)]
-    if not entries or any(one != entries[0] for one in entries):
-        allowed = "rows labelled with one scorer, window, stride and per_passage"
-        given = entries[:1] + [one for one in entries if one != entries[0]][:1]
-        raise InputError.of("rows.fitted_for", given=given, allowed=allowed)
-    return {"scorer": "", **entries[0]}
 
 
 def _label(row: EligibilityRow, one: Judged, plan: EligibilityPlan) -> float:

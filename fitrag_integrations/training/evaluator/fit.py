@@ -17,7 +17,6 @@ from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, save_encoder
-from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, write_head
 from fitrag_integrations.models.evaluator.sequence_classifier import InputFormat
 from fitrag_integrations.models.evidence.lexical import Clues
@@ -245,8 +244,17 @@ def _start(rows: Sequence[Judged], plan: EvaluatorPlan) -> tuple[EvaluatorModule
     texts = {f"{p.title} {p.text}" for row in rows for p in row.passages}
     clues = Clues.of(tokenizer, rarity_of(texts, tokenizer))
     head = EvaluatorHead(trunk.width, hidden=HIDDEN)
-    _take_spans(head, Path(plan.base))
-    _tune(trunk, plan)
+    folder = Path(plan.base)
+    if (folder / "model.json").is_file():
+        tensors = read_tensors(folder, _manifest(folder)["head"])
+        head.span.load_state_dict({name: tensors[f"span.{name}"] for name in ("weight", "bias")})
+    if plan.tune == "full":
+        trunk.requires_grad_(True)
+    elif plan.tune == "lora":
+        trunk.requires_grad_(False)
+        trunk.encoder = with_lora(trunk.encoder, rank=plan.rank)
+    else:
+        adapt(trunk, plan.rank if plan.tune == "upper" else 0)
     module = EvaluatorModule(trunk, head, tokenizer, clues=clues)
     chance = random.Random(plan.seed)
     head.standardize(clues.features(module.encoded(chance.sample(rows, min(300, len(rows))))))
@@ -255,24 +263,6 @@ def _start(rows: Sequence[Judged], plan: EvaluatorPlan) -> tuple[EvaluatorModule
 
 def _manifest(folder: Path) -> dict[str, Any]:
     return read_manifest(folder, "model.json", kind="reader", needs=("encoder", "base", "head"))
-
-
-def _take_spans(head: EvaluatorHead, folder: Path) -> None:
-    if (folder / "model.json").is_file():
-        tensors = read_tensors(folder, _manifest(folder)["head"])
-        with torch.no_grad():
-            head.span.weight.copy_(tensors["span.weight"])
-            head.span.bias.copy_(tensors["span.bias"])
-
-
-def _tune(trunk: Trunk, plan: EvaluatorPlan) -> None:
-    if plan.tune == "full":
-        trunk.requires_grad_(True)
-    elif plan.tune == "lora":
-        trunk.requires_grad_(False)
-        trunk.encoder = with_lora(trunk.encoder, rank=plan.rank)
-    else:
-        adapt(trunk, plan.rank if plan.tune == "upper" else 0)
 
 
 def _save_encoder(module: EvaluatorModule, folder: Path, plan: EvaluatorPlan, base: str) -> None:

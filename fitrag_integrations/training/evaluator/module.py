@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
-from fitrag_integrations.models.encoder.trunk import Trunk, collate
+from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, grade, span_scores
 from fitrag_integrations.models.evaluator.sequence_classifier import (
     InputFormat,
@@ -34,13 +34,11 @@ from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.loading import CLASSIFIER, Checkpoint, Kind
 from fitrag_integrations.models.runtime.sources import weights_source
-from fitrag_integrations.training.encoder import with_lora
+from fitrag_integrations.training.encoder import trunk_passes, with_lora
 from fitrag_integrations.training.loop.parallel import device_of, full_precision
-from fitrag_integrations.training.losses import Span, list_loss, span_or_nowhere_loss
+from fitrag_integrations.training.losses import Span, list_loss, span_between, span_or_nowhere_loss
 from fitrag_integrations.training.rows import Judged
 from fitrag_integrations.types import Passage
-
-MICRO = 16
 
 
 class EvaluatorModule(nn.Module):
@@ -76,16 +74,12 @@ class EvaluatorModule(nn.Module):
         """Return each pair's logit, shape (pairs,), and its token scores, shape (tokens, 2)
         each.
         """
-        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
-        device = device_of(self.trunk)
         logits: dict[int, Tensor] = {}
         spans: dict[int, Tensor] = {}
-        for at in range(0, len(order), MICRO):
-            chosen = order[at : at + MICRO]
+        passes = trunk_passes(self.trunk, encoded, pad_id=self.tokenizer.pad_id)
+        for chosen, states, mask in passes:
             batch = [encoded[i] for i in chosen]
-            ids, mask, types = collate(batch, pad_id=self.tokenizer.pad_id, device=device)
-            states = self.trunk(ids, mask, types)
-            with full_precision(device):
+            with full_precision(states.device):
                 scores = self.head.span(states)
                 best = span_scores(scores, Batch.of(batch))
                 found = self.graded(self.trunk.pool(states, mask), batch, best)
@@ -133,19 +127,14 @@ def gold_spans(
         if not row.holds[i]:
             yield []
             continue
-        yield [*_spans(row.passages[i].text, row.answers, pair)] or None
-
-
-def _spans(text: str, answers: Sequence[str], pair: EncodedPair) -> Iterator[Span]:
-    for answer in answers:
-        for match in re.finditer(rf"(?<!\w){re.escape(answer)}(?!\w)", text, re.IGNORECASE):
-            inside = [
-                i
-                for i, place in enumerate(pair.offsets)
-                if place and place[0] < match.end() and place[1] > match.start()
-            ]
-            if inside:
-                yield inside[0], inside[-1]
+        found = [
+            span_between(pair.offsets, *match.span())
+            for answer in row.answers
+            for match in re.finditer(
+                rf"(?<!\w){re.escape(answer)}(?!\w)", row.passages[i].text, re.IGNORECASE
+            )
+        ]
+        yield [span for span in found if span] or None
 
 
 LabelledPair: TypeAlias = tuple[str, Passage, int]

@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -162,7 +161,11 @@ class _Fit:
         test = np.array([i for i, one in enumerate(table.questions) if one.question not in half])
         if not len(order) or not len(test):
             raise InputError.of("questions", given=len(asked), allowed="at least two with answers")
-        self._bank(table, order)
+        known = [bool(right) for right in table.bare.right[order]]
+        bank = QuestionBank.build([table.questions[at].question for at in order], known)
+        bank.save(folder / "bank")
+        ask_bank(table, bank, order.tolist())
+        ask_model(table, oracle)
         tried, settings = behind_gates(table, ways, order)
         choice = cheapest(
             tried,
@@ -209,14 +212,6 @@ class _Fit:
             open_
         )
         return [one for one in whole if one.answers != ("",)], notes
-
-    def _bank(self, table: Table, order: Places) -> None:
-        """Keep which questions were known, and ask the gates."""
-        known = [bool(right) for right in table.bare.right[order]]
-        bank = QuestionBank.build([table.questions[at].question for at in order], known)
-        bank.save(self.folder / "bank")
-        ask_bank(table, bank, order.tolist())
-        ask_model(table, self.oracle)
 
     def _fitted(
         self,
@@ -330,33 +325,30 @@ Find: TypeAlias = Callable[[Sequence[str]], list[list[Passage]]]
 
 def finder(retriever: Any, k: int) -> Find:
     """Return the search for several questions: the first `k` usable passages of each."""
-    found: Find
     homes = {kind.__module__.partition(".")[0] for kind in type(retriever).__mro__}
     if "langchain_core" in homes:
-        found = partial(_each, retriever.invoke, _of_document)
+
+        def found(questions: Sequence[str]) -> list[list[Passage]]:
+            return [[*map(_of_document, retriever.invoke(question))] for question in questions]
+
     elif "llama_index" in homes:
-        found = partial(_each, retriever.retrieve, _of_node)
+
+        def found(questions: Sequence[str]) -> list[list[Passage]]:
+            return [[*map(_of_node, retriever.retrieve(question))] for question in questions]
+
     else:
         port = port_of("retrieve", retriever, "retrieve")
-        found = partial(_asked, port)
+
+        def asking(questions: Sequence[str]) -> Any:
+            return (yield from port.ask(questions))
+
+        def found(questions: Sequence[str]) -> list[list[Passage]]:
+            return [list(passages) for passages in run(asking(questions)).value]
 
     def find(questions: Sequence[str]) -> list[list[Passage]]:
         return [list(usable(passages)[0][:k]) for passages in found(questions)]
 
     return find
-
-
-def _asked(port: Any, questions: Sequence[str]) -> list[list[Passage]]:
-    def flow() -> Any:
-        return (yield from port.ask(questions))
-
-    return [list(passages) for passages in run(flow()).value]
-
-
-def _each(
-    call: Callable[[str], Iterable[Any]], read: Callable[[Any], Passage], questions: Sequence[str]
-) -> list[list[Passage]]:
-    return [[read(one) for one in call(question)] for question in questions]
 
 
 def _of_document(document: Any) -> Passage:

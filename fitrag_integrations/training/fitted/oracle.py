@@ -177,17 +177,15 @@ def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float
         return {}
     written = oracle.measured(DRAFT, questions, llm.draft, lambda one: json.dumps(one.to_dict()))
     drafts = [Draft.from_dict(json.loads(text)) if text else Draft("") for text in written]
-    sure = {name: [_sureness(name, draft) for draft in drafts] for name in GATES}
+    sure = {}
+    for name, gate in GATES.items():
+        told = [gate.numbers(draft) for draft in drafts]
+        sure[name] = [gate.sureness(math.fsum(t) / len(t)) if t else 0.0 for t in told]
     if can(llm, "p_yes"):
         asked = [_prompt(q, draft.text) for q, draft in zip(questions, drafts, strict=True)]
         replies = oracle.measured(YES, asked, llm.p_yes, str)
         sure[P_TRUE] = [float(text) if text else 0.0 for text in replies]
     return {name: values for name, values in sure.items() if len(set(values)) > 1}
-
-
-def _sureness(name: str, draft: Draft) -> float:
-    numbers = GATES[name].numbers(draft)
-    return GATES[name].sureness(math.fsum(numbers) / len(numbers)) if numbers else 0.0
 
 
 def _prompt(question: str, draft: str) -> str:

@@ -141,7 +141,10 @@ class Loop(Generic[Batch]):
             weight_decay=self.settings.weight_decay,
             momentum=self.settings.momentum,
         )
-        at, stopping = self._resume(optimizer), Stopping()
+        at, stopping = load_checkpoint(self._checkpoint, self.module, optimizer), Stopping()
+        if self.team.mean({"step": at})["step"] != at:
+            raise InputError.of("--out", given=self.folder, allowed="a folder all processes share")
+        self.team.share([p.data for p in trainable(self.module)])
         saved, seen, steps = time.monotonic(), _Mean(), self.settings.steps
         # of several processes none may stop alone: the others would wait for it
         with stopping.heard() if self.team.count == 1 else nullcontext():
@@ -162,9 +165,12 @@ class Loop(Generic[Batch]):
         """Log losses and figures after a step where it is time for them."""
         last = at == self.settings.steps
         if at % self.settings.log_every == 0 or last:
-            self._log({"step": at, **self.team.mean(_numbers(seen.take()))})
+            means = {name: float(value) for name, value in seen.take().items()}
+            self._log({"step": at, **self.team.mean(means)})
         if self.evaluate and (at % self.settings.evaluate_every == 0 or last):
-            self._log({"step": at, **self._evaluated()})
+            self.module.eval()
+            with torch.inference_mode():
+                self._log({"step": at, **self.evaluate()})
 
     def _step(self, optimizer: torch.optim.Optimizer, at: int) -> Seen:
         for group in optimizer.param_groups:
@@ -215,12 +221,6 @@ class Loop(Generic[Batch]):
         left = (self.settings.steps - at) / max(1, self.settings.steps - warm)
         return min((at + 1) / warm, max(0.0, left))
 
-    def _evaluated(self) -> dict[str, float]:
-        assert self.evaluate is not None
-        self.module.eval()
-        with torch.inference_mode():
-            return self.evaluate()
-
     def _log(self, row: dict[str, float]) -> None:
         if self.team.first:
             rounded = {k: round(v, 5) for k, v in row.items()}
@@ -235,13 +235,6 @@ class Loop(Generic[Batch]):
     def _save(self, optimizer: torch.optim.Optimizer, at: int) -> None:
         if self.team.first:
             save_checkpoint(self._checkpoint, self.module, optimizer, at, asdict(self.settings))
-
-    def _resume(self, optimizer: torch.optim.Optimizer) -> int:
-        at = load_checkpoint(self._checkpoint, self.module, optimizer)
-        if self.team.mean({"step": at})["step"] != at:
-            raise InputError.of("--out", given=self.folder, allowed="a folder all processes share")
-        self.team.share([p.data for p in trainable(self.module)])
-        return at
 
 
 class _Mean:
@@ -260,10 +253,6 @@ class _Mean:
         means = {name: total / self._count for name, total in self._sums.items()}
         self._sums, self._count = {}, 0
         return means
-
-
-def _numbers(seen: Seen) -> dict[str, float]:
-    return {name: float(value) for name, value in seen.items()}
 
 
 class Fitted(Protocol):

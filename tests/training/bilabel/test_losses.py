@@ -90,9 +90,9 @@ def test_the_readers_losses_by_hand(base):
     module, row = reader_module(base), reading_rows()[1]
     passages = (row.passage, *row.negatives)
     groups = [(row, passages), (row, passages[:2])]
-    found = module(groups, micro=2)
+    found = module(groups)
     encoded = module._tokenizer.encode_cut([(row.question, p) for p in passages])
-    spans, selects = module.logits(encoded, 1)
+    spans, selects = module.logits(encoded)
     inside = [
         i for i, place in enumerate(encoded[0].offsets) if place and 3 <= place[0] < place[1] <= 7
     ]
