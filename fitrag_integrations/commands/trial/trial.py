@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import typer
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.options import EncoderHardware
+from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
 from fitrag_integrations.commands.evaluate.options import Source, settings_of
 from fitrag_integrations.commands.label.options import Asking, Server, load_asker
@@ -151,7 +153,8 @@ class TryPlan:
 
         asker = load_asker(Asking(self.llm, self.server), self.hardware)
         beside = self.out.with_name(f"{self.out.name}.asked")
-        journal = AnswerJournal(beside, {"llm": asker.name})
+        is_folder = self.server.url is None and os.path.isdir(self.llm)
+        journal = AnswerJournal(beside, {"llm": plain(self.llm) if is_folder else asker.name})
         try:
             account = Account(approximate_tokens, max_failures=100, tokens=journal.tokens)
             yield Oracle(asker, journal, account)

@@ -265,6 +265,18 @@ def test_a_language_model_says_what_is_kept(small, tmp_path, monkeypatch):
     assert "Retrieval can be skipped for 100%." in done.stdout and "in money" in done.stdout
 
 
+def test_answers_of_a_model_that_was_trained_anew_are_not_taken(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "load_asker", lambda asking, hardware: AskLLM(Seeing()))
+    (tmp_path / "lm").mkdir()
+    (tmp_path / "lm" / "weights").write_text("first")
+    given = [*small, "--k", 3, "--llm", tmp_path / "lm", "--out", tmp_path / "page.html", "--quiet"]
+    for _ in range(2):
+        run(*given)
+    (tmp_path / "lm" / "weights").write_text("again")
+    with pytest.raises(InputError, match="--llm.*choose another output"):
+        run(*given)
+
+
 def test_a_language_model_out_of_reach_ends_it_before_the_work(small, tmp_path, monkeypatch):
     class Silent(Seeing):
         def one(self, prompt):
