@@ -60,9 +60,7 @@ class FitPlan:
     on after a stop, and asks nothing twice.
     """
 
-    corpus: Annotated[
-        Path, Argument("Folder or file of text, Markdown, HTML, PDF, or JSON Lines with text.")
-    ]
+    corpus: options.Corpus
     questions: Annotated[
         Path | None,
         Argument(
@@ -81,13 +79,13 @@ class FitPlan:
     count: Annotated[
         int, Option("Maximum number of questions.", name="--limit", aliases="--count", min=4)
     ] = WISH.count
-    k: Annotated[int, Option("Passages to retrieve per question.", name="--k", min=1)] = WISH.k
+    k: options.Retrieved = WISH.k
     depth: Annotated[int, Option("Passages to label per question.", min=1)] = WISH.depth
     train: Annotated[
         bool, Option("Train the scorer if there are enough labels.", name="--train/--no-train")
     ] = True
-    price_in: Annotated[float | None, Option("Price of a million input tokens.", min=0)] = None
-    price_out: Annotated[float | None, Option("Price of a million output tokens.", min=0)] = None
+    price_in: options.PriceIn = None
+    price_out: options.PriceOut = None
     budget: Annotated[
         float | None,
         Option(

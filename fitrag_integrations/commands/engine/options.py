@@ -39,6 +39,14 @@ Backend: TypeAlias = Annotated[
     str | None,
     Option("Backend of an encoder on a CPU: torch, onnx or openvino.", default="torch"),
 ]
+Corpus: TypeAlias = Annotated[
+    Path, Argument("Folder or file of text, Markdown, HTML, PDF, or JSON Lines with text.")
+]
+PriceIn: TypeAlias = Annotated[float | None, Option("Price of a million input tokens.", min=0)]
+PriceOut: TypeAlias = Annotated[float | None, Option("Price of a million output tokens.", min=0)]
+Retrieved: TypeAlias = Annotated[
+    int, Option("Passages to retrieve per question.", name="--k", min=1)
+]
 Overwrite: TypeAlias = Annotated[bool, Option("Replace the output instead of continuing it.")]
 Strict: TypeAlias = Annotated[bool, Option("Exit with code 1 if a row failed.")]
 Quiet: TypeAlias = Annotated[bool, Option("Print only errors.")]

@@ -20,7 +20,7 @@ import typer
 
 import fitrag_integrations
 from fitrag_integrations.commands.engine.batch import Advance, chunks
-from fitrag_integrations.commands.engine.options import AsJson
+from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOut
 from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.commands.evaluate.tables import show_notes
 from fitrag_integrations.core import jsonl
@@ -99,8 +99,8 @@ def own_rows(paths: Iterable[Path]) -> list[Row]:
 class Priced:
     """Prices of tokens and queries."""
 
-    price_in: Annotated[float | None, Option("Price of a million input tokens.", min=0)] = None
-    price_out: Annotated[float | None, Option("Price of a million output tokens.", min=0)] = None
+    price_in: PriceIn = None
+    price_out: PriceOut = None
     price_search: Annotated[
         float | None, Option("Price of a thousand retriever or search queries.", min=0)
     ] = None

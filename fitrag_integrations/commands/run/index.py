@@ -41,10 +41,7 @@ class IndexPlan:
     Every --index option searches that folder as one index and leaves the vectors on disk.
     """
 
-    corpus: Annotated[
-        Path,
-        Argument("Folder or file of text, Markdown, HTML, PDF, or JSON Lines (.jsonl, .jsonl.gz)."),
-    ]
+    corpus: options.Corpus
     folder: Annotated[Path, Argument("Folder of the index.", metavar="OUT_DIR")]
     encoder: Annotated[
         str | None, Option("Encoder: a hub name or a folder.", default="all-MiniLM-L6-v2")
@@ -131,9 +128,7 @@ class RetrievePlan:
     index: Annotated[Path | None, Option("Index to search.")] = None
     corpus: Annotated[Path | None, Option("File or folder to search instead of an index.")] = None
     dense: Annotated[bool, Option("Search the corpus with an encoder instead of BM25.")] = False
-    k: Annotated[int, Option("Passages to retrieve per question.", name="--k", min=1)] = (
-        DEFAULTS.candidates
-    )
+    k: options.Retrieved = DEFAULTS.candidates
     encoder: Annotated[
         str | None,
         Option("Encoder: a hub name or a folder.", default="the index's, or all-MiniLM-L6-v2"),

@@ -66,9 +66,7 @@ class TryPlan:
     cut at the same budgets. Where there is nothing to gain, it says so.
     """
 
-    corpus: Annotated[
-        Path, Argument("Folder or file of text, Markdown, HTML, PDF, or JSON Lines with text.")
-    ]
+    corpus: options.Corpus
     questions: Annotated[
         Path | None,
         Argument(
@@ -80,7 +78,7 @@ class TryPlan:
     count: Annotated[
         int, Option("Maximum number of questions.", name="--limit", aliases="--count", min=1)
     ] = 50
-    k: Annotated[int, Option("Passages to retrieve per question.", name="--k", min=1)] = DEFAULTS.k
+    k: options.Retrieved = DEFAULTS.k
     llm: Annotated[
         str | None,
         Option(
@@ -90,7 +88,7 @@ class TryPlan:
         ),
     ] = None
     server: Server = Server()
-    price_in: Annotated[float | None, Option("Price of a million input tokens.", min=0)] = None
+    price_in: options.PriceIn = None
     hardware: EncoderHardware = EncoderHardware()
     quiet: options.Quiet = False
     json: options.AsJson = False
