@@ -12,6 +12,7 @@ from fitrag_integrations.models.causal.decoding import Writing
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.loading import CausalModel, shared_causal
 from fitrag_integrations.models.causal.words import (
+    PROMPT,
     checked_pairs,
     checked_texts,
     choice_ids,
@@ -27,7 +28,6 @@ from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import USUAL_TOKENS, Asked
 
-PROMPT = "Question: {question}\nAnswer:"
 Item: TypeAlias = tuple[str, Writing]
 
 

@@ -11,6 +11,14 @@ from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.pairs import whole
 
+PROMPT = "Question: {question}\nAnswer:"
+"""Of a closed-book answer."""
+PROMPTS = {
+    "question": "Question: {question}\nDo you know the answer by yourself? Yes or No:",
+    "draft": "Question: {question}\nBeginning of your answer: {draft}\n"
+    "Do you know the answer by yourself? Yes or No:",
+}
+"""Of IK, without and with a draft."""
 _FIELD = re.compile(r"\{(\w+)\}")
 
 

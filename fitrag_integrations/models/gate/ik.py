@@ -18,14 +18,20 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.causal.engine import CausalEngine
-from fitrag_integrations.models.causal.generator import PROMPT, prompt_and_draft
+from fitrag_integrations.models.causal.generator import prompt_and_draft
 from fitrag_integrations.models.causal.states import (
     KnownHead,
     feature_count,
     features,
     known_layers,
 )
-from fitrag_integrations.models.causal.words import choice_ids, filled, needs_fields
+from fitrag_integrations.models.causal.words import (
+    PROMPT,
+    PROMPTS,
+    choice_ids,
+    filled,
+    needs_fields,
+)
 from fitrag_integrations.models.gate.gate import CausalGate, Texts, cut_drafts
 from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import (
@@ -40,11 +46,6 @@ from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 
 VARIANTS = ("lora", "full", "head")
-PROMPTS = {
-    "question": "Question: {question}\nDo you know the answer by yourself? Yes or No:",
-    "draft": "Question: {question}\nBeginning of your answer: {draft}\n"
-    "Do you know the answer by yourself? Yes or No:",
-}
 
 
 class IKClassifier(CausalGate):

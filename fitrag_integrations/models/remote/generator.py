@@ -21,6 +21,8 @@ from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal.words import (
+    PROMPT,
+    PROMPTS,
     checked_pairs,
     checked_texts,
     filled,
@@ -42,12 +44,6 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 T = TypeVar("T")
 Api: TypeAlias = Literal["completions", "chat"]
 PATHS = {"completions": "/completions", "chat": "/chat/completions"}
-PROMPT = "Question: {question}\nAnswer:"
-PROMPTS = {
-    "question": "Question: {question}\nDo you know the answer by yourself? Yes or No:",
-    "draft": "Question: {question}\nBeginning of your answer: {draft}\n"
-    "Do you know the answer by yourself? Yes or No:",
-}
 
 
 class RemoteOptions(TypedDict, total=False):

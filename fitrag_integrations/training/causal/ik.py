@@ -28,9 +28,9 @@ from fitrag_integrations.models.causal.states import (
     feature_count,
     features,
 )
+from fitrag_integrations.models.causal.words import PROMPTS
 from fitrag_integrations.models.gate.gate import cut_drafts
 from fitrag_integrations.models.gate.ik import (
-    PROMPTS,
     IKClassifier,
     ask_text,
     check_variant,

@@ -22,8 +22,8 @@ from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchE
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import AskGate, Decider, IKnow, MarginGate, PTrueGate
 from fitrag_integrations.models import RemoteGenerator, RemoteIK
+from fitrag_integrations.models.causal.words import PROMPTS
 from fitrag_integrations.models.remote.client import Refused
-from fitrag_integrations.models.remote.generator import PROMPTS
 from fitrag_integrations.models.remote.replies import (
     as_draft,
     echoed,
