@@ -6,8 +6,8 @@ is a field of its drop-in, with type, default and description.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias
 
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import coerce_to_runnable
@@ -17,14 +17,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    create_model,
     model_validator,
 )
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.langchain.base.models import is_language_model, is_tool
 from fitrag_integrations.methods.adapting import Named, check_method
-from fitrag_integrations.methods.settings import Setting, settings_of
+from fitrag_integrations.methods.settings import settings_of
 
 
 class Brief(BaseModel):
@@ -62,8 +61,12 @@ def _searching(value: object) -> object:
 
 
 # the objects behind these fields stay out of dumps; pickle keeps them
-AnyRunnable = Annotated[Runnable[Any, Any], BeforeValidator(_runnable)]
-AnyBase = Annotated[Runnable[Any, Any], BeforeValidator(_finding)]
+if TYPE_CHECKING:  # a checker has to know that functions may be given
+    AnyRunnable: TypeAlias = Runnable[Any, Any] | Callable[..., Any]
+    AnyBase: TypeAlias = Runnable[Any, Any] | Callable[..., Any]
+else:
+    AnyRunnable = Annotated[Runnable[Any, Any], BeforeValidator(_runnable)]
+    AnyBase = Annotated[Runnable[Any, Any], BeforeValidator(_finding)]
 AnySearch = Annotated[Any, AfterValidator(_searching), Field(exclude=True)]
 AnyMethod = Annotated[Any, AfterValidator(check_method), Field(exclude=True)]
 AnyModel = Annotated[Any, Field(exclude=True)]
@@ -86,21 +89,3 @@ class Settings(Brief):
         """Check the arguments at construction, not at the first question."""
         self.made(**self.settings())
         return self
-
-
-def options(made: Any) -> object:
-    """Make the model whose fields are the options of ``made``, a dataclass.
-
-    Plain values have their type and go into dumps. Models and callables, which only ``made`` can
-    check, stay out of them.
-    """
-    own: dict[str, Any] = {each.name: _field(each) for each in settings_of(made)}
-    kind = create_model(f"{made.__name__}Options", __base__=Settings, **own)
-    kind.made = made
-    return kind
-
-
-def _field(setting: Setting) -> tuple[object, Any]:
-    is_object = setting.kind is None
-    spec = Field(default=setting.default, description=setting.help, exclude=is_object or None)
-    return (Any if is_object else setting.kind), spec

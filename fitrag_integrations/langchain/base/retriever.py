@@ -62,15 +62,13 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         """Return the number of documents asked for, None where there is no limit."""
         return self.k if k is None else check_whole("k", k, low=1)
 
-    def invoke(
-        self, input: str, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> list[Document]:
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> Documents:
         """Retrieve for one question."""
         return cast(Documents, self.batch([input], config, **kwargs)[0])
 
     async def ainvoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> list[Document]:
+    ) -> Documents:
         """Retrieve for one question without blocking the event loop."""
         return cast(Documents, (await self.abatch([input], config, **kwargs))[0])
 

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fitrag_integrations.langchain.base.compressor import CuttingCompressor
-from fitrag_integrations.langchain.base.fields import options
 from fitrag_integrations.langchain.base.fitting import FromFitted
-from fitrag_integrations.methods.plain import Refining
-
-if TYPE_CHECKING:
-    RefinerOptions = Refining  # so that type checkers and editors know the fields
-else:
-    RefinerOptions = options(Refining)
+from fitrag_integrations.langchain.base.options import RefinerOptions
 
 
-class KnowledgeRefiner(FromFitted, RefinerOptions, CuttingCompressor):  # type: ignore[misc]
+class KnowledgeRefiner(FromFitted, RefinerOptions, CuttingCompressor):
     """Cut documents into strips and keep the best, in the order of the documents.
 
     Works in every host of LangChain compressors::

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fitrag_integrations.langchain.base.compressor import FlowCompressor
-from fitrag_integrations.langchain.base.fields import options
 from fitrag_integrations.langchain.base.fitting import FromFitted
+from fitrag_integrations.langchain.base.options import RerankerOptions
 from fitrag_integrations.langchain.compressors.cross_encoder import BiLabelCrossEncoder
-from fitrag_integrations.methods.plain import Reranking
-
-if TYPE_CHECKING:
-    RerankerOptions = Reranking  # so that type checkers and editors know the fields
-else:
-    RerankerOptions = options(Reranking)
 
 
-class BiLabelReranker(FromFitted, RerankerOptions, FlowCompressor):  # type: ignore[misc]
+class BiLabelReranker(FromFitted, RerankerOptions, FlowCompressor):
     """Keep the documents most likely to hold the answer and to help the language model.
 
     Works in every host of LangChain compressors::

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import Field
 
 from fitrag_integrations.flow import Flow
@@ -54,7 +55,7 @@ class CompressingRetriever(FlowRetriever):
     ) -> list[Flow[Context]]:
         """Return one flow per question; equal asks of one call join."""
         self.most(**options)
-        base = Backend(self.base, name="retrieve")
+        base = Backend(coerce_to_runnable(self.base), name="retrieve")
         steps = [Backend(_step(each), name="compress") for each in self.compressors]
         pairs = zip(inputs, configs, strict=True)
         return [_flow(query, config, base, steps) for query, config in pairs]

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fitrag_integrations.langchain.base.fields import options
 from fitrag_integrations.langchain.base.fitting import FromFitted
+from fitrag_integrations.langchain.base.options import CragOptions
 from fitrag_integrations.langchain.base.retriever import DerivedRetriever, Searching
-from fitrag_integrations.methods.crag.method import Crag
-
-if TYPE_CHECKING:
-    CragOptions = Crag  # so that type checkers and editors know the fields
-else:
-    CragOptions = options(Crag)
 
 
-class CorrectiveRetriever(FromFitted, CragOptions, DerivedRetriever, Searching):  # type: ignore[misc]
+class CorrectiveRetriever(FromFitted, CragOptions, DerivedRetriever, Searching):
     """Retriever that grades what ``base`` returns, refines it, and searches the web if it is not
     good.
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fitrag_integrations.langchain.base.fields import options
 from fitrag_integrations.langchain.base.fitting import FromFitted
+from fitrag_integrations.langchain.base.options import FitRagOptions
 from fitrag_integrations.langchain.base.retriever import DerivedRetriever
 from fitrag_integrations.methods.fitrag.method import FitRag
 from fitrag_integrations.ports import Method
 
-if TYPE_CHECKING:
-    FitRagOptions = FitRag  # so that type checkers and editors know the fields
-else:
-    FitRagOptions = options(FitRag)
 
-
-class FitRagRetriever(FromFitted, FitRagOptions, DerivedRetriever):  # type: ignore[misc]
+class FitRagRetriever(FromFitted, FitRagOptions, DerivedRetriever):
     """Retriever that reranks what ``base`` returns and keeps the best sentences within a token
     budget.
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from fitrag_integrations.langchain.base.fields import Count, options
+from fitrag_integrations.langchain.base.fields import Count
+from fitrag_integrations.langchain.base.options import ITRGOptions
 from fitrag_integrations.langchain.base.ports import Offer
 from fitrag_integrations.langchain.base.retriever import DerivedRetriever, Writing
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
-from fitrag_integrations.methods.itrg.method import ITRG
 
 K = 5  # documents of a round, as in the paper
 
-if TYPE_CHECKING:
-    ITRGOptions = ITRG  # so that type checkers and editors know the fields
-else:
-    ITRGOptions = options(ITRG)
 
-
-class ITRGRetriever(ITRGOptions, DerivedRetriever, Writing):  # type: ignore[misc]
+class ITRGRetriever(ITRGOptions, DerivedRetriever, Writing):
     """Retriever that alternates retrieval and generation, and returns the documents of the last
     round.
 
@@ -32,7 +27,7 @@ class ITRGRetriever(ITRGOptions, DerivedRetriever, Writing):  # type: ignore[mis
     ``details["document"]``.
     """
 
-    k: Count | None = K  # type: ignore[assignment]  # None is the paper's
+    k: Count | None = K  # None is the paper's
     """Documents of a round, and to give; as an argument of ``invoke``, to give. None is 5."""
 
     def settings(self, **given: object) -> dict[str, Any]:

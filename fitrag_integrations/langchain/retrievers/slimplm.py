@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from fitrag_integrations.langchain.base.fields import options
+from fitrag_integrations.langchain.base.options import SlimPLMOptions
 from fitrag_integrations.langchain.base.ports import Backend, text_of
 from fitrag_integrations.langchain.base.retriever import DerivedRetriever, Writing
 from fitrag_integrations.methods.slimplm.method import SlimPLM
@@ -15,13 +15,8 @@ from fitrag_integrations.ports import Method
 
 ROLES = {"proxy": "draft", "judge": "judge", "rewriter": "rewrite"}  # and their ports' names
 
-if TYPE_CHECKING:
-    SlimPLMOptions = SlimPLM  # so that type checkers and editors know the fields
-else:
-    SlimPLMOptions = options(SlimPLM)
 
-
-class SlimPLMRetriever(SlimPLMOptions, DerivedRetriever, Writing):  # type: ignore[misc]
+class SlimPLMRetriever(SlimPLMOptions, DerivedRetriever, Writing):
     """Retriever for the claims and questions that a small proxy model could not answer.
 
     ::

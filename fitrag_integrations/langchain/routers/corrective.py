@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import BaseModel, Field
 
 from fitrag_integrations.core.checks import check_many
@@ -20,7 +21,7 @@ from fitrag_integrations.langchain.routers.judge import JudgeFields
 from fitrag_integrations.types import Action
 
 
-class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
+class CorrectiveRouter(JudgeFields, Router):
     """Judge the documents and give them to the branch of the action; streams pass through.
 
     ::
@@ -56,11 +57,13 @@ class CorrectiveRouter(JudgeFields, Router):  # type: ignore[misc]
     def route(self, **options: object) -> Route:
         """Return the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""
         judge = Backend(self._judging(question_key=None), name="judge")  # its plain name
-        base = None if self.base is None else Backend(self.base, name="retrieve")
+        base = (
+            None if self.base is None else Backend(coerce_to_runnable(self.base), name="retrieve")
+        )
         ambiguous = self.incorrect if self.ambiguous is None else self.ambiguous
         runnables = (self.correct, ambiguous, self.incorrect)
         branches = {
-            action.value: Backend(runnable, name=action.value, options=options)
+            action.value: Backend(coerce_to_runnable(runnable), name=action.value, options=options)
             for action, runnable in zip(Action, runnables, strict=True)
         }
 

@@ -78,7 +78,7 @@ class OwnDecision(Base):  # type: ignore[misc]
         return decisions.ClassifierResponse(model=self.model, answers=answers)
 
 
-class KnowledgeDecision(GateFields, OwnDecision):  # type: ignore[misc]
+class KnowledgeDecision(GateFields, OwnDecision):
     """Answer a ``Noul`` question with the probability that the model knows the answer itself.
 
     ::
@@ -110,7 +110,7 @@ class KnowledgeDecision(GateFields, OwnDecision):  # type: ignore[misc]
         return check_number("p_known", decided.p_known, low=0.0, high=1.0)
 
 
-class RelevanceDecision(JudgeFields, OwnDecision):  # type: ignore[misc]
+class RelevanceDecision(JudgeFields, OwnDecision):
     """Answer a ``Noul`` question with how surely a document is about a question, in [0, 1].
 
     ::

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.language_models import BaseLanguageModel
@@ -12,22 +12,18 @@ from pydantic import BaseModel
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.langchain.base.fields import Settings, options
+from fitrag_integrations.langchain.base.fields import Settings
 from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.models import check_model
+from fitrag_integrations.langchain.base.options import DeciderOptions
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of
 from fitrag_integrations.langchain.base.tools import Decision
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.types import RetrievalDecision
 
-if TYPE_CHECKING:
-    DeciderOptions = Decider  # so that type checkers and editors know the fields
-else:
-    DeciderOptions = options(Decider)
 
-
-class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
+class GateFields(FromFitted, DeciderOptions, Settings):
     """Fields of a decision; read at each call.
 
     ``drafter`` may be a chat model or any other Runnable from a prompt to text.
@@ -74,7 +70,7 @@ class GateFields(FromFitted, DeciderOptions, Settings):  # type: ignore[misc]
         return [Decider(**self.settings(drafter=port)) for port in ports]
 
 
-class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):  # type: ignore[misc]
+class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):
     """Runnable that returns ``{"retrieve", "p_known", "threshold", "why"}`` for a question.
 
     The question is a text, a message, the last one of the user in a list of messages, or an entry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel
@@ -11,19 +11,15 @@ from pydantic import BaseModel
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.convert import to_passages
-from fitrag_integrations.langchain.base.fields import Settings, options
+from fitrag_integrations.langchain.base.fields import Settings
 from fitrag_integrations.langchain.base.fitting import FromFitted
+from fitrag_integrations.langchain.base.options import JudgeOptions
 from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
 from fitrag_integrations.langchain.base.tools import AskedOfDocuments, Judgment
 from fitrag_integrations.methods.crag.evaluator import ActionJudge
 
-if TYPE_CHECKING:
-    JudgeOptions = ActionJudge  # so that type checkers and editors know the fields
-else:
-    JudgeOptions = options(ActionJudge)
 
-
-class JudgeFields(FromFitted, JudgeOptions, Settings):  # type: ignore[misc]
+class JudgeFields(FromFitted, JudgeOptions, Settings):
     """Fields of a judgment; read at each call."""
 
     question_key: str | None = None
@@ -34,7 +30,7 @@ class JudgeFields(FromFitted, JudgeOptions, Settings):  # type: ignore[misc]
         return RetrievalJudge(**{**own, **others})
 
 
-class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):  # type: ignore[misc]
+class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
     """Runnable that returns ``{"action", "grades", "thresholds"}`` for ``{"question",
     "documents"}``.
 

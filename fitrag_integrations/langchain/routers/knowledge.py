@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import BaseModel, Field, model_validator
 
 from fitrag_integrations.errors import InputError
@@ -22,7 +23,7 @@ from fitrag_integrations.methods.prompts import NO_RETRIEVAL
 from fitrag_integrations.types import Context
 
 
-class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
+class KnowledgeRouter(GateFields, Router):
     """Runnable that sends a known question to ``known`` and any other to ``unknown``, with
     streaming.
 
@@ -51,7 +52,7 @@ class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
         gate = Backend(self._asker(), name="gate")
         branches = {
             False: Backend(self._known(), name="known", options=options),
-            True: Backend(self.unknown, name="unknown", options=options),
+            True: Backend(coerce_to_runnable(self.unknown), name="unknown", options=options),
         }
 
         def chosen(given: object, config: RunnableConfig) -> Flow[Chosen]:
@@ -73,7 +74,7 @@ class KnowledgeRouter(GateFields, Router):  # type: ignore[misc]
 
     def _known(self) -> Runnable[Any, Any]:
         if self.known is not None:
-            return self.known
+            return coerce_to_runnable(self.known)
         assert self.llm is not None
         return RunnableLambda(self._prompt) | self.llm | StrOutputParser()
 

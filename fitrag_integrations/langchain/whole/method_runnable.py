@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import Field, field_validator
 
 from fitrag_integrations.flow import Flow, Traced
@@ -88,7 +89,7 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
         """
         if self.llm is None or self.reader is not None:
             return None
-        llm = Backend(self.llm, text_of)
+        llm = Backend(coerce_to_runnable(self.llm), text_of)
         return self._streamed(given, llm, config)
 
     def _streamed(self, given: object, llm: Backend, config: RunnableConfig) -> Flow[Source | str]:

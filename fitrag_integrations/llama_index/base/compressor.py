@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from inspect import signature
 from typing import Any, ClassVar
 
-from llama_index.core.bridge.pydantic import Field, PrivateAttr, create_model
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import ImageNode, MetadataMode, NodeWithScore, QueryBundle
@@ -18,7 +19,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.llama_index.base.convert import passages_of, piece_node, whole_node
 from fitrag_integrations.llama_index.base.events import dispatcher, reranking, tell_compressed
-from fitrag_integrations.llama_index.base.fields import made_from
+from fitrag_integrations.llama_index.base.fields import made_from, signed
 from fitrag_integrations.llama_index.base.tools import AskedOfTexts, nodes_of, tool_of
 from fitrag_integrations.methods.adapting import Named
 from fitrag_integrations.methods.explaining import Compression, explained
@@ -46,6 +47,13 @@ class Postprocessor(BaseNodePostprocessor):
         self._models = {
             name: model for name, model in options.items() if name in models and model is not None
         }
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **more: Any) -> None:
+        super().__pydantic_init_subclass__(**more)
+        if made := getattr(cls, "made", None):
+            has_manager = "callback_manager" in signature(cls.__init__).parameters
+            signed(cls, made, () if has_manager else ("callback_manager",))
 
     @classmethod
     def class_name(cls) -> str:
@@ -190,18 +198,6 @@ class Postprocessor(BaseNodePostprocessor):
 
 class Cutter(Postprocessor):
     """Postprocessor that cuts nodes into pieces."""
-
-
-def options(made: Any, base: type[Postprocessor]) -> Any:
-    """Make the postprocessor whose fields are the plain options of ``made``, a dataclass."""
-    fields: dict[str, Any] = {
-        each.name: (each.kind, Field(default=each.default, description=each.help))
-        for each in settings_of(made)
-        if each.kind is not None
-    }
-    kind = create_model(f"{made.__name__}Options", __base__=base, **fields)
-    kind.made = made
-    return kind
 
 
 def question_of(query_bundle: QueryBundle | None) -> str:

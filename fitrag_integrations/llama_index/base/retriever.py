@@ -20,7 +20,7 @@ from fitrag_integrations.llama_index.base.events import (
     tell_retrieved,
     tell_retrieving,
 )
-from fitrag_integrations.llama_index.base.fields import Configured, made_from, signed
+from fitrag_integrations.llama_index.base.fields import Configured, made_from
 from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import Caller, bundles_of, settled
 from fitrag_integrations.llama_index.base.tools import Query, tool_of
@@ -175,11 +175,6 @@ class DerivedRetriever(FromFitted, MethodOverBase):
 
     made: ClassVar[Any]
     takes: ClassVar[tuple[str, ...]]
-
-    def __init_subclass__(cls, made: Any = None, takes: tuple[str, ...] = (), **more: Any) -> None:
-        super().__init_subclass__(**more)
-        cls.made, cls.takes = made, takes
-        signed(cls, made, takes)
 
     def __init__(
         self,

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
-from fitrag_integrations.llama_index.base.compressor import Cutter, options
-from fitrag_integrations.llama_index.base.fields import signed
 from fitrag_integrations.llama_index.base.fitting import FromFitted
-from fitrag_integrations.methods.plain import Refining
+from fitrag_integrations.llama_index.base.options import RefinerOptions
 
 if TYPE_CHECKING:
-    RefinerOptions = Cutter
-else:
-    RefinerOptions = options(Refining, Cutter)
+    from fitrag_integrations.llama_index.base.options import RefinerKeywords
 
 
 class KnowledgeRefiner(FromFitted, RefinerOptions):
@@ -24,8 +20,5 @@ class KnowledgeRefiner(FromFitted, RefinerOptions):
     An image without text stays, behind the strips.
     """
 
-    def __init__(self, evaluator: Any = None, **options: Any) -> None:
-        super().__init__(evaluator=evaluator, **options)  # type: ignore[call-arg]
-
-
-signed(KnowledgeRefiner, Refining, ("callback_manager",))
+    def __init__(self, evaluator: object = None, **options: Unpack[RefinerKeywords]) -> None:
+        super().__init__(evaluator=evaluator, **options)

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fitrag_integrations.llama_index.base.compressor import Postprocessor, options
-from fitrag_integrations.llama_index.base.fields import signed
 from fitrag_integrations.llama_index.base.fitting import FromFitted
-from fitrag_integrations.methods.plain import Reranking
-
-if TYPE_CHECKING:
-    RerankerOptions = Postprocessor
-else:
-    RerankerOptions = options(Reranking, Postprocessor)
+from fitrag_integrations.llama_index.base.options import RerankerOptions
 
 
 class BiLabelReranker(FromFitted, RerankerOptions):
@@ -24,6 +15,3 @@ class BiLabelReranker(FromFitted, RerankerOptions):
     against ``has_answer``; what their sum, in [0, 2], leaves below ``min_score`` goes. ``scorer``
     None is the embedded one, loaded at first use; any object with ``score(pairs)`` will do.
     """
-
-
-signed(BiLabelReranker, Reranking)

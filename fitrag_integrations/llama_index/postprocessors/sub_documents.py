@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fitrag_integrations.llama_index.base.compressor import Cutter, options
-from fitrag_integrations.llama_index.base.fields import signed
 from fitrag_integrations.llama_index.base.fitting import FromFitted
-from fitrag_integrations.methods.plain import Reducing
-
-if TYPE_CHECKING:
-    ReducerOptions = Cutter
-else:
-    ReducerOptions = options(Reducing, Cutter)
+from fitrag_integrations.llama_index.base.options import ReducerOptions
 
 
 class SubDocumentCompressor(FromFitted, ReducerOptions):
@@ -24,6 +15,3 @@ class SubDocumentCompressor(FromFitted, ReducerOptions):
     will do. The other options are those of ``fitrag_integrations.methods.TokenReducer``. An image
     without text stays, behind the pieces.
     """
-
-
-signed(SubDocumentCompressor, Reducing)

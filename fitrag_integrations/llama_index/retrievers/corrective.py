@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fitrag_integrations.llama_index.base.retriever import DerivedRetriever
-from fitrag_integrations.methods.crag.method import Crag
+from fitrag_integrations.llama_index.base.options import CragOptions
 
 
-class CorrectiveRetriever(DerivedRetriever, made=Crag, takes=("search", "llm")):
+class CorrectiveRetriever(CragOptions):
     """Grade what a retriever finds, search the web where that is not enough, keep what matters.
 
     ``search`` is a provider, a tool, a retriever, or a function from a query to results; without

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fitrag_integrations.llama_index.base.retriever import DerivedRetriever
-from fitrag_integrations.methods.fitrag.method import FitRag
+from fitrag_integrations.llama_index.base.options import FitRagOptions
 
 
-class FitRagRetriever(DerivedRetriever, made=FitRag):
+class FitRagRetriever(FitRagOptions):
     """Rerank and reduce what a retriever finds, or skip it where the model knows (FIT-RAG).
 
     Give ``base`` a generous number of results, a hundred in the paper. ``scorer`` None is the

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from llama_index.core.schema import QueryBundle
 
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.llama_index.base.retriever import DerivedRetriever
+from fitrag_integrations.llama_index.base.options import ITRGOptions
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
-from fitrag_integrations.methods.itrg.method import ITRG
 from fitrag_integrations.types import Context
 
 
-class ITRGRetriever(DerivedRetriever, made=ITRG, takes=("llm",)):
+class ITRGRetriever(ITRGOptions):
     """Let retrieval and generation take turns, and give the nodes of the last round.
 
     ``llm`` writes; None is the small model of the package, which is a stand-in only. The other

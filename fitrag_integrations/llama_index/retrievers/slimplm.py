@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fitrag_integrations.llama_index.base.retriever import DerivedRetriever
-from fitrag_integrations.methods.slimplm.method import SlimPLM
+from fitrag_integrations.llama_index.base.options import SlimPLMOptions
 
 
-class SlimPLMRetriever(DerivedRetriever, made=SlimPLM, takes=("llm",)):
+class SlimPLMRetriever(SlimPLMOptions):
     """Retrieve for the claims and questions a proxy model left open, or not at all.
 
     ``proxy`` writes the heuristic answer and ``judge`` says whether it is known; None are the

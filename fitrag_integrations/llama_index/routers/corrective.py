@@ -14,7 +14,6 @@ from llama_index.core.schema import QueryBundle
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import whole_node
 from fitrag_integrations.llama_index.base.events import tell_decided
-from fitrag_integrations.llama_index.base.fields import made_from, signed
 from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import Caller
 from fitrag_integrations.llama_index.base.router import (
@@ -29,6 +28,7 @@ from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.crag.evaluator import ActionJudge, Judged
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Action, Context, Excerpt, Passage
+from fitrag_integrations.values.thresholds import ActionThresholds
 
 
 class CorrectiveRouterQueryEngine(FromFitted, Router):
@@ -56,8 +56,11 @@ class CorrectiveRouterQueryEngine(FromFitted, Router):
         correct: BaseQueryEngine,
         incorrect: BaseQueryEngine,
         ambiguous: BaseQueryEngine | None = None,
+        evaluator: object = None,
+        thresholds: ActionThresholds | str | None = None,
+        allow_other_model: bool = False,
+        verdict: object = None,
         callback_manager: CallbackManager | None = None,
-        **options: Any,
     ) -> None:
         super().__init__(callback_manager=callback_manager)
         self._caller = Caller(base)
@@ -68,7 +71,12 @@ class CorrectiveRouterQueryEngine(FromFitted, Router):
             ),
             Action.INCORRECT: check_engine("incorrect", incorrect),
         }
-        self._judge = made_from(type(self), ActionJudge, options)
+        self._judge = ActionJudge(
+            evaluator,
+            thresholds=thresholds,
+            allow_other_model=allow_other_model,
+            verdict=verdict,
+        )
 
     def __repr__(self) -> str:
         engines = (f"{action}={name_of(engine)}" for action, engine in self._engines.items())
@@ -118,6 +126,3 @@ def _context(question: str, found: Sequence[Passage], judged: Judged) -> Context
     return Context(
         question, tuple(graded), action=judged.action, notes=notes, method="crag", details=details
     )
-
-
-signed(CorrectiveRouterQueryEngine, ActionJudge)

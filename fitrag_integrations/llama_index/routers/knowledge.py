@@ -16,7 +16,6 @@ from llama_index.core.schema import QueryBundle
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.events import tell_decided
-from fitrag_integrations.llama_index.base.fields import made_from, signed
 from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.models import check_model
 from fitrag_integrations.llama_index.base.ports import generate_port
@@ -31,7 +30,7 @@ from fitrag_integrations.llama_index.base.router import (
 from fitrag_integrations.llama_index.prompts import as_template
 from fitrag_integrations.methods import adapting
 from fitrag_integrations.methods.answering import Answered
-from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.methods.ik.decider import Decider, OnError
 from fitrag_integrations.ports import Gate
 from fitrag_integrations.types import Template
 
@@ -78,12 +77,21 @@ class KnowledgeRouterQueryEngine(FromFitted, WritingRouter):
         llm: Any = None,
         streaming: bool = False,
         template: Template | BasePromptTemplate | str | None = None,
+        drafter: object = None,
+        threshold: float | None = None,
+        on_error: OnError = "retrieve",
+        allow_other_model: bool = False,
         callback_manager: CallbackManager | None = None,
-        **options: Any,
     ) -> None:
         super().__init__(callback_manager=callback_manager)
         self._answering = _Answering(retrieve, llm, streaming, as_template(template, alone=True))
-        self._decider = made_from(type(self), Decider, {"gate": gate, **options})
+        self._decider = Decider(
+            gate,
+            drafter=drafter,
+            threshold=threshold,
+            on_error=on_error,
+            allow_other_model=allow_other_model,
+        )
 
     def __repr__(self) -> str:
         gate = "embedded" if self._decider.gate is None else adapting.name_of(self._decider.gate)
@@ -121,6 +129,3 @@ class KnowledgeRouterQueryEngine(FromFitted, WritingRouter):
 
     def _written(self) -> Port[str, str]:
         return generate_port(self._model())
-
-
-signed(KnowledgeRouterQueryEngine, Decider)

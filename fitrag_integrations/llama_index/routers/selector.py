@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
 from llama_index.core.prompts.mixin import PromptDictType
@@ -16,13 +16,13 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Traced, arun, run
 from fitrag_integrations.llama_index.base.events import explanation, tell_decided
-from fitrag_integrations.llama_index.base.fields import Configured, made_from, signed
+from fitrag_integrations.llama_index.base.fields import Configured
 from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import bundle_of
 from fitrag_integrations.llama_index.base.router import decided_context
 from fitrag_integrations.llama_index.base.tools import Asked, tool_of
 from fitrag_integrations.methods.adapting import name_of
-from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.methods.ik.decider import Decider, OnError
 from fitrag_integrations.ports import Gate
 from fitrag_integrations.types import Context, RetrievalDecision
 
@@ -55,10 +55,24 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
     _held: ClassVar[tuple[str, ...]] = ("_decider", "_sides")
 
     def __init__(
-        self, gate: Gate | None = None, *, known: int = 0, unknown: int = 1, **options: Any
+        self,
+        gate: Gate | None = None,
+        *,
+        known: int = 0,
+        unknown: int = 1,
+        drafter: object = None,
+        threshold: float | None = None,
+        on_error: OnError = "retrieve",
+        allow_other_model: bool = False,
     ) -> None:
         self._sides = _Sides(known, unknown)
-        self._decider = made_from(type(self), Decider, {"gate": gate, **options})
+        self._decider = Decider(
+            gate,
+            drafter=drafter,
+            threshold=threshold,
+            on_error=on_error,
+            allow_other_model=allow_other_model,
+        )
 
     def __repr__(self) -> str:
         gate = "embedded" if self._decider.gate is None else name_of(self._decider.gate)
@@ -126,6 +140,3 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
         """Refuse choices among which one of the two is not."""
         for name, index in (("known", self.known), ("unknown", self.unknown)):
             check_whole(name, index, low=0, high=len(choices) - 1)
-
-
-signed(KnowledgeSelector, Decider)

@@ -1,0 +1,142 @@
+"""A user's project in both frameworks under mypy: right lines pass, wrong lines are caught."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from fitrag_integrations import llama_index
+from fitrag_integrations.methods import Decider
+from fitrag_integrations.methods.crag.evaluator import ActionJudge
+from fitrag_integrations.methods.settings import settings_of
+
+ROOT = Path(__file__).parents[2]
+PROJECT = """
+from collections.abc import Callable
+
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.retrievers import BaseRetriever as Base
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.llms import MockLLM
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore
+
+from fitrag_integrations import langchain as lc
+from fitrag_integrations import llama_index as li
+from fitrag_integrations.methods import AskGate, FitRag
+
+
+def find(question: str) -> list[Document]:
+    return [Document(page_content=question)]
+
+
+async def afind(question: str) -> list[Document]:
+    return [Document(page_content=question)]
+
+
+async def chains(base: Base) -> None:
+    retriever = lc.FitRagRetriever(base=find, max_tokens=80, top_n=3, count_tokens=len)
+    found = retriever.invoke("Who?")
+    print(found.explain(), found.context.notes, found[0].page_content)
+    print((await retriever.ainvoke("Who?")).context.decision)
+    print([each.context for each in retriever.batch(["Who?"])])
+    lc.FitRagRetriever(base=afind, gate=AskGate(FakeListChatModel(responses=["Yes"])))
+    lc.CorrectiveRetriever(base=base, search=find, thresholds="popqa")
+    lc.ITRGRetriever(base=find, k=None, rounds=2, llm=lambda prompt: "text")
+    lc.SlimPLMRetriever(base=find, proxy=FakeListChatModel(responses=[""]))
+    lc.CompressingRetriever(base=find, compressors=[lc.BiLabelReranker(top_n=10)])
+    short: list[Document] = lc.SubDocumentCompressor(max_tokens=800).compress_documents([], "q")
+    lc.KnowledgeRouter(known=lambda question: "a", unknown=find).stream("Who?")
+    lc.CorrectiveRouter(correct=find, incorrect=find, base=find).as_tool(name="find")
+    print(lc.RetrievalGate(threshold=0.5).invoke("Who?")["retrieve"], short)
+    print(lc.RetrievalJudge().invoke({"question": "Who?", "documents": []})["action"])
+    lc.MethodRunnable(method=FitRag(), retriever=find, llm=lambda prompt: "x").as_tool()
+
+
+def engines(base: BaseRetriever, engine: BaseQueryEngine, count: Callable[[str], int]) -> None:
+    retriever = li.FitRagRetriever(base, max_tokens=80, ids="source", count_tokens=count)
+    nodes: list[NodeWithScore] = retriever.retrieve("Who?")
+    retriever.max_tokens = 40
+    print(retriever.explain(), retriever.last_run, retriever.top_n + 1)
+    reranker = li.BiLabelReranker(top_n=10)
+    compressor = li.SubDocumentCompressor(max_tokens=800, max_share=0.5)
+    print(reranker.top_n, compressor.postprocess_nodes(nodes, query_str="Who?"))
+    li.KnowledgeRefiner(top_n=3)
+    li.KnowledgeRefiner(lambda pairs: [1.0 for _ in pairs])
+    li.ITRGRetriever(base, llm=MockLLM(), rounds=2)
+    li.SlimPLMRetriever(base, llm=MockLLM(), max_queries=2)
+    li.CorrectiveRetriever(base, search=lambda query: [], llm=MockLLM(), top_n=3)
+    li.KnowledgeRouterQueryEngine(retrieve=engine, llm=MockLLM(), threshold=0.5)
+    li.CorrectiveRouterQueryEngine(base, correct=engine, incorrect=engine, thresholds="popqa")
+    li.KnowledgeSelector(threshold=0.5, drafter=MockLLM()).as_tool("gate")
+    li.MethodQueryEngine(FitRag(), base, llm=MockLLM()).as_tool()
+
+
+def wrong(base: Base, other: BaseRetriever, engine: BaseQueryEngine) -> None:
+    lc.FitRagRetriever(base=base, max_token=80)  # wrong
+    lc.FitRagRetriever(base=base, max_tokens="80")  # wrong
+    lc.FitRagRetriever()  # wrong
+    lc.FitRagRetriever(base=3)  # wrong
+    lc.BiLabelReranker(top_n="3")  # wrong
+    lc.SubDocumentCompressor(max_tokes=3)  # wrong
+    lc.KnowledgeRouter(known=find)  # wrong
+    lc.CorrectiveRetriever(base=base, on_web_error="ignore")  # wrong
+    lc.FitRagRetriever(base=base).invoke("Who?").contexts  # wrong
+    li.FitRagRetriever(other, max_token=80)  # wrong
+    li.FitRagRetriever(other, max_tokens="80")  # wrong
+    li.FitRagRetriever(other).max_tokens = "80"  # wrong
+    li.FitRagRetriever(3)  # wrong
+    li.BiLabelReranker(top_n="10")  # wrong
+    li.SubDocumentCompressor(max_tokes=8)  # wrong
+    li.KnowledgeRefiner(top_m=8)  # wrong
+    li.KnowledgeSelector(thresold=0.5)  # wrong
+    li.KnowledgeRouterQueryEngine(retrieve=engine, on_error="ignore")  # wrong
+    li.CorrectiveRouterQueryEngine(other, correct=engine)  # wrong
+"""
+
+
+def test_mypy_passes_the_right_lines_of_a_project_and_catches_the_wrong_ones(tmp_path, monkeypatch):
+    api = pytest.importorskip("mypy.api")
+    project = tmp_path / "project.py"
+    project.write_text(PROJECT)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("MYPYPATH", str(ROOT))
+    told, failed, _ = api.run(["--strict", "--follow-imports=silent", str(project)])
+    assert not failed
+    caught = {int(line) for line in re.findall(r"project\.py:(\d+): error", told)}
+    lines = enumerate(PROJECT.splitlines(), start=1)
+    assert caught == {at for at, line in lines if line.endswith("# wrong")}, told
+
+
+def script():
+    path = ROOT / "scripts" / "option_stubs.py"
+    spec = importlib.util.spec_from_file_location("option_stubs", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_stubs_of_the_options_are_what_the_script_writes():
+    for module, write in script().STUBS.items():
+        stub = Path(module.__file__).with_suffix(".pyi")
+        assert stub.read_text() == write(), "run: python scripts/option_stubs.py"
+
+
+@pytest.mark.parametrize(
+    ("engine", "made"),
+    [
+        (llama_index.KnowledgeRouterQueryEngine, Decider),
+        (llama_index.KnowledgeSelector, Decider),
+        (llama_index.CorrectiveRouterQueryEngine, ActionJudge),
+    ],
+)
+def test_engines_spell_out_all_options_of_their_decision(engine, made):
+    parameters = inspect.signature(engine).parameters
+    assert {each.name: each.default for each in settings_of(made)}.items() <= {
+        name: each.default for name, each in parameters.items()
+    }.items()
