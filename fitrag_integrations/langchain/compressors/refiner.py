@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fitrag_integrations.langchain.base.compressor import CuttingCompressor
-from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.options import RefinerOptions
+from fitrag_integrations.methods.compose.fitted import FromFitted
 
 
 class KnowledgeRefiner(FromFitted, RefinerOptions, CuttingCompressor):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fitrag_integrations.langchain.base.compressor import FlowCompressor
-from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.options import RerankerOptions
 from fitrag_integrations.langchain.compressors.cross_encoder import BiLabelCrossEncoder
+from fitrag_integrations.methods.compose.fitted import FromFitted
 
 
 class BiLabelReranker(FromFitted, RerankerOptions, FlowCompressor):

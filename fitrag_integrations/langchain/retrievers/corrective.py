@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.options import CragOptions
 from fitrag_integrations.langchain.base.retriever import DerivedRetriever, Searching
+from fitrag_integrations.methods.compose.fitted import FromFitted
 
 
 class CorrectiveRetriever(FromFitted, CragOptions, DerivedRetriever, Searching):

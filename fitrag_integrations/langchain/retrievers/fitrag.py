@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.options import FitRagOptions
 from fitrag_integrations.langchain.base.retriever import DerivedRetriever
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.fitrag.method import FitRag
 from fitrag_integrations.ports import Method
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from fitrag_integrations.langchain.base.fields import AnyMethod
-from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.retriever import Searching
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.ports import Method
 
 

@@ -13,12 +13,12 @@ from pydantic import BaseModel
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.fields import Settings
-from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.models import check_model
 from fitrag_integrations.langchain.base.options import DeciderOptions
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of
 from fitrag_integrations.langchain.base.tools import Decision
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.types import RetrievalDecision
 

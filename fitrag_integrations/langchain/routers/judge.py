@@ -12,10 +12,10 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.convert import to_passages
 from fitrag_integrations.langchain.base.fields import Settings
-from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.options import JudgeOptions
 from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
 from fitrag_integrations.langchain.base.tools import AskedOfDocuments, Judgment
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.evaluator import ActionJudge
 
 

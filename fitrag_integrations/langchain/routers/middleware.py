@@ -11,8 +11,8 @@ from langchain_core.tools import BaseTool
 from fitrag_integrations.core.checks import check_callable, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.routers.gate import RetrievalGate
+from fitrag_integrations.methods.compose.fitted import FromFitted
 
 require_extra("langchain.agents", extra="agents", feature="RetrievalGateMiddleware")
 

@@ -17,12 +17,12 @@ from fitrag_integrations.langchain.base.fields import (
     AnyRunnable,
     AnySearch,
 )
-from fitrag_integrations.langchain.base.fitting import FromFitted
 from fitrag_integrations.langchain.base.ports import Backend, Offer, internal, text_of
 from fitrag_integrations.langchain.base.runnable import AskedRunnable, Source, question_of
 from fitrag_integrations.langchain.prompts import as_template
 from fitrag_integrations.langchain.whole.answer import Answer
 from fitrag_integrations.methods.answering import Answered, Answering, own_answer, read_port
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context
 

@@ -21,10 +21,10 @@ from fitrag_integrations.llama_index.base.events import (
     tell_retrieving,
 )
 from fitrag_integrations.llama_index.base.fields import Configured, made_from
-from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import Caller, bundles_of, settled
 from fitrag_integrations.llama_index.base.tools import Query, tool_of
 from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.options import RefinerOptions
+from fitrag_integrations.methods.compose.fitted import FromFitted
 
 if TYPE_CHECKING:
     from fitrag_integrations.llama_index.base.options import RefinerKeywords

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.options import RerankerOptions
+from fitrag_integrations.methods.compose.fitted import FromFitted
 
 
 class BiLabelReranker(FromFitted, RerankerOptions):

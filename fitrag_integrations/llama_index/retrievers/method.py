@@ -8,10 +8,10 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 
 from fitrag_integrations.llama_index.base.convert import Ids
-from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import Caller
 from fitrag_integrations.llama_index.base.retriever import MethodOverBase
 from fitrag_integrations.methods.adapting import check_method
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.ports import Method
 
 

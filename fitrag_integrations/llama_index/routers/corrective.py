@@ -14,7 +14,6 @@ from llama_index.core.schema import QueryBundle
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import whole_node
 from fitrag_integrations.llama_index.base.events import tell_decided
-from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import Caller
 from fitrag_integrations.llama_index.base.router import (
     Handed,
@@ -25,6 +24,7 @@ from fitrag_integrations.llama_index.base.router import (
     engine_port,
 )
 from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.evaluator import ActionJudge, Judged
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Action, Context, Excerpt, Passage

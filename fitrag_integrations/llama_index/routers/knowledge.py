@@ -16,7 +16,6 @@ from llama_index.core.schema import QueryBundle
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.events import tell_decided
-from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.models import check_model
 from fitrag_integrations.llama_index.base.ports import generate_port
 from fitrag_integrations.llama_index.base.router import (
@@ -30,6 +29,7 @@ from fitrag_integrations.llama_index.base.router import (
 from fitrag_integrations.llama_index.prompts import as_template
 from fitrag_integrations.methods import adapting
 from fitrag_integrations.methods.answering import Answered
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import Decider, OnError
 from fitrag_integrations.ports import Gate
 from fitrag_integrations.types import Template

@@ -17,11 +17,11 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Traced, arun, run
 from fitrag_integrations.llama_index.base.events import explanation, tell_decided
 from fitrag_integrations.llama_index.base.fields import Configured
-from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import bundle_of
 from fitrag_integrations.llama_index.base.router import decided_context
 from fitrag_integrations.llama_index.base.tools import Asked, tool_of
 from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import Decider, OnError
 from fitrag_integrations.ports import Gate
 from fitrag_integrations.types import Context, RetrievalDecision

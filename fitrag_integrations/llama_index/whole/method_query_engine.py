@@ -14,12 +14,12 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.flow import Flow, arun, run
 from fitrag_integrations.llama_index.base.convert import context_nodes
-from fitrag_integrations.llama_index.base.fitting import FromFitted
 from fitrag_integrations.llama_index.base.ports import Caller, bundle_of
 from fitrag_integrations.llama_index.base.router import WritingRouter
 from fitrag_integrations.llama_index.prompts import as_template
 from fitrag_integrations.methods.adapting import check_method, name_of
 from fitrag_integrations.methods.answering import Answering, read_port
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.ports import Method, Reader
 from fitrag_integrations.types import Context, Template
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,7 +23,8 @@ from fitrag_integrations.methods.compose.recipe import Models, method_from
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
 from fitrag_integrations.methods.ik.method import IKnow
-from fitrag_integrations.ports import Gate, Method
+from fitrag_integrations.methods.settings import settings_of
+from fitrag_integrations.ports import Gate, Method, model_name, writer_of
 from fitrag_integrations.values.prompt import NOTHING_FOUND, PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
 
@@ -199,3 +201,39 @@ def _same(one: str, other: str) -> bool:
 
 def _if(name: str, names: Collection[str], value: object) -> dict[str, Any]:
     return {name: value} if name in names else {}
+
+
+class FromFitted:
+    """Mixin of both frameworks' drop-ins with the constructor `from_fitted`."""
+
+    @classmethod
+    def from_fitted(
+        cls,
+        folder: str | Path,
+        *,
+        llm: object = None,
+        allow_other_model: bool = False,
+        **given: Any,
+    ) -> Self:
+        """Build the component from what `fitrag fit` found.
+
+        Args:
+            folder: The folder that `fitrag fit` wrote.
+            llm: The language model that will answer.
+            allow_other_model: Accept a model of another name than the fit was made for.
+            given: All other arguments of the component.
+
+        Returns:
+            The component.
+
+        Raises:
+            ThresholdMismatchError: If the fit was made for another model.
+            InputError: If nothing in the folder is for this class.
+        """
+        fitted, made = Fitted.read(folder), getattr(cls, "made", None)
+        names = {*getattr(cls, "model_fields", ()), *signature(cls).parameters}
+        names |= set() if made is None else {each.name for each in settings_of(made)}
+        kind = None if llm is None else type(llm).__name__
+        fitted.check(model_name(llm) or kind, allow_other_model=allow_other_model)
+        own = {"llm": llm} if llm is not None and "llm" in names else {}
+        return cls(**{**fitted.options(names, writer_of(llm)), **own, **given})
