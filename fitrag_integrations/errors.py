@@ -31,7 +31,13 @@ class InputError(FitRagError, ValueError):
 
     @classmethod
     def of(cls, field: str, *, given: object, allowed: str) -> InputError:
-        """Word the error; long values are shortened in the message."""
+        """Build the error; long values are shortened in the message.
+
+        Args:
+            field: Name of the argument.
+            given: Its value.
+            allowed: What is allowed, in a few words.
+        """
         return cls(f"{field}: given {_brief(given)}, allowed {allowed}")
 
 
@@ -88,11 +94,12 @@ class PortError(FitRagError):
 
 
 class SearchError(PortError):
-    """Say how a web search or the reading of a page failed.
+    """A web search failed, or the reading of a page.
 
-    ``message`` tells it in words. ``kind`` is one of ``KINDS``: the service's quota is spent, it
-    refuses the key or the project, a passing fault that another try may mend, nothing came back, or
-    we refused the address.
+    Args:
+        message: What happened.
+        kind: One of ``KINDS``: the service's quota is spent, it refuses the key or the project, a
+            passing fault that a retry may fix, nothing came back, or the address was refused.
     """
 
     KINDS = ("quota", "auth", "transient", "empty", "blocked")

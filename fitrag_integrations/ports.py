@@ -156,11 +156,19 @@ class Method(Protocol):
 
 @dataclass(frozen=True, init=False)
 class Ports:
-    """Offer a method its I/O; each is a ``Port``, a backend with the method, or a callable.
+    """What a method retrieves, searches and generates with.
 
-    ``retrieve`` and ``search`` go from queries to lists of passages, ``generate`` from prompts to
-    texts. A port left out is falsy, so ``if ports.search`` asks whether it is there, and raises
-    ``PortError`` when it is asked.
+    Each is a ``Port``, an object with the method, or a callable. One left out is falsy, so
+    ``if ports.search`` checks whether it is there, and raises ``PortError`` when it is called.
+
+    Args:
+        retrieve: From queries to lists of passages.
+        search: The same for the web.
+        generate: From prompts to texts.
+
+    Example:
+        >>> bool(Ports(retrieve=lambda queries: [[] for _ in queries]).search)
+        False
     """
 
     retrieve: Port[str, Sequence[Passage]]

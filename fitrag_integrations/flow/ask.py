@@ -17,12 +17,17 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Port(Generic[Q, A]):
-    """Name a batched call: n items in, n answers out, in order.
+    """A batched call with a name: n items in, n answers out, in order.
 
-    Ports are equal, and share calls, when name and callables are: bound methods of one object
-    are, two closures are not. ``acall`` is the async side of ``call``; one of the two may be None.
-    ``tokens`` counts what items and answers cost, for the trace; ``owner`` is the object whose
-    calls these are, where there is one.
+    Ports are equal, and share calls, when name and callables are: bound methods of one object are,
+    two closures are not.
+
+    Args:
+        name: Name in traces and errors.
+        call: The call; None if there is only an async one.
+        acall: Its async side; None if there is none.
+        tokens: Counts what items and answers cost, for the trace.
+        owner: Object whose calls these are, if any.
     """
 
     name: str
@@ -42,8 +47,15 @@ class Port(Generic[Q, A]):
     ) -> Port[Q, A]:
         """Build a port; a coroutine function given as ``call`` becomes ``acall``.
 
-        ``owner`` None is whoever the call is a method of, or the callable itself. Raises
-        ``InputError`` where neither is a callable.
+        Args:
+            name: Name in traces and errors.
+            call: The call, or None.
+            acall: Its async side, or None.
+            owner: Object whose calls these are; None is what the call is a method of, or the
+                callable.
+
+        Raises:
+            InputError: If neither is a callable.
         """
         if acall is None and iscoroutinefunction(call):
             call, acall = None, call
@@ -74,7 +86,12 @@ Answers: TypeAlias = list[Any] | Exception  # of one call, or why there are none
 
 @dataclass(frozen=True)
 class Ask:
-    """Request of a flow: these items, to be answered by this port."""
+    """Request of a flow.
+
+    Args:
+        port: The port that is called.
+        items: What it is called with; it returns one answer for each.
+    """
 
     port: AnyPort
     items: Sequence[Any]

@@ -35,12 +35,22 @@ R = TypeVar("R")
 
 
 def run(flow: Flow[R], *, on_step: OnStep | None = None) -> Traced[R]:
-    """Run one flow to its end; ``on_step`` is as in ``run_many``."""
+    """Run one flow to its end.
+
+    Args:
+        flow: The flow, e.g. ``method(question, ports)``.
+        on_step: Called with 0 and each finished step.
+    """
     return run_many([flow], on_step=on_step)[0]
 
 
 async def arun(flow: Flow[R], *, on_step: OnStep | None = None) -> Traced[R]:
-    """Run one flow to its end, the event loop left free; ``on_step`` is as in ``arun_many``."""
+    """Run one flow to its end without blocking the event loop; see ``arun_many``.
+
+    Args:
+        flow: The flow, e.g. ``method(question, ports)``.
+        on_step: Called with 0 and each finished step.
+    """
     return (await arun_many([flow], on_step=on_step))[0]
 
 

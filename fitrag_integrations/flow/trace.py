@@ -21,11 +21,15 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Record one ask of one question and what came back.
+    """One request of one question and its answers.
 
-    ``seconds`` is this question's part, by number of items, of a call it shared with others.
-    ``tokens`` is what the port counted for these items and answers, None where it does not count.
-    ``error`` is set, and ``answers`` empty, where the port failed.
+    Args:
+        port: Name of the port.
+        items: What was requested.
+        answers: The answers, one per item; empty if the port failed.
+        seconds: This question's part, by number of items, of a call it shared with others.
+        tokens: What the port counted for items and answers; None if it does not count.
+        error: Why the port failed; None if it did not.
     """
 
     port: str
@@ -66,8 +70,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Traced(Generic[R]):
-    """Result of one flow: its ``outcome``, a value or the exception it ended with, and its
-    steps.
+    """Result of one flow.
+
+    Args:
+        outcome: The flow's value, or the exception it ended with.
+        steps: What it requested, in order.
     """
 
     outcome: R | Exception

@@ -20,10 +20,15 @@ from fitrag_integrations.values.prompt import cut_note
 
 @dataclass(frozen=True, slots=True)
 class Span(Record):
-    """A cited place: `text` is the characters [start, end) of the text that `passage_id` names.
+    """A cited place in a source.
 
-    `title` is that of the passage, `source` the file or address that text is from, as its metadata
-    says, and may be empty.
+    Args:
+        passage_id: Id of the text that the offsets count in.
+        start: First character.
+        end: Character after the last.
+        text: The characters [start, end).
+        title: Title of the passage.
+        source: File or address of the text, from its metadata; may be blank.
     """
 
     passage_id: str
@@ -51,8 +56,11 @@ class Span(Record):
 class Citation(Record):
     """One number that an answer cites, what it stands for, and where the answer cites it.
 
-    `excerpts` are those the prompt showed under `number`, in the order of the passage and joined
-    where they ran on; `places` are the [start, end) of the marks in the answer.
+    Args:
+        number: The number.
+        excerpts: What the prompt showed under it, in the order of the passage and joined where they
+            ran on.
+        places: [start, end) of the marks in the answer.
     """
 
     _nested: ClassVar = {"excerpts": Excerpt}
@@ -84,8 +92,11 @@ class Citation(Record):
 class Cited(Record):
     """An answer with its citations, in the order of their first use.
 
-    `unknown` are the numbers it cites under which nothing stood, in order and each once; `shown` is
-    how many numbers there were.
+    Args:
+        answer: The answer.
+        citations: The numbers it cites, with what they stand for.
+        unknown: Numbers it cites under which nothing stood, in order and each once.
+        shown: How many numbers there were.
     """
 
     _nested: ClassVar = {"citations": Citation}

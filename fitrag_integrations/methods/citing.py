@@ -76,9 +76,13 @@ def _under_a_name(excerpt: Excerpt) -> Excerpt:
 def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = False) -> Cited:
     """Resolve the marks of an answer against what its prompt showed.
 
-    Marks are numbers in square brackets: `[1]`, `[2, 3]`, `[1-3]`, `[1][2]`, `[Source 4]`. The
-    numbers are those of `Context.prompt`, one for each passage in the order of `shown`; with
-    `by_source`, one for everything cut from one source, for excerpts that came back as pieces.
+    Marks are numbers in square brackets: `[1]`, `[2, 3]`, `[1-3]`, `[1][2]`, `[Source 4]`.
+
+    Args:
+        shown: The context whose prompt was answered, or its excerpts.
+        answer: The answer.
+        by_source: Count one number for everything cut from one source, for excerpts that came back
+            as pieces; False counts those of `Context.prompt`, one for each passage.
     """
     check_text("answer", answer)
     excerpts = shown.excerpts if isinstance(shown, Context) else shown
@@ -142,9 +146,11 @@ def highlight(
 ) -> str:
     """Return the whole text of a source with what is cited, or was kept, marked.
 
-    One citation or excerpt gives its source's text between `markers` and nothing else; anything
-    more gives each source under a line with its number. With `html` the text is escaped and the
-    marks are `<mark>`.
+    Args:
+        what: One citation or excerpt gives its source's text; several, an answer or a context give
+            each source under a line with its number.
+        html: Return escaped HTML with `<mark>`.
+        markers: Marks before and after, where it is no HTML.
     """
     if isinstance(what, Citation | Excerpt):
         group = what.excerpts if isinstance(what, Citation) else (what,)

@@ -60,7 +60,12 @@ class Compression(Record):
 
     @classmethod
     def of(cls, context: Context, passages: Sequence[Passage]) -> Self:
-        """Build it from the context of a run over these passages."""
+        """Build it from the context of a run over these passages.
+
+        Args:
+            context: The context that a compressor's flow ended in.
+            passages: The passages it was given, in their order.
+        """
         at = {id(passage): n for n, passage in reversed(list(enumerate(passages)))}
         rows = [row for row in context.selection if not row.kept]
         for one in context.excerpts:

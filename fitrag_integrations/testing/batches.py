@@ -24,9 +24,11 @@ class ContractError(AssertionError):
 
 @dataclass(frozen=True)
 class Check:
-    """One promise: its ``name`` and the call, ``run``, that tests it.
+    """One promise of an interface, as a call without arguments.
 
-    A check is called without arguments, and shown by its name.
+    Args:
+        name: Name of the promise, by which the check is shown.
+        run: Tests it; raises ``ContractError`` if it is broken.
     """
 
     name: str

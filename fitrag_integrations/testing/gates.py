@@ -15,9 +15,11 @@ ITEMS: Sequence[Asked] = [(question, draft) for question in QUESTIONS for draft 
 
 
 def gate_checks(make: Callable[[], Gate], *, tolerance: float = 1e-3) -> list[Check]:
-    """Return the checks of ``ports.Gate``, built by ``make``: p and the threshold are in [0, 1].
+    """Return the checks of ``ports.Gate``: p and the threshold are in [0, 1].
 
-    ``make`` gives a fresh gate; ``tolerance`` is how far two p of one question may lie apart.
+    Args:
+        make: Builds a new one for each check.
+        tolerance: Maximum difference between two results for the same item.
     """
     batched = Batched[Asked, float](
         make, lambda it: _plain(getattr(it, "p_known", None)),

@@ -15,10 +15,12 @@ from fitrag_integrations.types import Context, Passage
 
 
 def method_checks(make: Callable[[], Method], ports: Ports | None = None) -> list[Check]:
-    """Return the checks of ``ports.Method``; ``make`` builds a new one for each check.
+    """Return the checks of ``ports.Method``.
 
-    ``ports`` are what the method is tried with; without them retrieval and search find the same
-    four passages for every query, and every prompt is continued with "The Danube.".
+    Args:
+        make: Builds a new method for each check.
+        ports: What the method is run with; None is a retrieval and a search that find the same four
+            passages for every query, and a language model that continues with "The Danube.".
     """
     given = ports or Ports(retrieve=_found, search=_found, generate=_continued)
     promises = [ends_in_a_context, cites_what_was_found, refuses_a_blank_question]

@@ -18,10 +18,14 @@ ODD: Sequence[Pair] = [
 
 
 def scorer_checks(make: Callable[[], Scorer], *, tolerance: float = 1e-3) -> list[Check]:
-    """Return the checks of ``ports.Scorer``; ``make`` builds a new one for each check.
+    """Return the checks of ``ports.Scorer``.
 
     Besides what holds for every batched call, a scorer carries a ``name`` that does not change:
-    thresholds and detectors are held to it. ``tolerance`` is how far probabilities may lie apart.
+    thresholds and detectors are held to it.
+
+    Args:
+        make: Builds a new one for each check.
+        tolerance: Maximum difference between two results for the same item.
     """
     batched = Batched[Pair, BiLabelScore](
         make, lambda it: getattr(it, "score", None), lambda it: getattr(it, "ascore", None),
@@ -31,10 +35,11 @@ def scorer_checks(make: Callable[[], Scorer], *, tolerance: float = 1e-3) -> lis
 
 
 def evaluator_checks(make: Callable[[], Evaluator], *, tolerance: float = 1e-3) -> list[Check]:
-    """Return the checks of ``ports.Evaluator``, built by ``make``: a scorer's, for grades in [-1,
-    1].
+    """Return the checks of ``ports.Evaluator``: those of a scorer, for grades in [-1, 1].
 
-    ``tolerance`` is how far two grades of one pair may lie apart.
+    Args:
+        make: Builds a new one for each check.
+        tolerance: Maximum difference between two results for the same item.
     """
     batched = Batched[Pair, float](
         make, lambda it: getattr(it, "evaluate", None), lambda it: getattr(it, "aevaluate", None),

@@ -13,10 +13,14 @@ from fitrag_integrations.types import Passage
 def retriever_checks(
     make: Callable[[], Retriever], queries: Sequence[str] = QUESTIONS
 ) -> list[Check]:
-    """Return the checks of ``ports.Retriever``, built by ``make``; ``queries`` must find something.
+    """Return the checks of ``ports.Retriever``.
 
-    A query finds the same passages alone and in a batch, no passage twice, and nobody's changes to
-    what was found are seen by who asks next.
+    A query finds the same passages alone and in a batch and no passage twice, and changes to what
+    was found are not seen by the next caller.
+
+    Args:
+        make: Builds a new retriever for each check.
+        queries: Queries that must find something.
     """
     numbers: dict[str, float] = {}
 

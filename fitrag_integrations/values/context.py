@@ -31,12 +31,18 @@ class Template(Protocol):
 class Context(Record):
     """Result of every method for one question.
 
-    ``excerpts`` are in the order the prompt shows them. ``queries`` are those asked besides the
-    question, ``decision`` and ``action`` what the method decided, where it decides, ``draft`` is an
-    answer written on the way, ``notes`` say in plain sentences what was degraded or left out,
-    ``details`` holds the method's numbers (thresholds, token counts) as plain Python and is not
-    part of the hash. ``selection`` has a row for every retrieved document and every dropped part of
-    one, with the reason; it is no part of equality.
+    Args:
+        question: The question.
+        excerpts: What was kept, in the order the prompt shows it.
+        queries: Queries retrieved for besides the question.
+        decision: Whether to retrieve; None where the method does not decide.
+        action: CRAG's action, where there is one.
+        draft: An answer or document written on the way.
+        notes: What was degraded or left out, in plain sentences.
+        method: Name of the method.
+        details: The method's numbers (thresholds, token counts) as plain Python; not hashed.
+        selection: A row for every retrieved document and every dropped part of one, with the
+            reason; not compared.
     """
 
     _nested: ClassVar = {

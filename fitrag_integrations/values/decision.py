@@ -23,9 +23,12 @@ from fitrag_integrations.errors import InputError
 class RetrievalDecision(Record, Checked):
     """Decision whether to retrieve, and the reason.
 
-    ``p_known`` in [0, 1] is how likely the model knows the answer by itself, None where a gate
-    gives a verdict without a number; ``threshold`` is what it was compared with; ``why`` is one
-    plain sentence.
+    Args:
+        retrieve: The decision.
+        p_known: Probability that the model knows the answer by itself, in [0, 1]; None where a gate
+            returns a verdict without a number.
+        threshold: What ``p_known`` was compared with.
+        why: One plain sentence.
     """
 
     retrieve: bool
@@ -43,12 +46,14 @@ class RetrievalDecision(Record, Checked):
 
 @dataclass(frozen=True, slots=True)
 class Draft(Record):
-    """A model's first words on a question, ``text``, and how sure it was of each token.
+    """A model's first words on a question, and how sure it was of each token.
 
-    Per token of the draft, in order: ``logprobs`` are natural logarithms of the probability of the
-    token written, at most 0; ``margins`` the probability of the likeliest token less that of the
-    second, in [0, 1]; ``entropies`` in nats over the whole vocabulary, or over the alternatives a
-    service shows. All three are empty where the model does not tell.
+    Args:
+        text: The words.
+        logprobs: Natural logarithm of the probability of each token written, at most 0.
+        margins: Probability of the likeliest token less that of the second, in [0, 1], per token.
+        entropies: Entropy in nats per token, over the whole vocabulary or over the alternatives
+            that a service shows. All three are empty where the model does not report them.
     """
 
     text: str

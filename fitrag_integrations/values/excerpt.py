@@ -67,13 +67,24 @@ class Excerpt(Record):
     def whole(
         cls, passage: Passage, *, score: float = 0.0, labels: BiLabelScore | None = None
     ) -> Excerpt:
-        """Cover a passage from its first to its last character."""
+        """Build the excerpt that covers a whole passage.
+
+        Args:
+            passage: The passage.
+            score: What the method ranked by.
+            labels: The scorer's labels, where one was called.
+        """
         return cls(
             passage, 0, len(check_is("Excerpt.passage", passage, Passage).text), score, labels
         )
 
     def judged(self, score: float, labels: BiLabelScore | None = None) -> Excerpt:
-        """Return the same place with a score that was checked, and its labels."""
+        """Return the same place with another score.
+
+        Args:
+            score: The score, which is not checked again.
+            labels: The labels behind it.
+        """
         return remade(self, score=score, labels=labels)
 
     @property
@@ -98,6 +109,10 @@ class Excerpt(Record):
         """Return where in the passage the characters ``[start, end)`` of ``text`` are.
 
         A place inside a marked gap moves to the span after it.
+
+        Args:
+            start: First character in ``text``.
+            end: Character after the last.
         """
         if not self.lead:
             return self.start + start, self.start + end

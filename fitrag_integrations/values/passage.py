@@ -18,10 +18,17 @@ from fitrag_integrations.core.show import lines_html, shortened
 class Passage(Record):
     """One retrieved text as its source returned it; the text is never changed.
 
-    ``id`` tells passages apart, ``title`` and ``source`` are blank where there is none.
+    Args:
+        id: Distinguishes passages.
+        text: The text.
+        title: Title; may be blank.
+        source: Source, such as a file or address; may be blank.
+        metadata: Copied, and read-only by convention. It is compared but not hashed, so its values
+            need not be hashable.
 
-    ``metadata`` is copied on the way in and is read-only by convention. It takes part in equality
-    but not in the hash, so its values need not be hashable.
+    Example:
+        >>> Passage("1", "The Rhine rises in the Alps.", "Rhine").title
+        'Rhine'
     """
 
     id: str

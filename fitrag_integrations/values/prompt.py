@@ -92,10 +92,21 @@ def cut_note(text: object, what: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """A prompt ``text`` with the fields {question}, {passages}, {draft}, and its ``name``.
+    """Prompt with fields to fill from a context.
 
-    What fills a field is never read as a template itself: braces in a passage stay braces. The
-    reply to a prompt of ``one_line`` ends with its first, as those do that follow examples.
+    Braces in a passage or question stay braces: what fills a field is never read as a template.
+
+    Args:
+        name: Name of the template.
+        text: The prompt, with the fields {question}, {passages} and {draft}.
+        one_line: Whether the reply ends with its first line, as after examples.
+
+    Raises:
+        InputError: If ``text`` has another field or an open brace.
+
+    Example:
+        >>> PromptTemplate("mine", "{passages} Question: {question}").name
+        'mine'
     """
 
     name: str

@@ -58,11 +58,17 @@ class BiLabelScore(Record):
     def combine(self, weight: float = 0.5, *, logits: bool = False) -> float:
         """Weigh the two labels into one score: in [0, 2], or with ``logits`` any number.
 
-        ``2 * (weight * llm_prefer + (1 - weight) * has_answer)``, so that the default 0.5 is the
-        paper's plain sum (section 4.4.1), 0 looks at ``has_answer`` alone and 1 at ``llm_prefer``
-        alone. Without ``llm_prefer`` the score is ``2 * has_answer`` at every weight. The paper
-        does not say what its scores are; its delta of 4.5 can only be a logit, so ``logits`` adds
-        these, and raises ``InputError`` where the scorer gave none.
+        ``2 * (weight * llm_prefer + (1 - weight) * has_answer)``; without ``llm_prefer`` it is ``2
+        * has_answer`` at every weight. The paper does not say what its scores are; its delta of 4.5
+        can only be a logit.
+
+        Args:
+            weight: In [0, 1]: 0.5 is the paper's plain sum (section 4.4.1), 0 uses ``has_answer``
+                alone, 1 ``llm_prefer`` alone.
+            logits: Add logits instead of probabilities.
+
+        Raises:
+            InputError: If ``logits`` is set and the scorer gave none.
         """
         weight = check_number("weight", weight, low=0.0, high=1.0)
         first, second = self.has_answer, self.llm_prefer

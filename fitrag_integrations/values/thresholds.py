@@ -79,11 +79,17 @@ class FittedThreshold(Record, Checked):
 
 @dataclass(frozen=True, slots=True)
 class ActionThresholds(Record, Checked):
-    """The two thresholds of the actions and that of the strips, on the grades of one evaluator.
+    """The two thresholds of CRAG's actions and that of its strips, on the grades of one evaluator.
 
-    All three are in [-1, 1], ``lower`` at most ``upper``. ``strip`` is what a knowledge strip has
-    to reach to be kept, fitted for strips of at most ``sentences`` sentences. ``model`` names the
-    evaluator they were fitted for, empty where nobody said.
+    Args:
+        upper: Grade from which a list is correct, in [-1, 1].
+        lower: Grade below which all of an incorrect list are, at most ``upper``.
+        strip: Grade that a knowledge strip has to reach, in [-1, 1].
+        model: Name of the evaluator they were fitted for; blank if unknown.
+        sentences: Maximum sentences of the strips that ``strip`` was fitted for.
+
+    Raises:
+        InputError: If a number is out of range, or ``lower`` above ``upper``.
     """
 
     upper: Grade
@@ -110,11 +116,17 @@ class ActionThresholds(Record, Checked):
         return Action.CORRECT if best >= self.upper else Action.AMBIGUOUS
 
     def check(self, model: str, *, allow_other: bool = False) -> None:
-        """Raise ``ThresholdMismatchError`` where ``model`` is not the evaluator these belong to.
+        """Check that these thresholds belong to an evaluator.
 
-        With ``allow_other`` any passes. Raises ``InputError`` for a model that is no text.
-        Thresholds that name no evaluator pass. An evaluator without a name does not, where they
-        do name one: nothing says that its grades mean the same.
+        Thresholds that name no evaluator pass.
+
+        Args:
+            model: Name of the evaluator; a blank one fails where the thresholds name one.
+            allow_other: Accept any evaluator.
+
+        Raises:
+            ThresholdMismatchError: If ``model`` is not the evaluator these were fitted for.
+            InputError: If ``model`` is no text.
         """
         if check_text("model", model) != self.model and not allow_other:
             what = f"thresholds {self.upper:g} / {self.lower:g} were"

@@ -260,11 +260,20 @@ def method_named(name: str) -> Method:
 
 
 def method_from(recipe: Recipe, **fields: object) -> Method:
-    """Build a method from its name, a mapping, a TOML file, or the class in a Python file.
+    """Build a method from a recipe.
 
-    `fields` stand over those of the recipe's outermost table. Raises `InputError` for an unknown
-    name or field, naming its place and what is allowed, and `ModelLoadError` for a model that
-    cannot be loaded. Folders of models are looked for beside the file first.
+    Args:
+        recipe: Name of a method, a mapping, a TOML file, or a Python file with one method class.
+            Folders of models are looked for beside the file first.
+        **fields: Fields that replace those of the recipe's outermost table.
+
+    Raises:
+        InputError: If a name or field is unknown; the message names its place and what is allowed.
+        ModelLoadError: If a model cannot be loaded.
+
+    Example:
+        >>> method_from("crag", top_n=3).top_n
+        3
     """
     beside = Path(cast(str, recipe)).parent if is_file(recipe) else None
     table = read_recipe(recipe)

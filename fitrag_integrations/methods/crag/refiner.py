@@ -95,11 +95,14 @@ TOP_N = 5
 
 @dataclass(frozen=True, slots=True)
 class Refined(Shown):
-    """Strips kept, notes, and numbers.
+    """What a `Refiner` kept of passages.
 
-    ``excerpts`` are in document order, ``notes`` plain sentences, ``details`` plain values;
-    ``graded`` are all strips with their grades, of which those kept were chosen; ``selection`` has
-    a row for each passage and each strip dropped.
+    Args:
+        excerpts: Strips kept, in document order.
+        notes: What was left out or degraded, in plain sentences.
+        details: Numbers, as plain values.
+        graded: All strips with their grades, of which those kept were chosen.
+        selection: A row for each passage and each strip dropped, with the reason.
     """
 
     excerpts: tuple[Excerpt, ...] = ()
@@ -125,18 +128,33 @@ class Source:
 
 @dataclass(frozen=True)
 class Refiner(Checked):
-    """Cut passages into strips, grade all of them in one ask, and keep the best in their order.
+    """Cut passages into strips, grade all of them in one call, and keep the best in their order.
 
-    ``evaluator`` is an object with ``evaluate(pairs)``, a scorer, or a callable; None is the
-    embedded one. The ``top_n`` best (None: all) of the strips graded ``threshold`` or more are
-    kept; None is the evaluator's own strip threshold, else the paper's -0.5. If no strip reaches
-    it, the best one is kept, with a note. Nothing below ``min_score``, in [-1, 1], is kept: None,
-    the default, always keeps one. ``sentences`` is the most a strip holds; None is what the
-    evaluator's strip threshold was fitted on, else three. With ``max_tokens`` the best whose
-    rendered text fits are kept, and one too long by itself is narrowed to the clauses graded best.
-    ``count_tokens`` goes from a text to its tokens (None estimates them), ``split`` to the [start,
-    end) of its sentences. Equal texts are kept once, and so is what chunks of one source share,
-    unless ``deduplicate`` is False.
+    Equal texts are kept once, and so is what chunks of one source share, unless ``deduplicate`` is
+    False.
+
+    Args:
+        evaluator: Object with ``evaluate(pairs)``, a scorer, or a callable; None is the bundled
+            one.
+        top_n: Maximum number of strips kept; None is no limit.
+        threshold: Grade that a strip has to reach, in [-1, 1]; None is the evaluator's own strip
+            threshold, else the paper's -0.5. If no strip reaches it, the best one is kept, with a
+            note.
+        sentences: Maximum sentences of a strip; None is what the evaluator's strip threshold was
+            fitted on, else three.
+        max_tokens: Token budget of the rendered strips; one too long by itself is shortened to the
+            clauses graded best. None is no limit.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        split: Returns the [start, end) of the sentences of a text; None is the built-in one.
+        min_score: Grade below which nothing is kept, in [-1, 1]; None always keeps one strip.
+        deduplicate: Whether equal texts are kept once.
+
+    Raises:
+        InputError: If an option is out of range.
+
+    Example:
+        >>> Refiner(top_n=3, max_tokens=200).top_n
+        3
     """
 
     evaluator: object = None
@@ -183,9 +201,13 @@ class Refiner(Checked):
         thresholds: ActionThresholds | None = None,
         selection: Selection | None = None,
     ) -> Flow[Refined]:
-        """Refine the passages of several ``sources`` in one ask; ``top_n`` holds for each.
+        """Refine the passages of several sources in one call of the evaluator.
 
-        ``selection`` records what is dropped.
+        Args:
+            question: The question.
+            sources: Passages by origin; ``top_n`` holds for each.
+            thresholds: Thresholds of the evaluator; None are its own.
+            selection: Records what is dropped.
         """
         limit, length = self.limit(thresholds), self.length(thresholds)
         selection = Selection() if selection is None else selection

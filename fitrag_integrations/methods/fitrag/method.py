@@ -32,17 +32,44 @@ __all__ = ["FitRag", "compress", "rerank", "score_port", "usable"]
 
 @dataclass(frozen=True)
 class FitRag(Reducing):
-    """Run FIT-RAG's Algorithm 1 for a question.
+    """FIT-RAG's Algorithm 1: retrieve, score, decide, rerank, reduce.
 
-    ``scorer`` None is the embedded one. ``gate`` may be a ``Recognizer``, asked with the scores of
-    all retrieved passages as in the paper, or a ``Gate``, asked before anything is retrieved: a
-    question whose ``p_known`` is above the gate's ``threshold`` (0.5 where it has none) is not
-    retrieved for. A ``Decider`` is such a gate with a drafter or a threshold of its own. The
-    reranker keeps ``top_n`` passages, which the token reducer reduces to their best sentences or
-    windows: ``window``, ``stride``, ``max_tokens``, ``count_tokens``, ``detector``, ``split``,
-    ``per_passage``, ``max_share``, ``min_tokens``, ``min_score``, ``scoring``, ``max_passages`` and
-    ``max_sentences`` are those of ``TokenReducer``, and ``scoring="windows"`` is the paper's way.
-    ``weight`` in [0, 1] and ``logits`` are those of ``BiLabelScore.combine`` in both.
+    What is left open is settled by ``fitrag_integrations.defaults``; ``TokenReducer`` describes how
+    passages are reduced.
+
+    Args:
+        scorer: Object with ``score(pairs)``; None is the bundled one.
+        gate: A ``Recognizer``, called with the scores of all retrieved passages as in the paper; or
+            a ``Gate`` or ``Decider``, called before anything is retrieved: a question whose
+            ``p_known`` is above the gate's ``threshold`` (0.5 where it has none) is not retrieved
+            for. None always retrieves.
+        top_n: Passages that the reranker keeps.
+        window: Sentences in a window; None is one for a scorer that judges sentences, else three.
+        stride: Sentences from the start of one window to the next, at most ``window``.
+        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
+        max_tokens: Budget of prompt tokens of the excerpts; None is no limit.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        detector: Decides when the excerpts are enough; None is the bundled one where it fits the
+            scorer and the windows, False keeps all.
+        split: Returns the [start, end) of the sentences of a text; None is the built-in one.
+        per_passage: Maximum number of windows kept of a passage; None is no limit.
+        max_share: Fraction of the passages' tokens kept at most, in (0, 1]; None keeps all.
+        min_tokens: Tokens that ``max_share`` always allows.
+        min_score: Lowest score kept, in [0, 2], or any number with ``logits``; None keeps all.
+        scoring: "one_pass" judges windows from one reading of their passage, "windows" reads each
+            as a text of its own, as in the paper; None is what the scorer can do.
+        logits: Add logits instead of probabilities.
+        deduplicate: Keep equal texts, and text that chunks of one source share, once.
+        max_passages: Maximum number of passages read, in the order given; None is no limit.
+        max_sentences: Maximum number of sentences read, of all passages; None is no limit.
+
+    Raises:
+        InputError: If an option is out of range.
+        ThresholdMismatchError: If gate or detector were fitted for another scorer.
+
+    Example:
+        >>> FitRag(top_n=5, max_tokens=800).top_n
+        5
     """
 
     scorer: Scorer | None = None

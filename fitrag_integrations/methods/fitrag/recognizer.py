@@ -83,12 +83,20 @@ PAPER = RecognizerThresholds()  # section 5.1, NQ and PopQA; 0.67 as s_n on Triv
 
 @dataclass(frozen=True)
 class SelfKnowledgeRecognizer(Checked):
-    """Decide from the scores of everything retrieved and from the nearest questions (equation 14).
+    """Decision from the scores of all retrieved passages and the nearest questions (equation 14).
 
-    Give it to `FitRag(gate=...)`. `thresholds` are those of `fit_recognizer`; the default is the
-    paper's, and each decision then says that they were not fitted. Thresholds fitted for another
-    encoder than the bank's, or another scorer than the method's, raise `ThresholdMismatchError`
-    unless `allow_other_model`. `scorer` names the scorer where it has no `name` of its own.
+    Pass it as `FitRag(gate=...)`.
+
+    Args:
+        bank: Object with `neighbours(questions, k)`, such as a `QuestionBank`.
+        thresholds: Those of `fit_recognizer`; the default are the paper's, and each decision then
+            notes that they were not fitted.
+        scorer: Name of the scorer, where it has no `name` of its own.
+        allow_other_model: Accept thresholds that were fitted for another scorer or encoder.
+
+    Raises:
+        ThresholdMismatchError: If the thresholds were fitted for another encoder than the bank's,
+            or another scorer than the method's.
     """
 
     bank: Annotated[Bank, check_bank]
@@ -115,11 +123,15 @@ class SelfKnowledgeRecognizer(Checked):
             self.thresholds.check("scorer", name)
 
     def decide(self, question: str, scores: Sequence[BiLabelScore]) -> Flow[RetrievalDecision]:
-        """Return the flow that ends in the decision; asks the port "neighbours" for one
-        question.
+        """Return the flow that ends in the decision; it calls the port "neighbours" once.
 
-        `scores` are those of all passages retrieved, any order. A score without a Has_Answer logit
-        raises `InputError`, a bank without a neighbour `PortError`.
+        Args:
+            question: The question.
+            scores: Scores of all passages retrieved, in any order.
+
+        Raises:
+            InputError: If a score has no Has_Answer logit.
+            PortError: If the bank returns no neighbor.
         """
         s_ltod = share_above(scores, self.thresholds.delta)
         (known,) = yield from self._port.ask([question])
@@ -180,11 +192,19 @@ def fit_recognizer(
 ) -> RecognizerThresholds:
     """Choose delta, s_l, s_n and k by the best accuracy.
 
-    A row is a question that is not in the bank, the scores of what was retrieved for it, and
-    whether the model answered it correctly without. `deltas` None are the tenths of the rows'
-    logits. Shares are tried at every value that occurs; of equal fits the first in the order of
-    `deltas` and `ks` is taken, with the lowest shares. `scorer` names whose scores they are.
-    Raises `InputError` where there are no rows, or scores without logits.
+    Shares are tried at every value that occurs; of equal fits the first in the order of `deltas`
+    and `ks` is taken, with the lowest shares.
+
+    Args:
+        rows: Question, which must not be in the bank; scores of what was retrieved for it; and
+            whether the model answered it correctly without.
+        bank: Object with `neighbours(questions, k)`.
+        scorer: Name of the scorer whose scores they are.
+        deltas: Logits to try as delta; None are the tenths of the rows' logits.
+        ks: Numbers of neighbors to try.
+
+    Raises:
+        InputError: If there are no rows, or scores without logits.
     """
     labelled = list(rows)
     if not labelled or not ks:

@@ -37,7 +37,12 @@ UNKNOWN = "{model} does not seem to know it"
 
 @dataclass(frozen=True, slots=True)
 class Decided(Record):
-    """A decision, and the draft it was based on if the gate needs one."""
+    """A decision, and the draft it was based on if the gate needs one.
+
+    Args:
+        decision: Whether to retrieve, and why.
+        draft: The model's first words; None if the gate reads none.
+    """
 
     _nested: ClassVar = {"decision": RetrievalDecision}
 
@@ -122,10 +127,20 @@ class GateDecision(Checked):
 
 @dataclass(frozen=True)
 class Decider(GateDecision):
-    """Decides whether a question is known, from a gate and the model's own first words if it needs
-    them.
+    """Decision whether a question is known, from a gate and, if it needs one, the model's draft.
 
-    Its fields are those of `GateDecision`.
+    Args:
+        gate: Gate with `p_known(questions, drafts)`; None is the bundled `IKClassifier`.
+        drafter: Writes the draft that the gate reads: a `Drafter`, an object with `generate`, a
+            callable, or a `Port`; None is the gate's own. It is called only if the gate's
+            `draft_tokens` is not 0.
+        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        on_error: "retrieve" decides to retrieve if gate or drafter fails or the draft is blank, and
+            `why` names the failure; "raise" raises it.
+        allow_other_model: Accept a threshold that was fitted for another model.
+
+    Raises:
+        InputError: If an argument is of the wrong kind or out of range.
     """
 
     def __call__(self, question: str) -> Flow[Decided]:

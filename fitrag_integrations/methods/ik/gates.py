@@ -151,7 +151,13 @@ class _SelfGate(FlowGate):
 class PTrueGate(_SelfGate):
     """Gate by the probability of Yes when the model is asked whether its answer is true (P(True)).
 
-    `model` is an object with `p_yes(prompts)`, as `LocalGenerator` and `RemoteGenerator` are.
+    Args:
+        model: Object with `p_yes(prompts)`, as `LocalGenerator` and `RemoteGenerator` are.
+        drafter: Writes the answer that is judged; None is the model itself where it writes texts.
+        draft_tokens: Tokens of that answer; 0 has the question judged alone.
+        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        fitted: Threshold fitted with `fitrag calibrate`, which names its model.
+        allow_other_model: Accept a threshold that was fitted for another model.
     """
 
     @property
@@ -169,13 +175,20 @@ class PTrueGate(_SelfGate):
 
 
 class AskGate(_SelfGate):
-    """Gate that asks in plain text and reads Yes as 1.0 and No as 0.0: for services without
-    log-probabilities.
+    """Gate that reads Yes or No from a plain-text reply: for services without log-probabilities.
 
-    `model` is any language model of LangChain or LlamaIndex (bound, configured, with retries or
-    fallbacks, a chain to text), an object with `generate(prompts)`, a callable from prompts to
-    replies, or a `Port`. A reply that begins with neither raises `PortError`, and so ends in
+    Yes is 1.0 and No 0.0. A reply that begins with neither raises `PortError`, and so ends in
     retrieval.
+
+    Args:
+        model: Any language model of LangChain or LlamaIndex (bound, configured, with retries or
+            fallbacks, a chain to text), an object with `generate(prompts)`, a callable from prompts
+            to replies, or a `Port`.
+        drafter: Writes the answer that is judged; None is the model itself where it writes texts.
+        draft_tokens: Tokens of that answer; 0 has the question judged alone.
+        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        fitted: Threshold fitted with `fitrag calibrate`, which names its model.
+        allow_other_model: Accept a threshold that was fitted for another model.
     """
 
     @property
@@ -244,7 +257,18 @@ class _DraftGate(FlowGate):
 
 
 class MarginGate(_DraftGate):
-    """Average how far the likeliest token is ahead of the second (TARG, margin)."""
+    """Gate by how far the likeliest token is ahead of the second, on average (TARG, margin).
+
+    Args:
+        drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
+        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        fitted: Threshold fitted with `fitrag calibrate`, which names its model.
+        draft_tokens: Tokens of a draft that the caller writes; 0 for none.
+        allow_other_model: Accept a threshold that was fitted for another model.
+
+    Raises:
+        InputError: If `drafter` has neither, or a number is out of range.
+    """
 
     @staticmethod
     def numbers(draft: Draft) -> tuple[float, ...]:
@@ -258,7 +282,18 @@ class MarginGate(_DraftGate):
 
 
 class EntropyGate(_DraftGate):
-    """Gate by exp(-mean entropy) of the next token, in nats (TARG, entropy)."""
+    """Gate by exp(-mean entropy) of the next token, in nats (TARG, entropy).
+
+    Args:
+        drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
+        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        fitted: Threshold fitted with `fitrag calibrate`, which names its model.
+        draft_tokens: Tokens of a draft that the caller writes; 0 for none.
+        allow_other_model: Accept a threshold that was fitted for another model.
+
+    Raises:
+        InputError: If `drafter` has neither, or a number is out of range.
+    """
 
     @staticmethod
     def numbers(draft: Draft) -> tuple[float, ...]:
@@ -272,7 +307,18 @@ class EntropyGate(_DraftGate):
 
 
 class LikelihoodGate(_DraftGate):
-    """Gate by the geometric mean of the token probabilities."""
+    """Gate by the geometric mean of the token probabilities.
+
+    Args:
+        drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
+        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        fitted: Threshold fitted with `fitrag calibrate`, which names its model.
+        draft_tokens: Tokens of a draft that the caller writes; 0 for none.
+        allow_other_model: Accept a threshold that was fitted for another model.
+
+    Raises:
+        InputError: If `drafter` has neither, or a number is out of range.
+    """
 
     @staticmethod
     def numbers(draft: Draft) -> tuple[float, ...]:

@@ -15,11 +15,25 @@ from fitrag_integrations.types import Context
 
 @dataclass(frozen=True)
 class IKnow(GateDecision):
-    """Method that asks whether the model knows the answer; if not, another method runs.
+    """Retrieve only for questions that the language model does not know (IK, sections 3 and 4.2).
 
-    `gate`, `drafter`, `threshold`, `on_error` and `allow_other_model` are those of `Decider`.
-    `method` None is `Direct()`: whatever is retrieved goes into the prompt, as in the paper. A
-    known question ends in a context without excerpts, whose prompt is the no-retrieval one.
+    A known question ends in a context without excerpts, whose prompt is the no-retrieval one.
+
+    Args:
+        gate: Gate with `p_known(questions, drafts)`; None is the bundled `IKClassifier`.
+        drafter: Writes the draft that the gate reads: a `Drafter`, an object with `generate`, a
+            callable, or a `Port`; None is the gate's own. It is called only if the gate's
+            `draft_tokens` is not 0.
+        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        on_error: "retrieve" decides to retrieve if gate or drafter fails or the draft is blank, and
+            `why` names the failure; "raise" raises it.
+        allow_other_model: Accept a threshold that was fitted for another model.
+        method: Method run for an unknown question; None is `Direct()`: whatever is retrieved goes
+            into the prompt, as in the paper.
+
+    Example:
+        >>> IKnow(threshold=0.7).threshold
+        0.7
     """
 
     _: KW_ONLY

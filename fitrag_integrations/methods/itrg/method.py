@@ -98,23 +98,33 @@ def check_stops(field: str, given: str | Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ITRG(Generating):
-    """Run iterative retrieval-generation synergy for a question.
+    """Iterative retrieval-generation synergy: retrieve and write in turn, for several rounds.
 
-    ``mode`` "refine" improves the last document with the passages that are new in a round,
-    "refresh" writes each from all passages of its round. At most ``rounds`` rounds use the first
-    ``k`` usable passages each. ``stop`` names, alone or several, what else ends them: "empty", a
-    round that finds nothing new, and "unchanged", an answer that repeats the last one. With
-    "rounds" alone they end early only where all further ones would repeat the last.
+    Args:
+        mode: "refine" improves the last document with the passages that are new in a round,
+            "refresh" writes each from all passages of its round.
+        rounds: Maximum number of rounds.
+        k: Usable passages of each retrieval.
+        stop: What else ends the rounds, one or several: "empty", a round that finds nothing new;
+            "unchanged", an answer that repeats the last one. With "rounds" alone they end early
+            only where all further ones would repeat the last.
+        answers: "caller" leaves the final answer to the caller, whose prompt reads the last
+            document; "last" writes it here, "each" one for every round. "unchanged" needs one in
+            every round.
+        demonstrations: (question, document, answer) triples to show the language model.
+        document_tokens: Tokens that a document is cut to.
+        answer_tokens: Tokens that an answer is cut to.
+        deduplicate: Count equal texts of a retrieval once.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" leaves a question with what it has, and a note, where the language model
+            or a later retrieval fails; "raise" raises the error.
 
-    ``answers`` "caller" leaves the final answer to the caller, whose prompt reads the last
-    document; "last" and "each" have it, or one for every round, written here. "unchanged" needs
-    one in every round. ``demonstrations`` are (question, document, answer) triples.
+    Raises:
+        InputError: If an option is out of range.
 
-    Equal texts of a retrieval count once unless ``deduplicate`` is False.
-    A document of more than ``document_tokens`` or an answer of more than ``answer_tokens`` is cut;
-    ``count_tokens`` counts them, None estimates.
-    With ``on_error`` "degrade" a language model or a later retrieval that fails leaves a question
-    with what it has, and a note; "raise" raises it.
+    Example:
+        >>> ITRG("refresh", rounds=2).mode
+        'refresh'
     """
 
     mode: Literal["refine", "refresh"] = "refine"

@@ -39,7 +39,14 @@ _TASKS = {"itrg_refresh": _REFRESH_TASK, "itrg_refine": _REFINE_TASK, "itrg_answ
 
 @dataclass(frozen=True, slots=True)
 class Demonstration(Record):
-    """An example: a question, a document that answers it, the answer, and passages if any."""
+    """An example to show the language model.
+
+    Args:
+        question: The question.
+        document: A document that answers it.
+        answer: The answer.
+        passages: Passages the document was written from, if any.
+    """
 
     question: str
     document: str

@@ -57,22 +57,43 @@ NOT_JUDGED = "the question was not judged: every question is retrieved for"
 class SlimPLM(Checked):
     """Retrieve what a slim proxy model's answer shows to be missing.
 
-    `proxy` is an object with `answer(questions)`, a `Drafter`, or anything that continues prompts;
-    None is the judge's own `drafter`, else the embedded model. `judge`, `threshold` and
-    `allow_other_model` are those of `NecessityCheck`, `rewriter` and `rewriter_prompt` those of
-    `Rewriter`. All queries, at most `max_queries`, are retrieved for in one ask; their lists, of
-    the first `per_query` passages each, are fused with `rrf_k`, and the best `k` passages are kept
-    whole, as far as they fit `max_tokens`, as `count_tokens` counts (None estimates). None is no
-    limit. Equal texts, and text that chunks of one source share, are kept once unless
-    `deduplicate` is False. Of the heuristic answer the first `max_draft` characters count.
-    `with_question` retrieves for the question as well. Where the filter leaves no query nothing is
-    retrieved, as in section 3.1; with `when_all_known` "retrieve" the question itself is retrieved
-    for.
+    Where the filter leaves no query nothing is retrieved, as in section 3.1. ``judge_question``,
+    ``rewrite`` and ``filter`` set to False are the ablations of the paper's Table 2 (w/o QJ, QR,
+    QF).
 
-    The ablations of the paper's Table 2: `judge_question=False` (w/o QJ) retrieves for every
-    question, `rewrite=False` (w/o QR) for nothing but the question, `filter=False` (w/o QF) for
-    every claim. With `on_error` "retrieve" what fails before retrieval ends in more retrieval and
-    a note; "raise" raises it.
+    Args:
+        proxy: Writes the heuristic answer: an object with `answer(questions)`, a `Drafter`, or
+            anything that continues prompts; None is the judge's own `drafter`, else the bundled
+            model.
+        judge: Judges whether question and claims are known, as in `NecessityCheck`; None is the
+            bundled gate.
+        rewriter: Writes claims and queries, as in `Rewriter`; None is the caller's language model.
+        rewriter_prompt: A template or the name of one: paper, released or instruct.
+        threshold: Threshold of a judge that is a gate, in [0, 1]; None is its own, or 0.5.
+        k: Maximum number of passages kept, whole; None is no limit.
+        per_query: Passages of each query that count; None is no limit.
+        rrf_k: Constant of reciprocal rank fusion.
+        max_queries: Maximum number of queries, all retrieved for in one call; None is no limit.
+        max_tokens: Token budget of what is kept; None is no limit.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        max_draft: Characters of the heuristic answer that count.
+        with_question: Retrieve for the question as well.
+        judge_question: False retrieves for every question.
+        rewrite: False retrieves for the question only.
+        filter: False retrieves for every claim.
+        when_all_known: "retrieve" retrieves for the question itself where the filter leaves no
+            query; "skip" retrieves nothing.
+        on_error: "retrieve" goes on to more retrieval, with a note, where a step before it fails;
+            "raise" raises the error.
+        allow_other_model: Accept a threshold that was fitted for another model.
+        deduplicate: Keep equal texts, and text that chunks of one source share, once.
+
+    Raises:
+        InputError: If an argument is of the wrong kind or out of range.
+
+    Example:
+        >>> SlimPLM(k=3, max_queries=4).k
+        3
     """
 
     proxy: object = None
