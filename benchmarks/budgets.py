@@ -27,7 +27,7 @@ from compression_rows import SETS, Asked, load
 
 from fitrag_integrations.evaluation.figures.figure import paired_interval
 from fitrag_integrations.flow import Flow, run
-from fitrag_integrations.methods.budget import Budget, Fitted
+from fitrag_integrations.methods.budget import Budget, BudgetFit
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
 from fitrag_integrations.methods.fitrag.scoring import Scoring
 from fitrag_integrations.types import Excerpt
@@ -54,7 +54,7 @@ class Skipping(Budget):
 class ShortenedLast(Budget):
     """Budget whose last room goes to a part of the best excerpt left out."""
 
-    def fitted(self, excerpts: Sequence[Excerpt], ask: Any = None) -> Flow[Fitted]:
+    def fitted(self, excerpts: Sequence[Excerpt], ask: Any = None) -> Flow[BudgetFit]:
         """Fill the budget, and shorten one more to what is left."""
         fitted = yield from super().fitted(excerpts, ask)
         for one in fitted.left[:1]:

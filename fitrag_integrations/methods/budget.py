@@ -32,7 +32,7 @@ PASSES = 16
 
 
 @dataclass(frozen=True)
-class Fitted:
+class BudgetFit:
     """Excerpts that fit, what there is to note, and the excerpts left out, best first."""
 
     kept: list[Excerpt]
@@ -80,7 +80,7 @@ class Budget:
         """Check whether excerpts cost no more than either bound."""
         return self.most is None or self.cost(excerpts) <= self.most
 
-    def fitted(self, excerpts: Sequence[Excerpt], ask: Scored | None = None) -> Flow[Fitted]:
+    def fitted(self, excerpts: Sequence[Excerpt], ask: Scored | None = None) -> Flow[BudgetFit]:
         """Keep the longest prefix that fits, then fill the rest with what fits behind it.
 
         The first excerpt behind the prefix is shortened where it is too long even alone.
@@ -113,7 +113,7 @@ class Budget:
             notes.append(f"{note}, skipped for shorter ones: {'; '.join(named)}" if named else note)
         if excerpts and not kept:
             notes.append(f"nothing to refer to: not one word fits {self.limit}")
-        return Fitted(kept, tuple(notes), tuple(rest[at] for at in left))
+        return BudgetFit(kept, tuple(notes), tuple(rest[at] for at in left))
 
     def _filling(
         self, kept: Sequence[Excerpt], rest: Sequence[Excerpt]

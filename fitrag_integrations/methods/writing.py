@@ -22,7 +22,7 @@ from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision, Template
-from fitrag_integrations.values.prompt import Asked, cut_note
+from fitrag_integrations.values.prompt import LimitedPrompt, cut_note
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import usable
 
@@ -82,7 +82,7 @@ class Generating(Checked):
 
         `what` and `tokens` are those of `read`.
         """
-        wanted = [Asked(prompt, tokens=tokens or self.answer_tokens) for prompt in prompts]
+        wanted = [LimitedPrompt(prompt, tokens=tokens or self.answer_tokens) for prompt in prompts]
         failed = f"the language model wrote no {what}"
         texts, notes = yield from self.asked(ports.generate, wanted, failed, reply_text)
         if notes:

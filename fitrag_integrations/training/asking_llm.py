@@ -25,7 +25,7 @@ from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.ports import Reader
 from fitrag_integrations.training.collecting import Failed, Told
 from fitrag_integrations.types import Passage
-from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.prompt import LimitedPrompt
 
 __all__ = ["AskLLM", "AskReader", "Asker", "PROMPT", "REFUSAL"]
 
@@ -145,7 +145,7 @@ class AskLLM:
         template = self.template if passage.title or passage.text else CLOSED_BOOK
         fields = {"question": question, "passage": _passage_text(passage)}
         filled = _FIELD.sub(lambda match: fields[match.group(1)], template)
-        return Asked(filled, one_line=True)
+        return LimitedPrompt(filled, one_line=True)
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
         """Answer all pairs; also works inside a running event loop."""

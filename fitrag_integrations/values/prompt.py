@@ -50,7 +50,7 @@ class Promptable(Protocol):
     def details(self) -> Mapping[str, Any]: ...
 
 
-class Asked(str):
+class LimitedPrompt(str):
     """A prompt that says what reply it wants: at most ``tokens``, and whether of ``one_line``.
 
     A generator of ours heeds both, any other takes it for the string it is. ``tokens`` None is
@@ -63,7 +63,7 @@ class Asked(str):
 
     def __new__(
         cls, text: str, *, tokens: int | None = None, one_line: bool | None = None
-    ) -> Asked:
+    ) -> LimitedPrompt:
         """Mark a text; None leaves the mark it has."""
         made = super().__new__(cls, text)
         made.tokens = tokens or getattr(text, "tokens", None)
@@ -71,12 +71,12 @@ class Asked(str):
         return made
 
 
-class Written(str):
+class Completion(str):
     """A text that a model wrote; ``cut`` are the tokens after which it had to stop, else None."""
 
     cut: int | None
 
-    def __new__(cls, text: str, cut: int | None = None) -> Written:
+    def __new__(cls, text: str, cut: int | None = None) -> Completion:
         made = super().__new__(cls, text)
         made.cut = cut
         return made
@@ -84,7 +84,7 @@ class Written(str):
 
 def cut_note(text: object, what: str) -> tuple[str, ...]:
     """Return a note that a text was truncated, or nothing."""
-    if not isinstance(text, Written) or text.cut is None:
+    if not isinstance(text, Completion) or text.cut is None:
         return ()
     at = f" at {text.cut} tokens" if text.cut else ""
     return (f"the {what} was cut off{at}, all that the model was to write",)
@@ -132,7 +132,7 @@ class PromptTemplate:
             passages=render_passages(context),
             draft=context.draft or "",
         )
-        return Asked(filled, one_line=self.one_line)
+        return LimitedPrompt(filled, one_line=self.one_line)
 
 
 def render_passages(context: Promptable) -> str:

@@ -12,7 +12,7 @@ from fitrag_integrations.methods.baselines import Direct, GenRead, SelfEval
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Passage
-from fitrag_integrations.values.prompt import Asked, Written
+from fitrag_integrations.values.prompt import Completion, LimitedPrompt
 
 QUESTION = "In what sea does the Danube end?"
 
@@ -25,13 +25,13 @@ class Model:
 
     def generate(self, prompts):
         self.asked += prompts
-        return [Written(self.text, self.cut) for _ in prompts]
+        return [Completion(self.text, self.cut) for _ in prompts]
 
     def lengths(self):
-        return [Asked(prompt).tokens for prompt in self.asked]
+        return [LimitedPrompt(prompt).tokens for prompt in self.asked]
 
     def one_line(self):
-        return [Asked(prompt).one_line for prompt in self.asked]
+        return [LimitedPrompt(prompt).one_line for prompt in self.asked]
 
 
 class Gate:
@@ -101,8 +101,8 @@ def test_what_was_cut_off_is_noted(method, noted):
 
 
 def test_marks_survive_a_copy_and_marking_again():
-    asked = Asked("who?", tokens=7, one_line=True)
-    for other in (pickle.loads(pickle.dumps(asked)), copy.deepcopy(asked), Asked(asked)):
+    asked = LimitedPrompt("who?", tokens=7, one_line=True)
+    for other in (pickle.loads(pickle.dumps(asked)), copy.deepcopy(asked), LimitedPrompt(asked)):
         assert (other, other.tokens, other.one_line) == ("who?", 7, True)
-    assert Asked(asked, tokens=9).tokens == 9 and Asked("who?").tokens is None
-    assert pickle.loads(pickle.dumps(Written("so", 3))).cut == 3
+    assert LimitedPrompt(asked, tokens=9).tokens == 9 and LimitedPrompt("who?").tokens is None
+    assert pickle.loads(pickle.dumps(Completion("so", 3))).cut == 3

@@ -25,7 +25,7 @@ from fitrag_integrations.models.light.models import (
     LightReader,
     LightScorer,
 )
-from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.prompt import LimitedPrompt
 
 NEAR = 1e-4  # the same rounded embeddings
 TEXT = "The Danube rises in the Black Forest. It ends in the Black Sea. Vienna lies on it."
@@ -121,7 +121,11 @@ async def test_the_gate_drafts_and_decides_as_in_torch():
         assert getattr(light, name) == getattr(wanted, name)
     assert light.drafter.answer(QUESTIONS) == wanted.drafter.answer(QUESTIONS)
     assert await light.drafter.aanswer(QUESTIONS) == light.drafter.answer(QUESTIONS)
-    for prompt in ("Rome is", Asked("Rome is", tokens=5), Asked("Rome is", tokens=500)):
+    for prompt in (
+        "Rome is",
+        LimitedPrompt("Rome is", tokens=5),
+        LimitedPrompt("Rome is", tokens=500),
+    ):
         ((own,), (other,)) = (one.drafter.generate([prompt]) for one in (light, wanted))
         assert (own, own.cut) == (other, other.cut)
         ((own,), (other,)) = (one.drafter.draft([prompt]) for one in (light, wanted))

@@ -19,7 +19,7 @@ from fitrag_integrations.flow import Flow, Port, Traced
 from fitrag_integrations.methods.crag.evaluator import (
     ActionJudge,
     ActionThresholds,
-    Judged,
+    GradedList,
     thresholds_of,
 )
 from fitrag_integrations.methods.crag.verdict import ListJudge, judge_of
@@ -199,17 +199,17 @@ def chosen_thresholds(
 
 def route_verb(
     evaluator: Evaluator, thresholds: ActionThresholds, verdict: ListJudge | None = None
-) -> Verb[Judged]:
+) -> Verb[GradedList]:
     """Grade the passages of a row in one ask; a `verdict` asks its own models as well."""
     judge = ActionJudge(evaluator, thresholds=thresholds, verdict=verdict)
     chance = () if verdict is None else ("chance",)
 
-    def flow(row: Row) -> Flow[Judged]:
+    def flow(row: Row) -> Flow[GradedList]:
         question = question_of(row)
         passages = [] if row.get("passages") == [] else passages_of(row)
         return (yield from judge(question, passages))
 
-    def fields(traced: Traced[Judged]) -> Row:
+    def fields(traced: Traced[GradedList]) -> Row:
         judged = traced.value
         numbers = {name: judged.told[name] for name in chance}
         return {"action": judged.action.value, "grades": list(judged.grades), **numbers}

@@ -180,7 +180,7 @@ def _loss(chances: Floats, truth: Floats) -> float:
     return float(-np.mean(truth * np.log(kept) + (1 - truth) * np.log(1 - kept)))
 
 
-class Judged(Protocol):
+class JudgedCombination(Protocol):
     """A list of excerpts, and what came of it: see `training.eligibility.rows`."""
 
     @property
@@ -195,7 +195,7 @@ class Judged(Protocol):
     def share(self) -> float: ...
 
 
-One = TypeVar("One", bound=Judged, covariant=True)
+One = TypeVar("One", bound=JudgedCombination, covariant=True)
 
 
 class Combinations(Protocol[One]):
@@ -206,7 +206,7 @@ class Combinations(Protocol[One]):
 
 
 def choose_stop(
-    rows: Sequence[Combinations[Judged]],
+    rows: Sequence[Combinations[JudgedCombination]],
     chances: Sequence[Sequence[float]],
     *,
     keep: float,
@@ -246,8 +246,8 @@ def choose_stop(
 
 
 def _prefixes(
-    row: Combinations[Judged], chances: Sequence[float], max_share: float | None
-) -> list[tuple[float, Judged]]:
+    row: Combinations[JudgedCombination], chances: Sequence[float], max_share: float | None
+) -> list[tuple[float, JudgedCombination]]:
     """Return the prefixes at which inference may stop, with their probabilities, shortest first."""
     pairs = zip(chances, row.combinations, strict=True)
     own = sorted((p for p in pairs if "prefixes" in p[1].kinds), key=lambda p: len(p[1].scores))

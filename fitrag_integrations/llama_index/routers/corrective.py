@@ -25,7 +25,7 @@ from fitrag_integrations.llama_index.base.router import (
 )
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.compose.fitted import FromFitted
-from fitrag_integrations.methods.crag.evaluator import ActionJudge, Judged
+from fitrag_integrations.methods.crag.evaluator import ActionJudge, GradedList
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Action, Context, Excerpt, Passage
 from fitrag_integrations.values.thresholds import ActionThresholds
@@ -112,7 +112,7 @@ class CorrectiveRouterQueryEngine(FromFitted, Router):
         return Handed(bundle, nodes, action is Action.AMBIGUOUS and can(engine, "retrieve"))
 
 
-def _context(question: str, found: Sequence[Passage], judged: Judged) -> Context:
+def _context(question: str, found: Sequence[Passage], judged: GradedList) -> Context:
     """Return the context of a judgment; a passage without text is left out."""
     graded = [
         Excerpt.whole(passage, score=grade)

@@ -185,7 +185,7 @@ BLANK = -1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Judged(Record):
+class GradedList(Record):
     """Action, the grades it follows from, in the order of the passages, and the thresholds.
 
     There is one grade in [-1, 1] per passage; a blank one has -1 and no say in the action. Where
@@ -223,7 +223,7 @@ class ActionJudge(Checked):
         elif self.thresholds is not None:
             check_thresholds(self.thresholds)
 
-    def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[Judged]:
+    def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[GradedList]:
         """Return the flow that ends in the action; all passages are graded in one ask."""
         check_text("question", question, blank=False)
         given = check_many("passages", passages, Passage)
@@ -240,7 +240,7 @@ class ActionJudge(Checked):
             pairs = [(question, given[at]) for at in asked]
             own = EMBEDDED_EVALUATOR if self.evaluator is None else self.evaluator
             action, told = yield from self._list_judge(pairs, [e.score for e in graded], own)
-        return Judged(action, tuple(grades), thresholds, told)
+        return GradedList(action, tuple(grades), thresholds, told)
 
     @cached_property
     def _list_judge(self) -> ListJudge | None:

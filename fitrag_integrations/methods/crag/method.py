@@ -17,11 +17,11 @@ from fitrag_integrations.methods.crag.evaluator import (
     PRESETS,
     ActionJudge,
     ActionThresholds,
-    Judged,
+    GradedList,
     check_without,
     merged_action,
 )
-from fitrag_integrations.methods.crag.refiner import TOP_N, Refined, Refiner, Source
+from fitrag_integrations.methods.crag.refiner import TOP_N, Refined, Refiner, StripSource
 from fitrag_integrations.methods.crag.search import Searched, search_web
 from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR, script_note
 from fitrag_integrations.ports import Ports
@@ -169,8 +169,8 @@ class Crag(Checked):
 
         # refine both to what matters (section 4.4)
         sources = [
-            Source(internal, "what was retrieved", whole=not self.refine),
-            Source(external, "the web", whole=not self.select),
+            StripSource(internal, "what was retrieved", whole=not self.refine),
+            StripSource(external, "the web", whole=not self.select),
         ]
         known = yield from self.refiner.refined(question, sources, judged.thresholds, selection)
         notes += known.notes
@@ -189,7 +189,7 @@ class Crag(Checked):
         )
 
     def _details(
-        self, judged: Judged, wholes: Sequence[Excerpt], web: Searched, known: Refined
+        self, judged: GradedList, wholes: Sequence[Excerpt], web: Searched, known: Refined
     ) -> dict[str, object]:
         pages = set(map(id, web.passages))
         from_web = [at for at, one in enumerate(known.excerpts) if id(one.passage) in pages]

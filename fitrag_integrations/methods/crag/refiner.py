@@ -113,7 +113,7 @@ class Refined(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StripSource:
     """Passages of one origin, whose strips compete with each other, or are kept ``whole``."""
 
     wholes: Sequence[Excerpt]
@@ -182,7 +182,7 @@ class Refiner(Checked):
         selection = Selection()
         readable, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
         wholes = [Excerpt.whole(passage) for passage in readable]
-        refined = yield from self.refined(question, [Source(wholes)], selection=selection)
+        refined = yield from self.refined(question, [StripSource(wholes)], selection=selection)
         details = {
             "strips": len(refined.graded),
             "kept": len(refined.excerpts),
@@ -197,7 +197,7 @@ class Refiner(Checked):
     def refined(
         self,
         question: str,
-        sources: Sequence[Source],
+        sources: Sequence[StripSource],
         thresholds: ActionThresholds | None = None,
         selection: Selection | None = None,
     ) -> Flow[Refined]:
@@ -277,7 +277,7 @@ class Refiner(Checked):
 
     def _filtered(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[StripSource],
         graded: Sequence[Excerpt],
         limit: float,
         selection: Selection,
@@ -286,7 +286,7 @@ class Refiner(Checked):
 
         That one stays only where nothing reached it in another source either.
         """
-        kept, missed = list[Excerpt](), list[tuple[Source, list[Excerpt]]]()
+        kept, missed = list[Excerpt](), list[tuple[StripSource, list[Excerpt]]]()
         top_n, threshold = f"top_n={self.top_n}", f"under {limit:.2f}"
         for source in sources:
             own = _of(source, graded)
@@ -315,12 +315,12 @@ class Refiner(Checked):
         return kept, notes
 
 
-def _of(source: Source, excerpts: Sequence[Excerpt]) -> list[Excerpt]:
+def _of(source: StripSource, excerpts: Sequence[Excerpt]) -> list[Excerpt]:
     own = set(map(id, source.passages))
     return [] if source.whole else [one for one in excerpts if id(one.passage) in own]
 
 
-def _in_order(kept: Sequence[Excerpt], sources: Sequence[Source]) -> list[Excerpt]:
+def _in_order(kept: Sequence[Excerpt], sources: Sequence[StripSource]) -> list[Excerpt]:
     """Sort excerpts by the order of the documents."""
     passages = [passage for source in sources for passage in source.passages]
     place = {id(passage): at for at, passage in enumerate(passages)}

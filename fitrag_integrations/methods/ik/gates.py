@@ -36,7 +36,7 @@ from fitrag_integrations.flow import Flow, Port, arun_many, run_many
 from fitrag_integrations.methods.ik.decider import check_fitted, draft_port, write_draft
 from fitrag_integrations.ports import Drafter, port_of, rescore_port, writer_of
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 
@@ -134,7 +134,7 @@ class _SelfGate(FlowGate):
             draft = yield from write_draft(question, self.drafter, self.draft_tokens)
         prompt = TRUE_PROMPT if draft.strip() else KNOW_PROMPT
         asked = prompt.format(question=question, draft=draft)
-        (answer,) = yield from self.port.ask([Asked(asked, one_line=True)])
+        (answer,) = yield from self.port.ask([LimitedPrompt(asked, one_line=True)])
         return self.verdict(answer)
 
     @property

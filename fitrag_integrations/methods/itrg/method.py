@@ -31,7 +31,7 @@ from fitrag_integrations.methods.writing import (
 )
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import apart
 
@@ -215,7 +215,7 @@ class ITRG(Generating):
         template = answer_template(self._shots)
         documents = list(dict.fromkeys(one.document for one in made if one.document))
         prompts = [Context(question, draft=one).prompt(template) for one in documents]
-        items = [Asked(prompt, tokens=self.answer_tokens) for prompt in prompts]
+        items = [LimitedPrompt(prompt, tokens=self.answer_tokens) for prompt in prompts]
         texts, failed = yield from self.asked(ports.generate, items, NO_ANSWER, reply_text)
         read = partial(read_answer, max_tokens=self.answer_tokens, count_tokens=self.counter)
         bare = map(str.removeprefix, texts, prompts)

@@ -21,7 +21,7 @@ from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
 from fitrag_integrations.ports import Ports, pair_port, port_of
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Context, Draft, Excerpt, Passage
-from fitrag_integrations.values.prompt import Asked, PromptTemplate, cut_note
+from fitrag_integrations.values.prompt import LimitedPrompt, PromptTemplate, cut_note
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.slimplm import Lead, Leads
 from fitrag_integrations.values.windows import apart, same_text, usable, with_text
@@ -153,7 +153,9 @@ def heuristic_answer(question: str, proxy: object, *, most: int, strict: bool) -
     count.
     """
     plainly = can(proxy, "answer") or can(proxy, "draft")
-    item = Asked(question if plainly else PROXY.render(Context(question)), tokens=ANSWER_TOKENS)
+    item = LimitedPrompt(
+        question if plainly else PROXY.render(Context(question)), tokens=ANSWER_TOKENS
+    )
 
     def answered() -> Flow[str]:
         (answer,) = yield from proxy_port(proxy).ask([item])
@@ -211,7 +213,7 @@ class Rewriter(Checked):
         item: object = (question, draft)
         if not can(self.model, "rewrite"):
             prompt = self.template.render(Context(question, draft=draft))
-            item = Asked(prompt, tokens=REWRITE_TOKENS)
+            item = LimitedPrompt(prompt, tokens=REWRITE_TOKENS)
         (text,) = yield from self.port(ports).ask([item])
         return parse_claims(check_text("rewriting", text)), text
 

@@ -20,7 +20,7 @@ from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.models.remote.replies import BLANKS, Token, read_text, read_tokens
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.values.decision import Continuation
-from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.prompt import LimitedPrompt
 
 
 class Continuer:
@@ -99,9 +99,9 @@ class Continuer:
             raise InputError.of("beginnings", given=len(begun), allowed=allowed)
         if isinstance(self.generator, LocalGenerator):
             asked = [self.generator._engine.render(prompt) for prompt in asked]
-        wanted = [Asked(prompt) for prompt in prompts]
+        wanted = [LimitedPrompt(prompt) for prompt in prompts]
         return [
-            Asked(joined(one, text, spaced=True) if text else one, **vars(mark))
+            LimitedPrompt(joined(one, text, spaced=True) if text else one, **vars(mark))
             for one, text, mark in zip(asked, begun, wanted, strict=True)
         ]
 

@@ -26,7 +26,7 @@ from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_pad
 from fitrag_integrations.models.causal.words import cut_at
 from fitrag_integrations.models.runtime.worker import Steps, Worker, abandoned
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import Written
+from fitrag_integrations.values.prompt import Completion
 
 X = TypeVar("X")
 T = TypeVar("T")
@@ -209,11 +209,11 @@ def _written(
     return drafts
 
 
-def read_row(engine: CausalEngine, ids: list[int], how: Writing) -> tuple[Written, int]:
+def read_row(engine: CausalEngine, ids: list[int], how: Writing) -> tuple[Completion, int]:
     """Cut the output of a row at its end of text or stop text; return its text and tokens."""
     ended = next((i for i, token in enumerate(ids) if token in engine.eos_ids), len(ids))
     text, count = _until_stop(engine.tokenizer, ids[:ended], how.stop)
-    return Written(text.strip(), cut=count if count == how.tokens else None), count
+    return Completion(text.strip(), cut=count if count == how.tokens else None), count
 
 
 def _until_stop(tokenizer: Any, ids: list[int], stop: Sequence[str]) -> tuple[str, int]:

@@ -27,7 +27,7 @@ from fitrag_integrations.models.causal.engine import Ids, left_padded
 from fitrag_integrations.models.causal.generator import LocalGenerator
 from fitrag_integrations.models.causal.words import checked_texts
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.prompt import LimitedPrompt
 
 Item: TypeAlias = tuple[Sequence[str], Sequence[float]]  # prompts, and what each of them weighs
 _Rows: TypeAlias = tuple[Sequence[Ids], tuple[float, ...]]
@@ -66,7 +66,7 @@ class ReplugGenerator(LocalGenerator):
 
     def _wanted(self, items: Sequence[Item]) -> list[tuple[_Texts, Writing]]:
         checked = zip(_checked(items), items, strict=True)
-        return [(one, self._how(Asked(prompts[0]))) for one, (prompts, _) in checked]
+        return [(one, self._how(LimitedPrompt(prompts[0]))) for one, (prompts, _) in checked]
 
     def _ensemble(self, items: Sequence[tuple[_Texts, Writing]]) -> Steps[list[str]]:
         return by_how(items, self._alike)

@@ -26,7 +26,7 @@ from fitrag_integrations.models.runtime.engine import LoadOptions, Options
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import USUAL_TOKENS, Asked
+from fitrag_integrations.values.prompt import USUAL_TOKENS, LimitedPrompt
 
 Item: TypeAlias = tuple[str, Writing]
 
@@ -35,10 +35,10 @@ class LocalGenerator(CausalModel):
     """Local causal language model that continues prompts and drafts closed-book answers, greedily.
 
     Calls from any thread or event loop are queued to one worker and batched by tokens. Prompts are
-    rendered in the tokenizer's chat template if it has one. The prompts of the methods are `Asked`
-    texts, which carry the length of their reply: an answer of one line ends with its line unless
-    the model converses. Other prompts get 256 tokens. `text.cut` is the length of truncated output
-    in tokens.
+    rendered in the tokenizer's chat template if it has one. The prompts of the methods are
+    `LimitedPrompt` texts, which carry the length of their reply: an answer of one line ends with
+    its line unless the model converses. Other prompts get 256 tokens. `text.cut` is the length of
+    truncated output in tokens.
 
     Args:
         engine: Language model and tokenizer.
@@ -129,8 +129,8 @@ class LocalGenerator(CausalModel):
     def question_prompt(self, question: str) -> str:
         """Write the prompt for a closed-book answer, in the chat template where there is one."""
         if self._engine.is_chat:
-            return Asked(self._engine.render(question))
-        return Asked(filled(self.prompt, question=question), one_line=True)
+            return LimitedPrompt(self._engine.render(question))
+        return LimitedPrompt(filled(self.prompt, question=question), one_line=True)
 
     def generate(self, prompts: Sequence[str]) -> list[str]:
         """Continue each prompt greedily; gives the new text alone, without blanks around it."""
@@ -211,11 +211,11 @@ class LocalGenerator(CausalModel):
         """Check texts, and say how the reply to each is written."""
         checked = checked_texts(field, texts)
         return [
-            (text, self._how(Asked(given, one_line=one_line)))
+            (text, self._how(LimitedPrompt(given, one_line=one_line)))
             for text, given in zip(checked, texts, strict=True)
         ]
 
-    def _how(self, asked: Asked) -> Writing:
+    def _how(self, asked: LimitedPrompt) -> Writing:
         """Return how the reply to a prompt is written: as it asks, within this generator's
         bounds.
 
@@ -228,7 +228,7 @@ class LocalGenerator(CausalModel):
 
     def _drafted(self, questions: Sequence[str]) -> list[Item]:
         checked = checked_texts("questions", questions)
-        wanted = [Asked(given).tokens or self.draft_tokens for given in questions]
+        wanted = [LimitedPrompt(given).tokens or self.draft_tokens for given in questions]
         return [
             (text, Writing(n, self._end, facts=True))
             for text, n in zip(checked, wanted, strict=True)

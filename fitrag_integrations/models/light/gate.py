@@ -21,7 +21,7 @@ from fitrag_integrations.models.runtime.folder import both_positive, read_manife
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 Item: TypeAlias = tuple[str, int]  # a prompt, and the tokens of its reply at most
@@ -98,12 +98,12 @@ class LightGenerator(Shipped):
     def _asked(self, field: str, texts: Sequence[str]) -> list[Item]:
         """Check texts, and say how long the reply to each may be: as it asks, within bounds."""
         most = self.max_new_tokens
-        wanted = [min(Asked(text).tokens or most, most) for text in texts]
+        wanted = [min(LimitedPrompt(text).tokens or most, most) for text in texts]
         return list(zip(checked_texts(field, texts), wanted, strict=True))
 
     def _drafted(self, questions: Sequence[str]) -> list[Item]:
         checked = checked_texts("questions", questions)
-        wanted = [Asked(text).tokens or self.draft_tokens for text in questions]
+        wanted = [LimitedPrompt(text).tokens or self.draft_tokens for text in questions]
         return self._questions(list(zip(checked, wanted, strict=True)))
 
     def _questions(self, items: Sequence[Item]) -> list[Item]:

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal.words import cut_at
 from fitrag_integrations.models.runtime.folder import read_arrays, read_checked
-from fitrag_integrations.values.prompt import Written
+from fitrag_integrations.values.prompt import Completion
 
 Floats = NDArray[np.float32]
 
@@ -74,7 +74,7 @@ class Llama:
         states[-1] = self._normed("model.norm", states[-1])
         return states, self._line("model.embed_tokens", states[-1])
 
-    def written(self, prompt: str, most: int, stop: Sequence[str]) -> tuple[Written, Floats]:
+    def written(self, prompt: str, most: int, stop: Sequence[str]) -> tuple[Completion, Floats]:
         """Continue a prompt greedily: the text, and each of its tokens' `facts`.
 
         At most `most` tokens, up to the first of the `stop` texts; `cut` tells where those ran out.
@@ -95,7 +95,7 @@ class Llama:
                 break
         text, count = self._until_stop(made, stop)
         cut = count if count == most else None
-        return Written(text.strip(), cut=cut), np.array(measured[:count]).reshape(count, 3)
+        return Completion(text.strip(), cut=cut), np.array(measured[:count]).reshape(count, 3)
 
     def _until_stop(self, made: list[int], stop: Sequence[str]) -> tuple[str, int]:
         """End a text before its stop; the tokens of what is left speak for it."""

@@ -38,7 +38,7 @@ from fitrag_integrations.models.remote.replies import (
     read_yes,
 )
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import USUAL_TOKENS, Asked, Written
+from fitrag_integrations.values.prompt import USUAL_TOKENS, Completion, LimitedPrompt
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 T = TypeVar("T")
@@ -161,15 +161,15 @@ class RemoteGenerator(Remote):
         self._prompt = needs_fields("prompt", prompt, ["question"])
         self._stop = list(check_many("stop", stop, str)) if self._api == "completions" else []
 
-    def generate(self, prompts: Sequence[str]) -> list[Written | Exception]:
+    def generate(self, prompts: Sequence[str]) -> list[Completion | Exception]:
         """Continue each prompt greedily; a prompt that fails has a `PortError` in its place."""
         return finish(lambda: self.agenerate(prompts))
 
-    async def agenerate(self, prompts: Sequence[str]) -> list[Written | Exception]:
+    async def agenerate(self, prompts: Sequence[str]) -> list[Completion | Exception]:
         """Async version of `generate`."""
         bodies = []
         for text, given in zip(checked_texts("prompts", prompts), prompts, strict=True):
-            asked = Asked(given)
+            asked = LimitedPrompt(given)
             tokens = asked.tokens or USUAL_TOKENS
             if self._api == "chat":  # a chat model may think before it answers
                 tokens = max(tokens, USUAL_TOKENS)
@@ -187,7 +187,7 @@ class RemoteGenerator(Remote):
         stop = {"stop": self._stop} if self._stop else {}
         bodies = []
         for question, given in zip(checked_texts("questions", questions), questions, strict=True):
-            tokens = Asked(given).tokens or self.draft_tokens
+            tokens = LimitedPrompt(given).tokens or self.draft_tokens
             body = self._body(self._question_prompt(question), tokens=tokens, logprobs=True)
             bodies.append(body | stop)
         return await self._ask(

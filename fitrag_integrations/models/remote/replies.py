@@ -14,7 +14,7 @@ from typing import Any
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import Written
+from fitrag_integrations.values.prompt import Completion
 
 BLANKS = " \t\n\u2581\u0120"  # and what some tokenizers write for a blank
 
@@ -38,11 +38,11 @@ def read_text(reply: Row) -> str:
     return text
 
 
-def read_written(reply: Row) -> Written:
+def read_written(reply: Row) -> Completion:
     """Return the text of a response; `cut` is its length in tokens if it was truncated."""
     text = read_text(reply)
     was_cut = _choice(reply).get("finish_reason") == "length"
-    return Written(text, cut=_tokens_written(reply, 0) if was_cut else None)
+    return Completion(text, cut=_tokens_written(reply, 0) if was_cut else None)
 
 
 def read_tokens(reply: Row) -> list[Token]:

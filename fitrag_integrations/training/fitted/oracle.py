@@ -22,7 +22,7 @@ from fitrag_integrations.training.asking_llm import AskLLM, AskReader
 from fitrag_integrations.training.collecting import Failed, Told
 from fitrag_integrations.training.journal import Account, AnswerJournal
 from fitrag_integrations.types import Context, Draft, Excerpt, Passage
-from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.prompt import LimitedPrompt
 
 REACHED = 3  # questions that a language model may fail on before it counts as out of reach
 AT_ONCE = 32  # prompts between two looks at the account
@@ -190,4 +190,4 @@ def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float
 
 def _prompt(question: str, draft: str) -> str:
     prompt = TRUE_PROMPT if draft.strip() else KNOW_PROMPT
-    return Asked(prompt.format(question=question, draft=draft), one_line=True)
+    return LimitedPrompt(prompt.format(question=question, draft=draft), one_line=True)

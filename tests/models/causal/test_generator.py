@@ -17,7 +17,7 @@ from fitrag_integrations.models.causal.decoding import sure_part
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.ports import Drafter, Generator
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import USUAL_TOKENS, Asked
+from fitrag_integrations.values.prompt import USUAL_TOKENS, LimitedPrompt
 
 KNOWN = {
     "who wrote the score of the film?": "a king of Rome wrote it",
@@ -252,10 +252,10 @@ def test_a_chat_model_is_written_to_in_its_template(chat):
 def test_a_reply_is_as_long_as_its_prompt_asks(tmp_path):
     """A document is no answer: neither 64 tokens nor the end of a line cut it."""
     made = LocalGenerator.from_pretrained(write_llama(tmp_path / "base"), device="cpu")
-    document, usual = made.generate([Asked("Rome", tokens=200), "Rome"])
+    document, usual = made.generate([LimitedPrompt("Rome", tokens=200), "Rome"])
     assert (document.cut, usual.cut) == (200, USUAL_TOKENS)
     short = LocalGenerator.from_pretrained(tmp_path / "base", device="cpu", max_new_tokens=5)
-    (five,) = short.generate([Asked("Rome", tokens=200)])
+    (five,) = short.generate([LimitedPrompt("Rome", tokens=200)])
     assert five.cut == 5 and document.startswith(five)
     made.unload()
     short.unload()
@@ -264,16 +264,18 @@ def test_a_reply_is_as_long_as_its_prompt_asks(tmp_path):
 def test_only_a_prompt_of_one_line_ends_with_it(base):
     made = LocalGenerator.from_pretrained(base, device="cpu")
     prompt = "Question: what sea is the Danube in?\nAnswer:"
-    line, more = made.generate([Asked(prompt, one_line=True), Asked(prompt, tokens=30)])
+    line, more = made.generate(
+        [LimitedPrompt(prompt, one_line=True), LimitedPrompt(prompt, tokens=30)]
+    )
     assert line == "the Black Sea" and line.cut is None
     assert more.startswith("the Black Sea\n") and more.cut == 30
-    (draft,) = made.draft([Asked("what sea is the Danube in?", tokens=2)])
+    (draft,) = made.draft([LimitedPrompt("what sea is the Danube in?", tokens=2)])
     assert len(draft.logprobs) == 2
     made.unload()
 
 
 def test_a_model_that_converses_may_think_before_a_short_answer(chat):
-    (reply,) = chat.generate([Asked("what sea?", tokens=15, one_line=True)])
+    (reply,) = chat.generate([LimitedPrompt("what sea?", tokens=15, one_line=True)])
     assert reply.cut in (None, USUAL_TOKENS) and reply == chat.generate(["what sea?"])[0]
 
 

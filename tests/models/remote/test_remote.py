@@ -34,7 +34,7 @@ from fitrag_integrations.models.remote.replies import (
 from fitrag_integrations.ports import Drafter, Gate, Generator, Ports, YesNo
 from fitrag_integrations.training.collecting import Failed, Question, Told, passage_labels
 from fitrag_integrations.types import Draft, Passage
-from fitrag_integrations.values.prompt import Asked
+from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 KEY = "sk-never-to-be-seen-0123456789"
@@ -286,10 +286,13 @@ def test_a_placeholder_for_a_key_changes_no_answer(url):
 
 def test_a_reply_is_as_long_as_its_prompt_asks_and_says_when_it_was_cut(url):
     model = RemoteGenerator(url, "lm")
-    three, five = model.generate([Asked("who", tokens=3), Asked("who", tokens=5)])
+    three, five = model.generate([LimitedPrompt("who", tokens=3), LimitedPrompt("who", tokens=5)])
     assert (three.cut, five.cut) == (3, 5) and five.startswith(three)
     assert (
-        RemoteGenerator(url, "lm", max_new_tokens=2).generate([Asked("who", tokens=5)])[0].cut == 2
+        RemoteGenerator(url, "lm", max_new_tokens=2)
+        .generate([LimitedPrompt("who", tokens=5)])[0]
+        .cut
+        == 2
     )
 
 
