@@ -129,7 +129,7 @@ _fill()
 def fitrag(
     version: bool = typer.Option(False, "--version", help="Print the version and stop."),
 ) -> None:
-    """Take the options of no verb."""
+    """Handle options without a verb."""
     if version:
         typer.echo(__version__)
         raise typer.Exit
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _groups() -> str:
-    """Name how this process talked to others of one training; blank for one that is alone."""
+    """Return how this process talked to others of one training; empty if it was alone."""
     talked = sys.modules.get("fitrag_integrations.training.loop.parallel")
     return "" if talked is None else str(talked.talked_by)
 

@@ -75,7 +75,7 @@ def findings() -> dict[str, dict[str, Any]]:
 
 
 def _or_why_not(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Look, or tell why that was not possible: a broken package is what one calls a doctor for."""
+    """Look, or return the error: a broken package must not stop the report."""
     try:
         return look()
     except Exception as error:  # noqa: BLE001

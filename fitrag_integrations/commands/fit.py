@@ -110,11 +110,11 @@ class FitPlan:
         if not self.quiet:
             echo_notes("fit", notes)
         if (done := self._done(passages)) is not None:
-            self._tell(done)
+            self._report(done)
             return
         self._check_questions(passages)
         if self._starts(passages):
-            self._tell(self._fit(passages))
+            self._report(self._fit(passages))
 
     def check(self) -> None:
         """Raise `InputError` for options that do not go together."""
@@ -168,13 +168,13 @@ class FitPlan:
             made=made,
             embedded=self.llm == EMBEDDED,
             at_once=self.server.concurrency,
-            tells=self.llm != EMBEDDED and not is_chat_model(self.llm),
+            drafts=self.llm != EMBEDDED and not is_chat_model(self.llm),
             prices=self._prices(),
         )
         whose = "written by the language model" if made else "given"
         typer.echo(
             f"{len(passages)} passages, {self.count} questions at most, {whose}, asked of "
-            f"{self.llm}: {most}; what an earlier run was told is not asked again",
+            f"{self.llm}: {most}; answers of earlier runs are reused",
             err=True,
         )
         if self.yes:
@@ -234,7 +234,7 @@ class FitPlan:
         asked = [] if self.questions is None else [str(self.questions)]
         return ["fitrag", "fit", str(self.corpus), *asked, *words, *flags]
 
-    def _tell(self, fitted: Fitted) -> None:
+    def _report(self, fitted: Fitted) -> None:
         if self.json:
             typer.echo(json.dumps(fitted.to_dict()))
             return
@@ -278,13 +278,13 @@ def estimate(
     made: bool,
     embedded: bool,
     at_once: int,
-    tells: bool = False,
+    drafts: bool = False,
     prices: Prices | None,
 ) -> Estimate:
     """Count the calls of a fit; `made` says that questions have to be written first.
 
-    A time is guessed for each call, `at_once` of which are open. A model that `tells` of its
-    tokens is asked for a draft, and whether that is true.
+    A time is guessed for each call, `at_once` of which are open. A model that `drafts`
+    writes one per question and is asked whether it is true.
     """
     some = passages[:SEEN]
     one = sum(approximate_tokens(each.text) for each in some) / max(1, len(some))
@@ -292,7 +292,7 @@ def estimate(
     count, ways = wish.count, len(recipes(wish.k, 0.5))
     labels = count / 2 * min(wish.depth, wish.k)
     writing = 0 if embedded or not made else 2 * WRITTEN_MORE * count
-    calls = round(count * (ways + 1 + (not embedded) + 2 * tells) + labels + writing)
+    calls = round(count * (ways + 1 + (not embedded) + 2 * drafts) + labels + writing)
     read = round(count * shown + (labels + writing) * one + calls * AROUND)
     written = calls * WRITTEN
     price = None if prices is None else prices.per_thousand(tokens_in=read, tokens_out=written)

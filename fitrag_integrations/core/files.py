@@ -24,7 +24,7 @@ from pathlib import Path
 from fitrag_integrations.errors import InputError, StorageError
 
 LARGE = 1 << 20  # bytes; the hash of a larger file is kept
-SETTLED = 2_000_000_000  # nanoseconds after which a file's times tell of each change
+SETTLED = 2_000_000_000  # nanoseconds after which a file's times show each change
 HASHES = 1000  # kept
 NONBLOCK = 0 if os.name == "nt" else os.O_NONBLOCK  # opening a pipe would wait for its writer
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)

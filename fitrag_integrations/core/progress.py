@@ -54,7 +54,7 @@ def in_blocks(
 
 @contextmanager
 def bar(label: str, *, show: bool | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Draw a bar by what is told of items done, of how many; None where there is none to draw."""
+    """Draw a bar; yields the function that takes the items done and their number, or None."""
     if show is False or (show is None and not _watched()):
         yield None
         return

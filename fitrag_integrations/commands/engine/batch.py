@@ -73,7 +73,7 @@ class Done:
 class Answered:
     """Output lines of a batch of rows, and the reasons of those that failed.
 
-    `ended` tells that a flow had the run end before one of its rows.
+    `ended` is set if a flow ended the run before one of its rows.
     """
 
     lines: list[bytes]
@@ -89,7 +89,7 @@ class Engine(Protocol):
     """Answer rows, in this process or in others."""
 
     def owned(self) -> Collection[str]:
-        """Name the fields in which an answer may differ from its row."""
+        """Return the names of the fields in which an answer may differ from its row."""
 
     def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Answers:
         """Answer `rows`, which are those of the `source` behind the `done` first ones."""
@@ -102,7 +102,7 @@ class Here:
     verb: Verb[Any]
 
     def owned(self) -> Collection[str]:
-        """Name what the verb adds and drops."""
+        """Return the names of the fields that the verb adds and drops."""
         return (*self.verb.adds, *self.verb.drops)
 
     def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Answers:

@@ -66,7 +66,7 @@ def load_reader(options: ModelOptions) -> Reader:
 
 
 def load_gate(options: ModelOptions) -> Gate:
-    """Load the gate a folder holds, by the kind its `model.json` tells; IK without one."""
+    """Load the gate of a folder by the kind in its `model.json`; IK without one."""
     if options.backend is not None:
         allowed = "none for a gate, whose language model runs in torch"
         raise InputError.of("--backend", given=options.backend, allowed=allowed)

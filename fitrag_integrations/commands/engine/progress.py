@@ -62,7 +62,7 @@ class RowsPlan(Plan, Protocol):
 
 
 def run_plan(name: str, plan: RowsPlan) -> None:
-    """Load what a plan needs, run it over its rows and tell how it went.
+    """Load what a plan needs, run it over its rows and print a summary.
 
     Exits as `leave` says. Raises `InputError`, before anything loads, where the output is being
     written by another run or was made with other options: they belong to it from then on.
@@ -79,7 +79,7 @@ def run_plan(name: str, plan: RowsPlan) -> None:
         if into != target and not done.stopped:
             os.replace(into, real_path(Path(target)))
     done = replace(done, summary=replace(done.summary, output=target))
-    _tell(name, done, how)
+    _report(name, done, how)
     leave(done, how)
 
 
@@ -124,7 +124,7 @@ def leave(done: Done, options: RunSettings) -> None:
         raise typer.Exit(1)
 
 
-def _tell(name: str, done: Done, options: RunOptions) -> None:
+def _report(name: str, done: Done, options: RunOptions) -> None:
     summary = done.summary
     if not options.quiet:
         resumed = f", {summary.resumed} of them from an earlier run" if summary.resumed else ""

@@ -1,4 +1,4 @@
-"""Have rows answered by the workers of a Ray cluster, or by whatever else maps batches of rows.
+"""Answer rows in the workers of a Ray cluster, or in any other engine that maps batches.
 
 Ray answers at least once; what is written is written once, by the process that was started, in the
 order of the input and after the rows that are there. So the output is that of a run without Ray,
@@ -43,7 +43,7 @@ VERBS |= dict.fromkeys(("gate", "read", "route", "score"), "judge")
 TRIES = 3  # more, of a lot whose worker dies over it
 NEEDS = ("ray", "pyarrow", "pandas")  # what `ray[data]` brings
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_LOG_LEVEL": "CRITICAL"}
-QUIET |= {"RAY_BACKEND_LOG_LEVEL": "fatal"}  # else standard error is told of each actor
+QUIET |= {"RAY_BACKEND_LOG_LEVEL": "fatal"}  # else each actor writes to standard error
 
 
 class Plan(Protocol):
@@ -70,10 +70,10 @@ class MapRows:
         self._verb: Verb[Any] | None = None
 
     def __call__(self, batch: Any) -> Any:
-        """Answer a pyarrow table, or a list of rows; gives another of the kind.
+        """Answer a pyarrow table or a list of rows; returns the same type.
 
-        Rows keep their columns, nulls being no values, and gain the verb's and `error`, which tells
-        of a row that failed and is null otherwise.
+        Rows keep their columns and gain those of the verb and `error`, the message of a failed row
+        and null otherwise. Nulls count as missing values.
         """
         is_table = hasattr(batch, "to_pylist")
         rows: list[Row] = batch.to_pylist() if is_table else list(batch)
@@ -103,7 +103,7 @@ class OnRay:
     The file of rows, and what the options name, must be there for every worker. The cluster is the
     one of `RAY_ADDRESS` or of `ray start` on this machine, else one is started here and ends with
     the process. `workers` are as many as its GPUs, or its CPUs where it has none. A worker that
-    dies is replaced and its lots answered anew; `EngineError` tells of a lot over which one died
+    dies is replaced and its lots answered anew; `EngineError` names a lot over which one died
     again and again, and nothing of that lot is written.
     """
 
@@ -119,7 +119,7 @@ class OnRay:
             require_extra(module, extra="ray", feature="--engine ray")
 
     def owned(self) -> Collection[str]:
-        """Ask a worker for the fields that the verb adds or drops, which requires loading it."""
+        """Return the fields that the verb adds or drops, from a worker that loads it."""
         ray = _started()
         size, use = self._use(ray)
         asked = ray.remote(**use)(_owned).remote(self._sent())
@@ -179,7 +179,7 @@ class Sent:
 
 
 class _Answering:
-    """Answer lots in a worker. What cannot be loaded is told, not raised: Ray would try again."""
+    """Answer lots in a worker. A failure to load is returned, not raised: Ray would retry."""
 
     def __init__(self, sent: Sent) -> None:
         self._sent = sent

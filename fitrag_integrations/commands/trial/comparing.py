@@ -248,7 +248,7 @@ class Proof:
             NO: f"; a saving of {LEAST_SAVED:.0%} is ruled out",
             FEW: f"; it takes {LEAST_ANSWERS} answers at least",
         }.get(self.verdict, "")
-        told = (
+        text = (
             f"{HEADS[self.verdict]}: keeping {saving.level:.0%} of {self.there} answers takes "
             f"{saving.excerpts:.0f} tokens a question with excerpts, and {saving.first:.0f} with "
             f"the retriever's first passages: a saving of {saving.saved:.0%}{within}{why}. By "
@@ -257,18 +257,18 @@ class Proof:
             f"{self.tokens_out:.0f} tokens keep {self.plain or 0:.0%}."
         )
         if self.skipped is not None:
-            told += f" Retrieval can be skipped for {self.skipped:.0%}."
+            text += f" Retrieval can be skipped for {self.skipped:.0%}."
         if self.price is not None:
             money = 1000 * (saving.first - saving.excerpts) * self.price / 1e6
-            told += f" The saving is {money:.2f} in money per 1,000 questions."
-        return told
+            text += f" The saving is {money:.2f} in money per 1,000 questions."
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values, with `worth it` as the verdict's short form."""
         rest = replace(self, saving=None)
-        told = {**asdict(rest), "worth it": self.verdict == WORTH}
+        values = {**asdict(rest), "worth it": self.verdict == WORTH}
         if self.saving is not None:
             bounds = self.saving.bounds or (None, None)
-            told["saving"] = {**asdict(self.saving), "bounds": list(bounds)}
-            told["saving"]["saved"] = self.saving.saved
-        return told
+            values["saving"] = {**asdict(self.saving), "bounds": list(bounds)}
+            values["saving"]["saved"] = self.saving.saved
+        return values

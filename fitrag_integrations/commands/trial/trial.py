@@ -117,21 +117,21 @@ class TryPlan:
                 skipped = sum(known) / len(asked)
         proof = Proof.of(trial, unsure=unsure, skipped=skipped, price=self.price_in)
         by = [BY_LLM.format(llm=self.llm)] if self.llm is not None else []
-        told = [*by, *filter(None, [unsure]), *(f"left out: {each}" for each in trial.failed)]
-        self._write_page(proof.sentence(unsure), trial, told, notes)
+        remarks = [*by, *filter(None, [unsure]), *(f"left out: {each}" for each in trial.failed)]
+        self._write_page(proof.sentence(unsure), trial, remarks, notes)
         if self.json:
             plots = [] if trial.savings is None else [trial.savings.plot(trial.savings.at())]
             rest = {
                 "curves": plots[0].series if plots else {},
                 "passages": len(passages),
                 "page": str(self.out),
-                "notes": told,
+                "notes": remarks,
                 "left out": [note.to_dict() for note in notes],
             }
             typer.echo(json.dumps({**proof.to_dict(), **rest}))
             return
         typer.echo(sentence := proof.sentence(unsure))
-        for note in told:
+        for note in remarks:
             if note not in sentence:
                 typer.echo(f"({note})")
         typer.echo(f"{len(passages)} passages; the curve and every question: {self.out}")
@@ -222,7 +222,7 @@ class TryPlan:
         return ""
 
     def _write_page(
-        self, lead: str, trial: Trial, told: Sequence[str], notes: Sequence[FileNote]
+        self, lead: str, trial: Trial, remarks: Sequence[str], notes: Sequence[FileNote]
     ) -> None:
         from fitrag_integrations.evaluation.report import html_report
         from fitrag_integrations.evaluation.report.tables import Cell, Table
@@ -246,7 +246,7 @@ class TryPlan:
             ),
             settings,
             () if trial.savings is None else (trial.savings.plot(trial.savings.at()),),
-            (*told, OVER.format(there=sum(one["values"][THERE] > 0 for one in judged))),
+            (*remarks, OVER.format(there=sum(one["values"][THERE] > 0 for one in judged))),
         )
         rows = [
             [Cell(each.file), Cell("" if each.line is None else str(each.line)), Cell(each.reason)]

@@ -167,5 +167,5 @@ def test_the_estimate_counts_every_call():
     most = estimate(some, Wish(count=10), made=True, **how)
     given = estimate(some, Wish(count=10), made=False, **how)
     assert most.calls - given.calls == 30 and most.calls == 10 * 11 + 25 + 30
-    assert estimate(some, Wish(count=10), made=False, tells=True, **how).calls - given.calls == 20
+    assert estimate(some, Wish(count=10), made=False, drafts=True, **how).calls - given.calls == 20
     assert 0 < given.money < most.money and most.read > 10_000
