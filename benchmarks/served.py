@@ -194,7 +194,10 @@ def connections(process: psutil.Process) -> list[Any]:
 def kill(process: psutil.Process, seen: Seen) -> None:
     """Kill a process, and keep the ports of the calls it held."""
     process.suspend()  # it takes no further call while we look
-    seen.held |= {each.raddr.port for each in connections(process) if each.raddr}
+    while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
+        time.sleep(0.001)
+    for _ in range(3):  # the system's table of connections may change while it is read
+        seen.held |= {each.raddr.port for each in connections(process) if each.raddr}
     process.kill()
     seen.kills += 1
 
