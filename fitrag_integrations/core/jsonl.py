@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,8 @@ from fitrag_integrations.errors import InputError
 STREAM = "-"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Write = Callable[[bytes], None]
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_NESTING = re.compile(rb"[\[\]{}]")
 
 
 def is_gzipped(name: str) -> bool:
@@ -66,6 +69,24 @@ def loads(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def check_size(data: bytes, *, values: int, depth: int) -> None:
+    """Raise `ValueError` before JSON is parsed that would take far more memory than its bytes do.
+
+    Args:
+        data: JSON, or what is to be taken for it.
+        values: Maximum number of values, lists and objects.
+        depth: Maximum number of lists and objects within each other.
+    """
+    bare = _STRINGS.sub(b"", data)
+    if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > values:
+        raise ValueError(f"over {values} values")
+    level = 0
+    for mark in _NESTING.finditer(bare):
+        level += 1 if mark[0] in b"[{" else -1
+        if level > depth:
+            raise ValueError(f"nested deeper than {depth} levels")
 
 
 def _finite(digits: str) -> float:

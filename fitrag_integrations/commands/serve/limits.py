@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.settings import Settings
+from fitrag_integrations.core import jsonl
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -24,10 +24,6 @@ BODY_SECONDS = 20.0  # until the whole body has arrived
 READING = 4  # bodies being read, for each request that may be open
 CONNECTIONS = 1000  # of a process, and at most half of the files it may open
 SILENT_SECONDS = 120.0  # in which a worker gives no sign of life: one that loads models is not dead
-STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-NESTING = re.compile(rb"[\[\]{}]")
-
-
 LIMITS = (
     # what, how much, option, what happens beyond it
     ("open connections of a process", f"{CONNECTIONS:,}, or half of the files it may open", "",
@@ -172,15 +168,10 @@ class Door:
 
 def _check_elements(body: bytes) -> None:
     """Raise `Refusal` if a JSON body has too many values, or too deep ones, before it is parsed."""
-    bare = STRINGS.sub(b"", body)
-    found = bare.count(b",") + bare.count(b"[") + bare.count(b"{")
-    if found > ELEMENTS:
-        raise Refusal(413, "Payload", f"the body has over {ELEMENTS} values: send fewer a request")
-    depth = 0
-    for mark in NESTING.findall(bare):
-        depth += 1 if mark in b"[{" else -1
-        if depth > DEPTH:
-            raise Refusal(413, "Payload", f"the body nests deeper than {DEPTH} levels")
+    try:
+        jsonl.check_size(body, values=ELEMENTS, depth=DEPTH)
+    except ValueError as error:
+        raise Refusal(413, "Payload", f"the body is {error}: send less a request") from None
 
 
 async def _refuse(send: Send, refusal: Refusal) -> None:

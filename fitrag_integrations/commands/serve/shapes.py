@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from fitrag_integrations.commands.serve.limits import CHARACTERS, QUERY_CHARACTERS
 
@@ -20,6 +21,18 @@ class Shape(BaseModel):
     """Refuse what is not named."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def known(cls, given: object) -> object:
+        """Refuse the first field without a name here; pydantic writes an error for each of them."""
+        if isinstance(given, dict) and cls.model_config["extra"] == "forbid":
+            for name in given:
+                if name not in cls.model_fields:
+                    raise PydanticCustomError(
+                        "extra_forbidden", "no such field: {name}", {"name": str(name)[:100]}
+                    )
+        return given
 
 
 class Document(Shape):

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import ReplyLimits, read_body, retry_after
+from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError, PortError, SearchError
 
@@ -27,7 +28,8 @@ T = TypeVar("T")
 TEMPORARY = {408, 429, 500, 502, 503, 504}  # status codes that are worth a retry
 SHOWN = 200  # characters of an error response that are repeated in the error
 ERROR_BYTES = 16_384  # of an error response that are read
-LIMITS = ReplyLimits(max_bytes=32 << 20, max_decoded_bytes=32 << 20)  # 5,000 scores need 40 kB
+LIMITS = ReplyLimits(max_bytes=12 << 20, max_decoded_bytes=12 << 20)  # 5,000 scores need 40 kB
+VALUES, DEPTH = 500_000, 100  # of the JSON of a response: 4,096 tokens with 20 others have 90,000
 FAILURES = 8
 """Requests in a row that fail, after their retries, before the server counts as down."""
 PAUSE = 10.0
@@ -214,6 +216,7 @@ class OpenAIClient:
 
     def _parsed(self, content: bytes) -> object:
         try:
+            check_size(content, values=VALUES, depth=DEPTH)
             text = content.decode("utf-8-sig")
             found = json.loads(text if self._secret.weak else self._secret.redact(text))
         except (ValueError, RecursionError):
