@@ -188,7 +188,7 @@ def test_the_name_of_a_model_is_found_behind_a_binding():
         MockLLM,
         3,
     ],
-    ids=repr,
+    ids=lambda given: getattr(given, "__name__", type(given).__name__),
 )
 def test_what_cannot_write_is_refused_at_construction(wrong):
     with pytest.raises(InputError, match="model"):
