@@ -50,20 +50,20 @@ _FIELD = re.compile(r"\{(question|passage)\}")
 
 
 class Asker(Protocol):
-    """Answer questions from passages."""
+    """Source of answers from passages."""
 
     @property
     def name(self) -> str:
-        """Name who is asked."""
+        """Name of the model."""
         ...
 
     @property
     def keeps(self) -> bool:
-        """Whether answers are too dear to be asked for twice."""
+        """Whether answers are too expensive to request twice."""
         ...
 
     def prompt(self, question: str, passage: Passage) -> str:
-        """Write what is asked."""
+        """Return the prompt."""
         ...
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
@@ -202,7 +202,7 @@ class AskLLM:
     async def _answers(self, prompts: Sequence[str]) -> Sequence[Answer]:
         try:
             answers = list(await self._call(prompts))
-        except Exception as error:  # noqa: BLE001 - told with the pair
+        except Exception as error:  # noqa: BLE001 - reported with the pair
             return [error] * len(prompts)
         if len(answers) != len(prompts):
             message = f"{self.name} got {len(prompts)} prompts but gave {len(answers)} answers"

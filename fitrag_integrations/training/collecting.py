@@ -88,7 +88,16 @@ def is_correct(answer: str, gold: Sequence[str]) -> bool:
 def passage_labels(
     question: Question, outcomes: Sequence[Told | Failed | None]
 ) -> list[dict[str, Any]]:
-    """Return the labels of each passage; None as outcome is a passage nobody was asked about."""
+    """Return the labels of each passage.
+
+    Args:
+        question: Question with its gold answers and passages.
+        outcomes: Answer from each passage, or why there is none; None for a passage not asked
+            about.
+
+    Returns:
+        For each passage `has_answer`, `llm_prefer`, and the answer or `llm_error`.
+    """
     found = []
     for passage, outcome in zip(question.passages, outcomes, strict=True):
         labels: dict[str, Any] = {"has_answer": int(question.has_answer(passage))}

@@ -65,10 +65,16 @@ def rarity_of(texts: Iterable[str], tokenizer: PairTokenizer) -> list[float]:
 
 
 def with_lora(encoder: Any, *, rank: int = 16, alpha: int | None = None) -> Any:
-    """Add adapters; by default with the paper's numbers: rank 16, alpha 32 (FIT-RAG 5.1).
+    """Add a LoRA adapter; the defaults are the paper's: rank 16, alpha 32 (FIT-RAG 5.1).
 
-    Dropout is 0.05, and alpha None twice the rank. T5 has them on queries and values, other
-    encoders on every linear layer but the pooler's, whose output is not used.
+    Args:
+        encoder: Encoder of transformers.
+        rank: Rank of the adapter.
+        alpha: Scale of the adapter; twice the rank by default.
+
+    Returns:
+        PEFT model, with dropout 0.05. T5 is adapted in queries and values, other encoders in every
+        linear layer but the pooler's, whose output is not used.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -106,10 +112,14 @@ def tune_layers(trunk: Trunk) -> None:
 
 
 def adapt(trunk: Trunk, rank: int) -> None:
-    """Add adapters to the linear layers of the upper two thirds.
+    """Add adapters to the linear layers of the upper two thirds, and turn dropout off.
 
-    The lowest layers are the least about the task, and need no gradient then; dropout would cost
-    a fifth of the time.
+    The lowest layers are the least specific to the task, and so need no gradient; dropout would
+    cost a fifth of the time.
+
+    Args:
+        trunk: Encoder, changed in place.
+        rank: Rank of the adapters; 0 for none.
     """
     trunk.requires_grad_(False)
     for part in trunk.modules():

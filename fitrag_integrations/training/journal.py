@@ -154,7 +154,7 @@ class Account:
         return True
 
     def heard(self, prompt: str, outcome: Told | Failed) -> Told | Failed:
-        """Count an outcome; gives it with its tokens, counted where the model told none."""
+        """Count an outcome; return it with its tokens, counted if the model reported none."""
         self._under_way.pop(prompt, None)
         self.asked += 1
         if isinstance(outcome, Failed):

@@ -22,10 +22,13 @@ FAR = -1e4  # a logit that adds nothing to a sum of exponentials
 def list_loss(logits: Tensor, gold: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return the mean negative log-probability of a list's positives (ListNet's top one).
 
-    Shapes: logits and gold (pairs,) or (pairs, labels), grouped by question into lists of `sizes`.
-    Each label of each list counts the same. One without a positive, of positives only, or with a
-    label that is NaN has nothing to rank and is left out; 0 where nothing is left. The whole is one
-    pass: nothing waits for the device.
+    Each label of each list counts the same. A list without a positive, of positives only, or with a
+    NaN has nothing to rank and is left out; 0 if nothing is left. Nothing waits for the device.
+
+    Args:
+        logits: Logits, grouped by question. Shape: (pairs,) or (pairs, labels).
+        gold: Labels, 0, 1 or NaN. Same shape.
+        sizes: Number of pairs of each list.
     """
     logits, gold = (given.reshape(len(given), -1) for given in (logits, gold.to(logits.device)))
     rows = torch.arange(len(logits)).split(list(sizes))
@@ -79,7 +82,12 @@ def span_or_nowhere_loss(scores: Sequence[Tensor], golds: Sequence[list[Span] | 
 def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
     """Fit one temperature per label by likelihood on held-out pairs (Guo et al., 2017).
 
-    Shapes: (pairs, 2). The logits are divided by it; above 1 the scorer was too sure.
+    Args:
+        logits: Logits. Shape: (pairs, 2).
+        labels: Labels, 0, 1 or NaN where unknown. Shape: (pairs, 2).
+
+    Returns:
+        Numbers to divide the logits of each label by; above 1 the scorer was overconfident.
     """
     grid = torch.logspace(-1, 1, 201)
     found = []
@@ -104,9 +112,14 @@ class Calibration:
 
 
 def calibrated(logits: Sequence[float], labels: Sequence[int]) -> Calibration:
-    """Fit both numbers by cross-entropy on held-out pairs, by Newton's method (Platt, 1999).
+    """Fit temperature and shift by cross-entropy on held-out pairs (Platt, 1999).
 
-    Raises `TrainingError` where higher logits do not go with the label 1.
+    Args:
+        logits: Logits.
+        labels: Labels, 0 or 1.
+
+    Raises:
+        TrainingError: If higher logits do not go with the label 1.
     """
     x = torch.tensor(logits, dtype=torch.float64)
     y = torch.tensor(labels, dtype=torch.float64)
@@ -130,7 +143,13 @@ def calibrated(logits: Sequence[float], labels: Sequence[int]) -> Calibration:
 
 
 def figures_of(name: str, scores: Sequence[float], gold: Sequence[bool]) -> dict[str, float]:
-    """Return AUC, accuracy at 0.5 and calibration error of a gate on held-out rows."""
+    """Return AUC, accuracy at 0.5 and calibration error on held-out rows.
+
+    Args:
+        name: Prefix of the figures' names.
+        scores: Probabilities in [0, 1].
+        gold: Whether each is right; without both kinds there is no AUC.
+    """
     metrics = require_extra("sklearn.metrics", extra="train", feature="the AUC of a fitted gate")
     right = sum((score > 0.5) == known for score, known in zip(scores, gold, strict=True))
     labels = [int(known) for known in gold]

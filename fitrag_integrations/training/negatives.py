@@ -18,10 +18,16 @@ from fitrag_integrations.types import Passage
 def mine_negatives(
     rows: Sequence[ReadingRow], pool: Sequence[Passage], *, depth: int = 40, keep: int = 8
 ) -> list[ReadingRow]:
-    """Add to each row the best `keep` passages of the pool's BM25 top `depth` without an answer.
+    """Add to each row the best passages of a pool that hold no answer.
 
     A row's own negatives stay first. Passages whose title and text hold an answer as whole tokens
     are left out: they may well be positives.
+
+    Args:
+        rows: Reading rows.
+        pool: Passages to search by BM25.
+        depth: Passages to retrieve per question.
+        keep: Negatives to add per question.
     """
     found = candidates([row.question for row in rows], pool, depth=depth)
     return [_with_negatives(row, ranked, keep) for row, ranked in zip(rows, found, strict=True)]
@@ -37,7 +43,12 @@ def candidates(
 def searching(
     pool: Sequence[Passage], *, depth: int
 ) -> Callable[[Sequence[str]], list[list[Passage]]]:
-    """Index the pool once, and give the function that ranks it for questions."""
+    """Index a pool once and return the function that ranks it for questions.
+
+    Args:
+        pool: Passages to search by BM25 (k1 0.9, b 0.4).
+        depth: Maximum number of passages per question.
+    """
     bm25s = require_extra("bm25s", extra="train", feature="mining negatives")
     stemmer = require_extra("Stemmer", extra="train", feature="mining negatives").Stemmer("english")
 

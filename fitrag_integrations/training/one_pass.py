@@ -78,7 +78,7 @@ class Spans:
 
     @property
     def evidence(self) -> SpanEvidence:
-        """Return what the head is told of the spans themselves."""
+        """Return the features of the spans themselves."""
         return SpanEvidence(self.means, self.numbers)
 
     @property
@@ -112,9 +112,15 @@ def read_rows(
     window: int,
     seed: int,
 ) -> list[Spans]:
-    """Read all rows, each once per scorer: what was read is kept in `folder` and taken from there.
+    """Read all rows, once per scorer; rows whose passages have no text are left out.
 
-    Rows whose passages have no text are left out.
+    Args:
+        rows: Questions with passages.
+        scorer: Scorer to read with, and teacher.
+        answers: Head of the two token scores.
+        folder: Folder where what was read is kept.
+        window: Sentences in a window.
+        seed: Random seed of the further spans.
     """
     folder.mkdir(parents=True, exist_ok=True)
     reader = SpanReader(scorer, answers)
@@ -303,26 +309,34 @@ def _kept(scores: Sequence[Tensor], rows: Sequence[Spans]) -> tuple[float, float
 class OnePassPlan:
     """Settings for training a one-pass scorer; see `fitrag train onepass --help`."""
 
-    scorer: Annotated[Path, Option("Folder of the bi-label scorer it stands on.")]
+    scorer: Annotated[Path, Option("Folder of the bi-label scorer to extend.")]
     reader: Annotated[
         Path | None,
         Option("Folder of a reader over the same encoder, for a scorer without spans."),
     ] = None
     steps: Steps = 600
-    questions: Annotated[int, Option("Questions a step.", min=1)] = 8
+    questions: Annotated[int, Option("Questions per batch.", min=1)] = 8
     rate: Rate = 3e-3
     hidden: Annotated[int, Option("Units of the head's hidden layer.", min=1)] = 32
     window: Annotated[int, Option("Sentences in a window.", min=1)] = 3
     validation: Validation = 0.2
     seed: Seed = 13
-    dtype: Annotated[str | None, Option("What the scorer reads in: float32 or bfloat16.")] = None
-    device: Annotated[str | None, Option("What the scorer reads on.", default="cpu")] = None
+    dtype: Annotated[str | None, Option("Data type of the scorer: float32 or bfloat16.")] = None
+    device: Annotated[str | None, Option("Device of the scorer.", default="cpu")] = None
 
 
 def fit_onepass(rows: Sequence[Asked], out: Path, plan: OnePassPlan) -> dict[str, float]:
-    """Train a head over a scorer's folder and save it to `out`; gives figures on held-out rows.
+    """Train a head over a scorer's folder and save it.
 
-    What was read is kept in `out/run`, so a second run with other numbers only fits.
+    What was read is kept in `out/run`, so a second run with other settings only fits.
+
+    Args:
+        rows: Questions with passages, from `onepass_row`.
+        out: Folder to write.
+        plan: Training settings.
+
+    Returns:
+        Figures on the held-out questions.
     """
     train, held = split(rows, plan.validation, plan.seed)
     torch.manual_seed(plan.seed)

@@ -65,7 +65,7 @@ Dropout: TypeAlias = Annotated[
     float, Option("Dropout of the LoRA adapter.", name="--lora-dropout", aliases="--dropout")
 ]
 EpochsOver: TypeAlias = Annotated[float, Option("Passes over the rows.")]
-DraftTokens: TypeAlias = Annotated[int, Option("Tokens of the draft to read.", min=0)]
+DraftTokens: TypeAlias = Annotated[int, Option("Maximum tokens of the draft.", min=0)]
 JudgedModel: TypeAlias = Annotated[
     str, Option("Model whose knowledge is judged.", default="the one named in the rows")
 ]

@@ -95,7 +95,13 @@ def _places(row: ReadingRow) -> list[int]:
 
 
 def crop(row: ReadingRow, words: int, chance: random.Random) -> ReadingRow:
-    """Cut a long passage to a stretch of words around its answer, and negatives to their start."""
+    """Cut a long passage to a stretch of words around its answer, and negatives to their start.
+
+    Args:
+        row: Row to crop.
+        words: Maximum number of words.
+        chance: Where the stretch begins.
+    """
     negatives = tuple(_head(p, words) for p in row.negatives)
     spans = [m.span() for m in _WORD.finditer(row.passage.text)]
     if len(spans) <= words:
@@ -120,11 +126,15 @@ def _head(passage: Passage, words: int) -> Passage:
 
 
 def group(row: ReadingRow, count: int, chance: random.Random) -> Group:
-    """Return a row's passage followed by `count` of its negatives, with titles dropped for all or
-    none.
+    """Return a row's passage followed by some of its negatives, all or none with their titles.
 
     Sources without titles would let a title betray a negative, so a group keeps its titles only if
     its positive has one, and then not always.
+
+    Args:
+        row: Row with negatives.
+        count: Maximum number of negatives.
+        chance: Source of randomness.
     """
     negatives = chance.sample(row.negatives, min(count, len(row.negatives)))
     passages = (row.passage, *negatives)
@@ -139,9 +149,9 @@ class ReaderPlan:
 
     base: EncoderBase = MINILM
     steps: Steps = 2000
-    questions: Annotated[int, Option("Questions a step.")] = 16
-    negatives: Annotated[int, Option("Negative passages a question.")] = 2
-    words: Annotated[int, Option("Longest passage; longer ones are cropped.")] = 130
+    questions: Annotated[int, Option("Questions per batch.")] = 16
+    negatives: Annotated[int, Option("Negative passages per question.")] = 2
+    words: Annotated[int, Option("Maximum words of a passage; longer ones are cropped.")] = 130
     rate: Rate = 2e-4
     seed: Seed = 13
     bfloat16: Bfloat16 = True
@@ -153,7 +163,14 @@ def fit_reader(
     plan: ReaderPlan,
     running: Running = Running(),  # noqa: B008 (it is frozen)
 ) -> None:
-    """Train all layers but the embeddings, and save reader and encoder to `out`."""
+    """Train all layers but the embeddings, and save reader and encoder.
+
+    Args:
+        rows: Reading rows, from `reading_row`.
+        out: Folder to write; a stopped run in it continues.
+        plan: Training settings.
+        running: Device, logging and checkpoint settings.
+    """
     if not rows:
         raise InputError.of("rows", given=rows, allowed="at least one reading row")
     torch.manual_seed(plan.seed)

@@ -140,14 +140,38 @@ ENOUGH = "enough questions to hold some out"
 
 
 def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
-    """Split off a fraction of the questions; equal questions stay on one side."""
+    """Split off a fraction of the questions; equal questions stay on one side.
+
+    Args:
+        rows: Rows with a question.
+        share: Fraction to hold out, in (0, 1).
+        seed: Random seed.
+
+    Returns:
+        Rows to train on, and rows held out.
+
+    Raises:
+        InputError: If one side is empty.
+    """
     questions = sorted({row.question for row in rows})
     random.Random(seed).shuffle(questions)
     return _parted(rows, set(questions[: round(share * len(questions))]))
 
 
 def split_by_hash(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
-    """Split off a fraction of the questions, each by a hash of its text."""
+    """Split off a fraction of the questions, each by a hash of its text.
+
+    Args:
+        rows: Rows with a question.
+        share: Fraction to hold out, in (0, 1).
+        seed: Seed of the hash.
+
+    Returns:
+        Rows to train on, and rows held out.
+
+    Raises:
+        InputError: If one side is empty.
+    """
     held = set()
     for question in {row.question for row in rows}:
         digest = hashlib.sha256(f"{seed}:{question.strip().casefold()}".encode()).digest()

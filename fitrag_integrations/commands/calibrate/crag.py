@@ -45,18 +45,14 @@ class CalibrateEvaluator:
 
     rows: Annotated[list[Path], Argument("Judged rows: .jsonl or .jsonl.gz.")]
     model: Annotated[Path, Option("The evaluator's folder, changed in place.")]
-    correct: Annotated[float, Option("Of Correct, the share that has to be.", min=0, max=1)] = 0.85
-    incorrect: Annotated[float, Option("Of Incorrect, the share that has to be.", min=0, max=1)] = (
-        0.8
-    )
-    survival: Annotated[float, Option("How often strips must keep the answer.", min=0, max=1)] = (
-        0.96
-    )
+    correct: Annotated[float, Option("Minimum precision of Correct.", min=0, max=1)] = 0.85
+    incorrect: Annotated[float, Option("Minimum precision of Incorrect.", min=0, max=1)] = 0.8
+    survival: Annotated[float, Option("Minimum fraction of answers kept.", min=0, max=1)] = 0.96
     sentences: Annotated[int, Option("Sentences in a strip.", min=1)] = SENTENCES
     hardware: EncoderHardware = EncoderHardware()
 
     def run(self) -> None:
-        """Fit them, store them, and tell what comes of them."""
+        """Fit and store them, and report the figures."""
         evaluator = models.load_evaluator(self.hardware.of(str(self.model)))
         assert isinstance(evaluator, RetrievalEvaluator)
         given = rows_as(self.rows, judged_row)
@@ -121,7 +117,7 @@ def describe(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> st
 NONE = "none"
 VERBS = {"scorer": "score", "evaluator": "evaluate", "reader": "read"}
 Folder = Annotated[
-    str | None, Option("Model name or folder, or none to do without.", default="the embedded one")
+    str | None, Option("Model name or folder; none: leave it out.", default="the embedded one")
 ]
 
 
@@ -139,10 +135,8 @@ class CalibrateVerdict:
     scorer: Folder = None
     evaluator: Folder = None
     reader: Folder = None
-    correct: Annotated[float, Option("Of Correct, the share that has to be.", min=0, max=1)] = 0.85
-    incorrect: Annotated[float, Option("Of Incorrect, the share that has to be.", min=0, max=1)] = (
-        0.8
-    )
+    correct: Annotated[float, Option("Minimum precision of Correct.", min=0, max=1)] = 0.85
+    incorrect: Annotated[float, Option("Minimum precision of Incorrect.", min=0, max=1)] = 0.8
     hardware: EncoderHardware = EncoderHardware()
 
     def run(self) -> None:

@@ -40,22 +40,22 @@ class CalibrateGate:
     model: Annotated[Path, Option("The gate's folder, changed in place.")]
     target: Annotated[str, Option("best accuracy, share, drop or conformal.")] = "best accuracy"
     max_share: Annotated[
-        float | None, Option("Of share: how many to retrieve for.", min=0, max=1)
+        float | None, Option("Target share: maximum fraction retrieved.", min=0, max=1)
     ] = None
     max_drop: Annotated[
-        float | None, Option("Of drop and conformal: accuracy to lose, .02 is 2 points.")
+        float | None, Option("Targets drop and conformal: maximum accuracy loss (0.02 = 2 points).")
     ] = None
-    confidence: Annotated[float, Option("Of drop: how sure to be of it.")] = 0.9
+    confidence: Annotated[float, Option("Target drop: confidence of the bound.")] = 0.9
     fitted_for: Annotated[
-        str | None, Option("The language model judged.", default="the one in model.json")
+        str | None, Option("Language model judged.", default="the one in model.json")
     ] = None
-    resamples: Annotated[int, Option("Of the interval, 0 for none.", min=0)] = 200
-    seed: Annotated[int, Option("Seed of everything random.")] = 0
+    resamples: Annotated[int, Option("Bootstrap resamples, 0 for none.", min=0)] = 200
+    seed: Annotated[int, Option("Random seed.")] = 0
     hardware: Hardware = Hardware()
     json: AsJson = False
 
     def run(self) -> None:
-        """Fit it, store it, and tell its figures."""
+        """Fit and store it, and report its figures."""
         manifest, given = gate_manifest(self.model), own_rows(self.rows)
         judged = _model(manifest) if self.fitted_for is None else self.fitted_for
         outcomes, loaded = outcomes_of(
@@ -82,7 +82,7 @@ class CalibrateGate:
             "accuracy": outcomes.accuracy(fitted.value),
             "share": outcomes.share(fitted.value),
         }
-        typer.echo(_told(fitted, figures), err=True)
+        typer.echo(_summary(fitted, figures), err=True)
         if self.json:
             typer.echo(json.dumps({**fitted.to_dict(), **figures}))
 
@@ -102,7 +102,7 @@ def _store(folder: Path, manifest: Mapping[str, object], fitted: FittedThreshold
     write_manifest(folder, "model.json", kind=str(manifest["kind"]), fields=fields)
 
 
-def _told(fitted: FittedThreshold, figures: Mapping[str, float]) -> str:
+def _summary(fitted: FittedThreshold, figures: Mapping[str, float]) -> str:
     interval = "" if fitted.low is None else f" ({fitted.low:.3f} to {fitted.high:.3f})"
     text = f"accuracy {figures['accuracy']:.3f}, share of retrieval {figures['share']:.3f}"
     return f"threshold {fitted.value:.3f}{interval}: {text} of {fitted.rows} rows; {fitted.target}"
@@ -114,10 +114,10 @@ class CalibrateReader:
 
     rows: Rows
     model: Annotated[Path, Option("Reader's folder, changed in place.")]
-    depth: Annotated[int, Option("Passages the reader will read a question.")] = 5
+    depth: Annotated[int, Option("Passages per question that the reader will read.")] = 5
 
     def run(self) -> None:
-        """Fit the score, and tell how often it is right."""
+        """Fit the score, and report how often it is right."""
         manifest = read_manifest(self.model, "model.json", kind="reader")
         threshold, accuracy = fit_abstention(labelled(self.rows), depth=self.depth)
         fields = {name: value for name, value in manifest.items() if name not in ("format", "kind")}

@@ -119,7 +119,7 @@ class Combined:
 
 
 def as_one(excerpts: Sequence[Excerpt]) -> Passage:
-    """Write excerpts as the passage a language model is shown; its parts are kept beside it."""
+    """Join excerpts to one passage for a prompt, with its parts in the metadata."""
     parts = tuple(excerpt.as_passage() for excerpt in excerpts)
     return Passage("", render_excerpts(excerpts), metadata={"parts": parts})
 
@@ -149,19 +149,17 @@ class LabelEligibility(AskingPlan):
     """
 
     name: ClassVar[str] = "label eligibility"
-    depth: Annotated[int, Option("Passages a question before reranking.", min=1)] = 100
+    depth: Annotated[int, Option("Passages per question before reranking.", min=1)] = 100
     top_n: Annotated[int, Option("Passages the reranker keeps.", min=1)] = DEFAULTS.top_n
     window: Window = DEFAULTS.paper.window
     stride: Stride = DEFAULTS.paper.stride
     per_passage: PerPassage = DEFAULTS.paper.per_passage or 0
-    most: Annotated[int, Option("Windows to combine, the best ones.", min=1)] = 10
+    most: Annotated[int, Option("Number of best windows to combine.", min=1)] = 10
     combinations: Annotated[
-        str, Option("random (the paper's), prefixes (as at inference) or both.")
+        str, Option("Combinations: random (the paper's), prefixes (as at inference) or both.")
     ] = BOTH
-    draws: Annotated[int, Option("Random draws a question.", min=1)] = 24
-    overlap: Annotated[
-        float, Option("Share of members two draws may have in common.", min=0, max=1)
-    ] = 0.8
+    draws: Annotated[int, Option("Random draws per question.", min=1)] = 24
+    overlap: Annotated[float, Option("Maximum overlap of two draws (Jaccard).", min=0, max=1)] = 0.8
     scorer: Annotated[
         str | None, Option("Bi-label scorer's folder.", default="the embedded one")
     ] = None

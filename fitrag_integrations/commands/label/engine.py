@@ -64,7 +64,7 @@ class AskingPlan:
     rows: Annotated[list[Path], Argument("Rows of question and answers: .jsonl or .jsonl.gz.")]
     out: RowsOut
     candidates: Candidates = Candidates()
-    depth: Annotated[int, Option("Passages a question.", min=1)] = 50
+    depth: Annotated[int, Option("Passages per question.", min=1)] = 50
     asking: Asking = Asking()
     patterns: Annotated[bool, Option("Answers are regular expressions (CuratedTREC).")] = False
     limit: Annotated[
@@ -94,7 +94,7 @@ class AskingPlan:
         raise NotImplementedError
 
     def run(self) -> None:
-        """Label all rows, or those the budget allows, and tell how it went."""
+        """Label all rows, or those the budget allows, and report the counts."""
         if self.out == jsonl.STREAM:
             allowed = "a file, which a stopped run can go on in"
             raise InputError.of("--out", given=self.out, allowed=allowed)

@@ -30,7 +30,7 @@ from fitrag_integrations.training.collecting import Gold, wordings
 from fitrag_integrations.types import Draft
 
 Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.", min=1)]
-NewTokens: TypeAlias = Annotated[int | None, Option("Longest answer.", min=1)]
+NewTokens: TypeAlias = Annotated[int | None, Option("Maximum tokens of an answer.", min=1)]
 Fields: TypeAlias = dict[str, object]
 Teach: TypeAlias = Callable[[str, str, Gold], Flow[Fields]]
 Model: TypeAlias = "Answering | ServedAnswers"
@@ -50,9 +50,7 @@ class LabelIK(RowsPlan):
     """
 
     draft_tokens: Tokens = 32
-    teacher: Annotated[str, Option("match, recall or judge; judge where --judge is given.")] = (
-        "match"
-    )
+    teacher: Annotated[str, Option("match, recall or judge; judge if --judge is given.")] = "match"
     judge: Annotated[str | None, Option("Model of the judge.", default="the --llm")] = None
     max_new_tokens: NewTokens = None
 
@@ -87,7 +85,7 @@ class LabelNecessity(RowsPlan):
     known (the ratio exceeds theta) and llm.
     """
 
-    theta: Annotated[float, Option("Share to exceed.", min=0, max=1)] = 0.5
+    theta: Annotated[float, Option("Fraction of the answers to exceed.", min=0, max=1)] = 0.5
     draft_tokens: Tokens = 64
     max_new_tokens: NewTokens = None
 
@@ -235,8 +233,8 @@ class LabelClaims(RowsPlan):
     """
 
     source: Annotated[str, Argument("Rows of question and draft: .jsonl, .jsonl.gz, or -.")]
-    prompt: Annotated[str, Option("instruct, paper or released.")] = "instruct"
-    max_new_tokens: Annotated[int, Option("Longest rewriting.", min=1)] = 512
+    prompt: Annotated[str, Option("Prompt: instruct, paper or released.")] = "instruct"
+    max_new_tokens: Annotated[int, Option("Maximum tokens of the rewriting.", min=1)] = 512
 
     def run(self) -> None:
         """Label the rows."""

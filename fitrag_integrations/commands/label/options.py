@@ -31,7 +31,7 @@ RowsOut: TypeAlias = Annotated[str, Option("Where to write: .jsonl or .jsonl.gz.
 LLM: TypeAlias = Annotated[
     str,
     Option(
-        "Model whose knowledge is asked: a hub name, a folder, embedded, or with --url the "
+        "Model whose knowledge is labeled: a hub name, a folder, embedded, or with --url the "
         "server's name for it."
     ),
 ]
@@ -49,10 +49,10 @@ class Server:
     """Server to call, if any."""
 
     url: Annotated[
-        str | None, Option("OpenAI-compatible server of the --llm; its key from OPENAI_API_KEY.")
+        str | None, Option("OpenAI-compatible server of the --llm; key from OPENAI_API_KEY.")
     ] = None
     api: Annotated[str, Option("The server's endpoint: chat or completions.")] = "chat"
-    concurrency: Annotated[int, Option("Prompts asked at once.", min=1)] = 8
+    concurrency: Annotated[int, Option("Maximum concurrent prompts.", min=1)] = 8
 
     def __post_init__(self) -> None:
         if self.api not in ("chat", "completions"):
@@ -189,7 +189,7 @@ class Asking:
     ] = None
     retries: Annotated[int, Option("Retries of a failed prompt.", min=0)] = 4
     timeout: Annotated[float, Option("Timeout of a request in seconds.", min=0.001)] = 60.0
-    max_new_tokens: Annotated[int, Option("Longest answer, in tokens.", min=1)] = 64
+    max_new_tokens: Annotated[int, Option("Maximum tokens of an answer.", min=1)] = 64
 
     def __post_init__(self) -> None:
         _check_file("--prompt", self.prompt)

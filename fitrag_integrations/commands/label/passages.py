@@ -60,19 +60,19 @@ class LabelEvaluator:
 
     rows: Rows
     out: Out
-    signal: Annotated[str, Option("What makes a passage right: answer, title or passage.")] = (
+    signal: Annotated[str, Option("Signal that a passage is right: answer, title or passage.")] = (
         "answer"
     )
     pool: Annotated[
-        Path | None, Option("Passages to retrieve from by BM25.", default="each row's own")
+        Path | None, Option("Passages to search by BM25.", default="each row's own")
     ] = None
-    depth: Annotated[int, Option("Passages a question.", min=1)] = 10
+    depth: Annotated[int, Option("Passages per question.", min=1)] = 10
     format: Annotated[
         str, Option("Shape of the rows: fitrag, popqa, or another of `fitrag evaluate`.")
     ] = OURS
 
     def run(self) -> None:
-        """Judge them, and tell how many are right."""
+        """Label them, and report how many are right."""
         if self.signal not in SIGNALS:
             raise InputError.of("--signal", given=self.signal, allowed=", ".join(SIGNALS))
         judged = [*self._judged(list(self._given()))]
@@ -112,7 +112,10 @@ class LabelEvaluator:
 
 
 def _right(row: Row, signal: str, place: str) -> Callable[[Passage], bool]:
-    """Return how a row's right passages are told; raises `InputError` where it lacks what tells."""
+    """Return the test for a row's right passages.
+
+    Raises `InputError` for a row without the field that the signal requires.
+    """
     field, allowed = SIGNALS[signal]
     given = row.get(field)
     if given and signal == "answer" and isinstance(given, list):
@@ -137,8 +140,8 @@ class LabelNegatives:
     rows: Rows
     out: Out
     pool: Pool
-    depth: Annotated[int, Option("Passages a question to look through.")] = 40
-    keep: Annotated[int, Option("Negatives a question.")] = 8
+    depth: Annotated[int, Option("Passages to retrieve per question.")] = 40
+    keep: Annotated[int, Option("Negatives per question.")] = 8
 
     def run(self) -> None:
         """Find them, and write the rows."""

@@ -49,16 +49,16 @@ class TrainRecognizer:
     encoder: Annotated[
         str | None, Option("Encoder of the questions.", default="the embedded one")
     ] = None
-    bank: Annotated[float, Option("Share of the questions to be neighbours.", min=0, max=1)] = 0.5
+    bank: Annotated[float, Option("Fraction of the questions in the bank.", min=0, max=1)] = 0.5
     ks: Annotated[
         list[int] | None,
-        Option("Number of neighbours to try; several times for several.", name="--k"),
+        Option("Number of neighbors to try; repeatable.", name="--k"),
     ] = None
     seed: Seed = 13
     hardware: EncoderHardware = EncoderHardware()
 
     def run(self) -> None:
-        """Fit it, and tell its numbers."""
+        """Fit it, and report its numbers."""
         from fitrag_integrations.retrieval import Encoder, QuestionBank
 
         given = [_known(row, f"row {at}") for at, row in enumerate(objects(self.rows), start=1)]

@@ -1,31 +1,18 @@
-"""Read the rows of a training, and tell what was left out."""
+"""Read training rows, and report what was left out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.training.loop.parallel import leave, lost_processes
 from fitrag_integrations.training.rows import Labelled, labelled_row, passage_row, read_jsonl
 from fitrag_integrations.types import Passage
 
 T = TypeVar("T")
-
-
-@contextmanager
-def in_processes() -> Iterator[None]:
-    """Leave the group of processes at the end; tell of a launcher that started only one."""
-    if lost_processes():
-        typer.echo("accelerate launch --cpu started one process: use --multi_gpu", err=True)
-    try:
-        yield
-    finally:
-        leave()
 
 
 def objects(paths: Sequence[Path]) -> Iterator[dict[str, object]]:
@@ -39,7 +26,7 @@ def pool_of(path: Path) -> list[Passage]:
 
 
 def labelled(paths: Sequence[Path]) -> list[Labelled]:
-    """Read labelled rows. Error rows and rows without passages are left out, and told.
+    """Read labelled rows. Error rows and rows without passages are left out and reported.
 
     Raises `InputError` naming the file, the row and the label that is missing.
     """

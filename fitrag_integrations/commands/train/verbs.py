@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json as json_
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +12,7 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
-from fitrag_integrations.commands.train.rows import in_processes, labelled, objects, rows_as
+from fitrag_integrations.commands.train.rows import labelled, objects, rows_as
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.bilabel.fit import fit_bilabel
@@ -25,6 +27,7 @@ from fitrag_integrations.training.causal.slimplm import (
 from fitrag_integrations.training.eligibility.fit import EligibilityPlan, fit_eligibility
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
 from fitrag_integrations.training.loop.loop import Running
+from fitrag_integrations.training.loop.parallel import leave, lost_processes
 from fitrag_integrations.training.one_pass import OnePassPlan, fit_onepass, onepass_row
 from fitrag_integrations.training.options import Out, Rows
 from fitrag_integrations.training.reader import ReaderPlan, fit_reader
@@ -32,6 +35,17 @@ from fitrag_integrations.training.rows import (
     judged_row,
     reading_row,
 )
+
+
+@contextmanager
+def in_processes() -> Iterator[None]:
+    """Leave the group of processes at the end; report a launcher that started only one."""
+    if lost_processes():
+        typer.echo("accelerate launch --cpu started one process: use --multi_gpu", err=True)
+    try:
+        yield
+    finally:
+        leave()
 
 
 @dataclass(frozen=True)
@@ -49,7 +63,7 @@ class TrainBilabel:
     plot: Annotated[Path | None, Option("Folder to draw losses, w and calibration into.")] = None
 
     def run(self) -> None:
-        """Fit it, and tell its figures."""
+        """Fit it, and report its figures."""
         file = self.plan.held_file
         given, held = labelled(self.rows), labelled([file]) if file else []
         if file and not held:
@@ -78,7 +92,7 @@ class TrainEvaluator:
     running: Running = Running()
 
     def run(self) -> None:
-        """Fit it, and tell its figures on what was held out."""
+        """Fit it, and report its figures on held-out rows."""
         given = rows_as(self.rows, judged_row)
         plan = replace(self.plan, name=self.plan.name or self.out.name)
         with in_processes():
@@ -101,7 +115,7 @@ class TrainEligibility:
     json: AsJson = False
 
     def run(self) -> None:
-        """Fit it, and tell its figures."""
+        """Fit it, and report its figures."""
         figures = fit_eligibility(objects(self.rows), self.out, self.plan)
         text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
         typer.echo(json_.dumps(figures) if self.json else text, err=not self.json)
@@ -120,7 +134,7 @@ class TrainOnePass:
     plan: OnePassPlan
 
     def run(self) -> None:
-        """Fit it, and tell its figures."""
+        """Fit it, and report its figures."""
         given = rows_as(self.rows, onepass_row)
         typer.echo(str(fit_onepass(given, self.out, self.plan)), err=True)
 
@@ -152,7 +166,7 @@ class TrainIK:
     plan: IKPlan
 
     def run(self) -> None:
-        """Fit it, and tell its figures."""
+        """Fit it, and report its figures."""
         with in_processes():
             figures = fit_ik(objects(self.rows), self.out, self.plan)
         if figures:
@@ -168,7 +182,7 @@ class TrainNecessity:
     plan: NecessityPlan
 
     def run(self) -> None:
-        """Fit it, and tell its figures."""
+        """Fit it, and report its figures."""
         typer.echo(str(fit_necessity(objects(self.rows), self.out, self.plan)), err=True)
 
 
@@ -181,5 +195,5 @@ class TrainRewriter:
     plan: RewriterPlan
 
     def run(self) -> None:
-        """Fit it, and tell its loss."""
+        """Fit it, and report its loss."""
         typer.echo(str(fit_rewriter(objects(self.rows), self.out, self.plan)), err=True)

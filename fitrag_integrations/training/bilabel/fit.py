@@ -59,11 +59,22 @@ def fit_bilabel(
     running: Running = Running(),  # noqa: B008 (it is frozen)
     plots: Path | None = None,
 ) -> dict[str, float]:
-    """Train a scorer, calibrate it on the rows held out, save it, and give their figures.
+    """Train a scorer, calibrate it on held-out rows and save it.
 
-    `held` are the rows to hold out, else a share of the questions is. `plots` is a folder to draw
-    into. Raises `InputError` naming questions on both sides. Of several processes only the first
-    saves, and gives figures.
+    Args:
+        rows: Labeled rows, from `labelled_row`.
+        out: Folder to write; the run's checkpoint and log are in its folder `run`.
+        plan: Training settings.
+        held: Rows to hold out; a fraction of the questions in `rows` by default.
+        running: Device, logging and checkpoint settings.
+        plots: Folder for plots of losses, w and calibration; requires Matplotlib.
+
+    Returns:
+        AUC and calibration error of each label on the held-out rows; empty in all processes but the
+        first, which alone saves.
+
+    Raises:
+        InputError: If questions are on both sides.
     """
     if plots is not None:  # not after hours of training
         require_extra("matplotlib.figure", extra="plots", feature="plots")
@@ -164,9 +175,15 @@ def fit_through(
     running: Running,
     team: Processes,
 ) -> None:
-    """Train to the last step, or go on from the run's last checkpoint, and keep the best weights.
+    """Train from the run's last checkpoint, if any, to the last step; keep the best weights.
 
-    Without evaluations on the way those are the last ones.
+    Args:
+        module: Module to train, changed in place.
+        data: Questions to train on, to learn w on, and held out.
+        folder: Folder of the run.
+        plan: Training settings; without `evaluate_every` the last weights are kept.
+        running: Logging and checkpoint settings.
+        team: Processes that share each step.
     """
     tuned = tuned_names(module.trunk.encoder)
     if plan.tune == "lora":

@@ -51,8 +51,8 @@ class Imbalance:
     weight: Annotated[float | None, Option("Weight w of matched pairs, or where it starts.")] = None
     alpha: Annotated[float, Option("Step of w.")] = 1.0
     clip: Annotated[float, Option("w stays in [clip, 1 - clip].")] = 0.05
-    pairs: Annotated[int, Option("Held-out pairs of each group to learn w on.")] = 64
-    direction: Annotated[str, Option("Whose step w is learnt through: optimizer or sgd.")] = (
+    pairs: Annotated[int, Option("Held-out pairs of each group that w is learned on.")] = 64
+    direction: Annotated[str, Option("Step that w is learned through: optimizer or sgd.")] = (
         "optimizer"
     )
 

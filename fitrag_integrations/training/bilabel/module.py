@@ -137,11 +137,14 @@ def losses(
     grouped: bool = False,
     listwise: float = LISTWISE,
 ) -> dict[str, Tensor]:
-    """Return cross-entropy per pair, and `listwise` times the loss per list, none where that is
-    0.
+    """Return cross-entropy per pair, and the listwise loss unless its weight is 0.
 
-    Shapes: logits and labels (pairs, 2), grouped by question into lists of `sizes`. A label that
-    is NaN counts for neither. `grouped` splits the first by whether a pair's labels match.
+    Args:
+        logits: Logits, grouped by question. Shape: (pairs, 2).
+        labels: Labels; a NaN counts for neither loss. Shape: (pairs, 2).
+        sizes: Number of pairs of each question.
+        grouped: Split the first loss by whether a pair's labels match.
+        listwise: Weight of the listwise loss.
     """
     labels = labels.to(logits.device)
     rank = {"rank": listwise * list_loss(logits, labels, sizes)} if listwise else {}
@@ -235,11 +238,26 @@ def fit_head(
     momentum: float | None = None,
     listwise: float = LISTWISE,
 ) -> list[dict[str, float]]:
-    """Fit the head alone on vectors computed once, for an encoder that stays as it is.
+    """Fit the head alone on vectors computed once, for a frozen encoder.
 
-    By AdamW, or by SGD where a `momentum` is given. A `weigher` weighs the pairs, and learns from
-    the pairs `held` out. Gives the losses of each step, with w and those of both groups where there
-    is a weigher.
+    Args:
+        head: Head to fit, changed in place.
+        pooled: Vectors of the pairs. Shape: (pairs, width).
+        features: Features of the pairs. Shape: (pairs, features).
+        labels: Labels, NaN where unknown. Shape: (pairs, 2).
+        sizes: Number of pairs of each question, in order.
+        epochs: Passes over the questions.
+        rate: Peak learning rate.
+        weight_decay: Weight decay.
+        lists: Questions per step.
+        seed: Random seed.
+        weigher: Weights of matched and mismatched pairs; learned on `held`.
+        held: Pairs that w is learned on.
+        momentum: Momentum of SGD; None for AdamW.
+        listwise: Weight of the listwise loss.
+
+    Returns:
+        Losses of each step, with w and the losses of both groups if there is a weigher.
     """
     torch.manual_seed(seed)
     head.standardize(features)

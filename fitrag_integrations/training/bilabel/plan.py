@@ -1,4 +1,4 @@
-"""What is said of a training run before it begins."""
+"""Settings of a training run of the bi-label scorer."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class BilabelPlan(Checked):
     """Settings for training a scorer; see `fitrag train bilabel --help`."""
 
     base: EncoderBase = MINILM
-    tune: Annotated[str, Option("head, lora or full.")] = "lora"
+    tune: Annotated[str, Option("What trains: head, lora or full.")] = "lora"
     steps: Steps = 1000
-    questions: Annotated[int, Option("Questions a batch.", min=1)] = 4
+    questions: Annotated[int, Option("Questions per batch.", min=1)] = 4
     rate: Rate = 3e-4
-    hidden: Annotated[int, Option("Units of the head's hidden layer, 0 none.")] = 0
+    hidden: Annotated[int, Option("Units of the head's hidden layer, 0 for none.")] = 0
     evidence: Annotated[
-        bool, Option("Give the head lexical overlap and late interaction as well.")
+        bool, Option("Add lexical overlap and late interaction to the head's features.")
     ] = True
     validation: Annotated[
-        str, Option("Share of questions to hold out, or a file of rows to hold out.")
+        str, Option("Fraction of the questions to hold out, or a file of rows.")
     ] = str(SHARE)
     seed: Seed = 13
     bfloat16: Bfloat16 = True
@@ -50,22 +50,22 @@ class BilabelPlan(Checked):
     batch_tokens: Annotated[
         int | None,
         Option(
-            "Padded tokens a pass through the encoder; pairs of like length share one.",
+            "Padded tokens per pass through the encoder, of pairs of like length.",
             min=1,
             default="16 pairs",
         ),
     ] = None
-    optimizer: Annotated[str, Option("adamw or sgd.")] = "adamw"
+    optimizer: Annotated[str, Option("Optimizer: adamw or sgd.")] = "adamw"
     momentum: Annotated[float, Option("Momentum of SGD.")] = 0.9
     evaluate_every: EvaluateEvery = 0
     epochs: Epochs = None
     batch: Annotated[
         int | None,
-        Option("Pairs a batch, out of their lists (the paper's: 16).", min=1, default="lists"),
+        Option("Pairs per batch instead of lists (the paper's: 16).", min=1, default="lists"),
     ] = None
     rank: Annotated[int, Option("Rank of the LoRA adapter; its alpha is twice that.", min=1)] = 16
     listwise: Annotated[
-        float, Option("Weight of the listwise term; 0 for the paper's loss.", min=0)
+        float, Option("Weight of the listwise loss; 0 for the paper's loss.", min=0)
     ] = 0.3
 
     @property

@@ -77,12 +77,18 @@ class CausalModule(nn.Module):
 def own_engine(
     base: str, device: str | None = None, *, four_bit: bool = False, device_map: str | None = None
 ) -> CausalEngine:
-    """Load a base to train on: an engine of its own, which nobody shares.
+    """Load a base to train on, as an engine that nobody shares.
 
-    `four_bit` holds its weights in 4 bits (QLoRA, Dettmers et al., 2023), for an adapter beside
-    them, on a GPU: on a CPU bitsandbytes loses gradients once it has computed without them, and
-    says nothing. `device_map` spreads it over several devices, as accelerate does. Raises
-    `MissingExtraError` without what either needs, `InputError` for 4 bits on a CPU.
+    Args:
+        base: Hub name or folder.
+        device: Device; a GPU if there is one by default.
+        four_bit: Load the weights in 4 bits (QLoRA, Dettmers et al., 2023), to train an adapter on
+            a GPU. On a CPU bitsandbytes loses gradients once it has computed without them.
+        device_map: Device map of accelerate, such as "auto".
+
+    Raises:
+        MissingExtraError: If bitsandbytes or accelerate is missing and needed.
+        InputError: For 4 bits on a CPU.
     """
     source, name, manifest = causal_source(base)
     options = Options(device)
@@ -166,10 +172,17 @@ def written(engine: CausalEngine, text: str, target: str, *, raw: bool) -> Examp
 def fit_adapter(
     engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan, team: Processes = ALONE
 ) -> str:
-    """Train an adapter and give its name.
+    """Train an adapter; a stopped run in `folder` continues.
 
-    The run in `folder` goes on where it was stopped. The best weights on what is held are kept; of
-    several processes the first has them.
+    Args:
+        engine: Base model.
+        lesson: Examples to train on and to validate on.
+        folder: Folder of the run.
+        plan: Training settings.
+        team: Processes that share each step; the first has the best weights.
+
+    Returns:
+        Name of the adapter in the engine.
     """
     torch.manual_seed(plan.seed)
     config = causal_adapters.lora_config(
@@ -184,7 +197,15 @@ def fit_adapter(
 def fit_whole(
     engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan, team: Processes = ALONE
 ) -> None:
-    """Train all weights of a model, as `fit_adapter` does an adapter's."""
+    """Train all weights of a model, as `fit_adapter` trains an adapter's.
+
+    Args:
+        engine: Model, changed in place.
+        lesson: Examples to train on and to validate on.
+        folder: Folder of the run.
+        plan: Training settings, without 4 bits.
+        team: Processes that share each step; the first has the best weights.
+    """
     if plan.four_bit:
         raise InputError.of("four_bit", given=True, allowed="False where all weights are trained")
     torch.manual_seed(plan.seed)
@@ -228,9 +249,15 @@ def run_loop(
     settings: LoopSettings,
     team: Processes = ALONE,
 ) -> None:
-    """Run the loop, measuring ten times on the way, and end with the best weights.
+    """Run the loop with ten evaluations and end with the best weights.
 
-    Of several processes only the first has them.
+    Args:
+        module: Module to train.
+        batch: Function from a step to its batch.
+        loss: Held-out loss.
+        folder: Folder of the run.
+        settings: Loop settings.
+        team: Processes that share each step; the first has the best weights.
     """
     settings = replace(settings, bfloat16=False, evaluate_every=max(1, settings.steps // 10))
     best = Best(module, folder / "best.safetensors", loss, writes=team.first)

@@ -217,13 +217,20 @@ class IKPlan:
 
 
 def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dict[str, float]:
-    """Train on rows of question, draft and known; calibrate on those held out; save to `out`.
+    """Train an IK classifier, calibrate it on held-out questions and save it.
 
-    Gives accuracy, AUC and calibration error on the held-out questions with no token and with
-    `draft_tokens`. A stopped run goes on from its last checkpoint. Raises `InputError` for a row
-    that lacks something and for rows of several models, `ModelLoadError` where the base's
-    tokenizer has no token for Yes or No. Of several processes only the first saves, and gives
-    figures.
+    Args:
+        rows: Rows of question, draft and known, from `fitrag label ik`.
+        out: Folder to write; a stopped run in it continues.
+        plan: Training settings.
+
+    Returns:
+        Accuracy, AUC and calibration error on held-out questions, without a draft and with
+        `draft_tokens`; empty in all processes but the first, which alone saves.
+
+    Raises:
+        InputError: For an invalid row, or rows of several models.
+        ModelLoadError: If the base's tokenizer has no token for Yes or No.
     """
     check_variant(plan.variant)
     given = known_rows(rows)

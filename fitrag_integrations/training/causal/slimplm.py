@@ -61,7 +61,7 @@ class NecessityPlan(AdapterPlan):
     base: CausalBase
     template: Template = "paper"
     model: JudgedModel = ""
-    theta: Annotated[float, Option("Share of answers a draft must exceed.")] = THETA
+    theta: Annotated[float, Option("Fraction of the answers that a draft must exceed.")] = THETA
     draft_tokens: DraftTokens = 512
 
 
@@ -73,10 +73,18 @@ def is_known(draft: str, answers: Gold, theta: float = THETA) -> bool:
 def fit_necessity(
     rows: Iterable[Mapping[str, object]], out: Path, plan: NecessityPlan
 ) -> dict[str, float]:
-    """Train on rows of question, draft and known or answers; save to `out`, give held-out figures.
+    """Train a necessity judge, calibrate it on held-out questions and save it.
 
-    A stopped run goes on from its last checkpoint. Raises `InputError` for a row that lacks
-    something.
+    Args:
+        rows: Rows of question and draft, with known or answers.
+        out: Folder to write; a stopped run in it continues.
+        plan: Training settings.
+
+    Returns:
+        Accuracy, AUC and calibration error on the held-out questions.
+
+    Raises:
+        InputError: For an invalid row.
     """
     check_number("theta", plan.theta, low=0.0, high=1.0)
     template = template_of(plan.template, JUDGES)
@@ -136,8 +144,8 @@ class RewriterPlan(AdapterPlan):
 
     base: CausalBase
     template: Template = "paper"
-    draft_tokens: Annotated[int, Option("Tokens of the answer read.", min=1)] = 512
-    max_new_tokens: Annotated[int, Option("Longest rewriting.", min=1)] = 512
+    draft_tokens: Annotated[int, Option("Maximum tokens of the answer.", min=1)] = 512
+    max_new_tokens: Annotated[int, Option("Maximum tokens of the rewriting.", min=1)] = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +160,18 @@ class ClaimRow:
 def fit_rewriter(
     rows: Iterable[Mapping[str, object]], out: Path, plan: RewriterPlan
 ) -> dict[str, float]:
-    """Train on rows of question, draft, questions and claims; save to `out`.
+    """Train a query rewriter and save it.
 
-    Gives the loss on the rows held out, in nats per token. A stopped run goes on from its last
-    checkpoint. Raises `InputError` for a row that lacks something.
+    Args:
+        rows: Rows of question, draft, questions and claims, from `fitrag label claims`.
+        out: Folder to write; a stopped run in it continues.
+        plan: Training settings.
+
+    Returns:
+        Loss on the held-out rows, in nats per token.
+
+    Raises:
+        InputError: For an invalid row.
     """
     template = template_of(plan.template, REWRITERS)
     check_number("validation", plan.validation, low=0.0, high=1.0)

@@ -124,12 +124,20 @@ class EligibilityPlan(Checked):
 def fit_eligibility(
     rows: Iterable[Mapping[str, object]], out: Path, plan: EligibilityPlan
 ) -> dict[str, float]:
-    """Train on rows of `fitrag label eligibility` and save the detector to `out`.
+    """Train a detector of sufficient excerpts and save it; equal rows and seeds give equal weights.
 
-    Gives the figures of cross-validation: AUC and calibration error over the combinations, and of
-    stopping at the threshold the share of tokens kept, of answers kept, and the accuracy beside
-    that of everything. Equal rows and seeds give equal weights. Raises `InputError` for rows
-    labelled with different scorers or windows, and for too few questions.
+    Args:
+        rows: Rows of `fitrag label eligibility`.
+        out: Folder to write.
+        plan: Training settings.
+
+    Returns:
+        Figures of the cross-validation: AUC and calibration error over the combinations; and for
+        stopping at the threshold the fractions of tokens and answers kept, and the accuracy beside
+        that of all excerpts.
+
+    Raises:
+        InputError: For rows labeled with different scorers or windows, and for too few questions.
     """
     given = list(rows)
     entries = [one for row in given if isinstance(one := row.get("fitted_for"), dict)]

@@ -76,27 +76,27 @@ class EvaluatorPlan:
     """
 
     base: EncoderBase = MINILM
-    name: Annotated[str, Option("Its name, which thresholds carry.", default="the folder's")] = ""
-    rank: Annotated[int, Option("Of the LoRA adapter, 0 for none.", min=0)] = 16
+    name: Annotated[str, Option("Name, stored with thresholds.", default="the folder's")] = ""
+    rank: Annotated[int, Option("Rank of the LoRA adapter, 0 for none.", min=0)] = 16
     steps: Steps = 1000
-    questions: Annotated[int, Option("Questions a step; not for the regression.", min=1)] = 16
+    questions: Annotated[int, Option("Questions per batch; not for the regression.", min=1)] = 16
     rate: Rate = 7e-4
     seed: Seed = 13
     bfloat16: Bfloat16 = True
     loss: Annotated[
-        str, Option("lists (of pairs, lists and spans) or regression (the paper's: to +1 and -1).")
+        str, Option("Loss: lists (pairs, lists, spans) or regression (the paper's, to +1 and -1).")
     ] = "lists"
     tune: Annotated[
         str, Option("What trains: upper (adapters on the upper layers), lora, full or head.")
     ] = "upper"
     epochs: Epochs = None
-    batch: Annotated[int, Option("Pairs a step of the regression.", min=1)] = 12
+    batch: Annotated[int, Option("Pairs per batch of the regression.", min=1)] = 12
     accumulate: Accumulate = 1
     checkpointing: Checkpointing = False
     validation: Validation = 0.0
     evaluate_every: EvaluateEvery = 0
     input_format: Annotated[
-        str, Option("What the regression reads: plain (the text) or titled (title // text).")
+        str, Option("Input of the regression: plain (the text) or titled (title // text).")
     ] = "plain"
 
     def __post_init__(self) -> None:
@@ -127,12 +127,21 @@ def fit_evaluator(
     plan: EvaluatorPlan,
     running: Running = Running(),  # noqa: B008 (it is frozen)
 ) -> dict[str, float]:
-    """Train an evaluator, save it to `out`, and give its figures on the questions held out.
+    """Train an evaluator and save it; a stopped run continues from its last checkpoint.
 
-    `base` is an encoder by name, or, but for the regression, the folder of a reader or scorer to
-    start from; the span scores then start from the reader's. A run that was stopped goes on from
-    its last checkpoint; raises `InputError` where it was begun with another plan or other rows. Of
-    several processes only the first saves, and gives figures.
+    Args:
+        rows: Judged questions, from `judged_row`.
+        out: Folder to write.
+        plan: Training settings. `base` is an encoder by name or, except for the regression, the
+            folder of a reader or scorer, whose span scores are then the first ones.
+        running: Device, logging and checkpoint settings.
+
+    Returns:
+        Figures on the held-out questions; empty without any, and in all processes but the first,
+        which alone saves.
+
+    Raises:
+        InputError: If the run in `out` was begun with another plan or other rows.
     """
     if not rows:
         raise InputError.of("rows", given=rows, allowed="at least one judged row")

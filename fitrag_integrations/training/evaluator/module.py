@@ -223,10 +223,19 @@ class RegressionModule(nn.Module):
 def start_regression(
     base: str, *, tune: str, rank: int, input_format: InputFormat
 ) -> RegressionModule:
-    """Load a base by name or folder, with a new head where it has none of one output.
+    """Load a base, with a new head if it has none of one output.
 
-    A decoder's head reads the last token before the padding, for which its end token serves where
-    the tokenizer has no padding token.
+    A decoder's head reads the last token before the padding, for which its end token serves if the
+    tokenizer has no padding token.
+
+    Args:
+        base: Hub name or folder.
+        tune: What trains: full, lora or head.
+        rank: Rank of the LoRA adapter.
+        input_format: "plain" for the text, "titled" for title and text.
+
+    Raises:
+        InputError: If the tokenizer of a base has neither a padding nor an end token.
     """
     checkpoint = Checkpoint(weights_source(base), f"base model {base!r}")
     kind: Kind = "AutoModelForSequenceClassification"

@@ -99,16 +99,27 @@ def fit(
     run: Sequence[str] = (),
     tell: Tell | None = None,
 ) -> Fitted:
-    """Fit everything to a retriever, a language model and questions; writes the folder `out`.
+    """Fit everything to a retriever, a language model and questions, and write the folder `out`.
 
-    `retriever` is LangChain's or LlamaIndex's, an object with `retrieve(queries)`, or a callable;
-    `llm` is a model of either, an object with `generate`, a callable from prompts to texts, or
-    "embedded". `questions` are rows of question and maybe answers, or a file of them; without any
-    the language model writes some about `passages`. A file questions.jsonl in `out` goes before
-    both, so that it can be edited; with `update` those go that were written about a passage which
-    is gone, and others are written for them. `budget` is in the currency of `prices`, `run` what to
-    run again. Raises `PortError` where the budget or too many failures ended it: the same call
-    goes on. `wish` says what is asked for, `tell` hears how far it is.
+    Args:
+        retriever: Retriever of LangChain or LlamaIndex, object with `retrieve(queries)`, or
+            callable.
+        llm: Model of LangChain or LlamaIndex, object with `generate`, callable from prompts to
+            texts, or "embedded".
+        questions: Rows of question and optional answers, or a file of them. By default the language
+            model writes questions about `passages`. A file questions.jsonl in `out` takes
+            precedence, so that it can be edited.
+        out: Folder to write.
+        wish: What to fit.
+        passages: Passages that are searched.
+        prices: Prices of tokens.
+        budget: Maximum cost of all runs together, in the currency of `prices`.
+        update: Replace generated questions whose passage is gone.
+        run: Command that repeats this call, stored in `out`.
+        tell: Called with messages on the progress.
+
+    Raises:
+        PortError: If the budget or too many failures ended it; the same call continues.
     """
     folder = Path(out)
     asker = llm if isinstance(llm, AskLLM | AskReader) else _asker(llm)
@@ -324,7 +335,13 @@ Find: TypeAlias = Callable[[Sequence[str]], list[list[Passage]]]
 
 
 def finder(retriever: Any, k: int) -> Find:
-    """Return the search for several questions: the first `k` usable passages of each."""
+    """Return the search for several questions.
+
+    Args:
+        retriever: Retriever of LangChain or LlamaIndex, object with `retrieve(queries)`, or
+            callable.
+        k: Maximum number of usable passages per question.
+    """
     homes = {kind.__module__.partition(".")[0] for kind in type(retriever).__mro__}
     if "langchain_core" in homes:
 

@@ -72,7 +72,7 @@ class Oracle:
     ) -> list[str]:
         """Measure each text with one call for many, and store the results as they arrive.
 
-        What cannot be told is blank, and is not asked again.
+        A result that is missing is blank, and is not requested again.
         """
         keys = {text: f"{what}\n{text}" for text in texts}
         open_ = [text for text in keys if self.journal.get(keys[text]) is None]
@@ -167,7 +167,7 @@ def _bare(excerpt: Excerpt) -> Passage:
 
 
 P_TRUE = "p_true"
-DRAFT, YES = "draft", "p_yes"  # what is told, in the journal
+DRAFT, YES = "draft", "p_yes"  # what is measured, in the journal
 
 
 def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float]]:
@@ -179,8 +179,8 @@ def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float
     drafts = [Draft.from_dict(json.loads(text)) if text else Draft("") for text in written]
     sure = {}
     for name, gate in GATES.items():
-        told = [gate.numbers(draft) for draft in drafts]
-        sure[name] = [gate.sureness(math.fsum(t) / len(t)) if t else 0.0 for t in told]
+        each = [gate.numbers(draft) for draft in drafts]
+        sure[name] = [gate.sureness(math.fsum(t) / len(t)) if t else 0.0 for t in each]
     if can(llm, "p_yes"):
         asked = [_prompt(q, draft.text) for q, draft in zip(questions, drafts, strict=True)]
         replies = oracle.measured(YES, asked, llm.p_yes, str)

@@ -71,7 +71,7 @@ def questions_in(file: Path, count: int) -> list[Asked]:
 
 
 def asked_of(row: Mapping[str, Any], place: str) -> Asked:
-    """Read a row of question and maybe answers or answer; `place` is told with what is wrong."""
+    """Read a row of question and maybe answers or answer; errors name `place`."""
     question = row.get("question")
     if not isinstance(question, str) or not question.strip():
         raise InputError.of(f"{place}: question", given=question, allowed="a text")

@@ -30,7 +30,15 @@ def save_checkpoint(
     at: int,
     settings: Mapping[str, Any],
 ) -> None:
-    """Write a checkpoint after `at` steps; a run killed meanwhile keeps the last one whole."""
+    """Write a checkpoint; a run killed meanwhile keeps the last one whole.
+
+    Args:
+        path: File to write.
+        module: Module whose trained weights are stored.
+        optimizer: Optimizer whose state is stored.
+        at: Number of steps taken.
+        settings: Loop settings, stored for the reader.
+    """
     names = _names(module)
     state: dict[str, Tensor] = {
         f"{key}/{names[p]}": value.float().clone()
@@ -44,7 +52,16 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Restore weights and state from a checkpoint, and return its step; 0 without one."""
+    """Restore weights and the optimizer's state from a checkpoint.
+
+    Args:
+        path: File of `save_checkpoint`.
+        module: Module, changed in place.
+        optimizer: Optimizer, changed in place.
+
+    Returns:
+        Number of steps taken; 0 without a checkpoint.
+    """
     if not path.exists():
         return 0
     state = load_file(path)
@@ -115,10 +132,16 @@ Log = list[dict[str, Any]]
 
 
 def begin(folder: Path, fields: Mapping[str, Any]) -> None:
-    """Begin a run, or go on with one that was begun with the same fields.
+    """Begin a run, or continue one that was begun with the same fields.
 
-    Of a run without a checkpoint nothing is kept, of another the log up to its checkpoint. Raises
-    `InputError` naming the field that is not what it was.
+    Without a checkpoint the folder's earlier files are dropped, else the log is kept up to it.
+
+    Args:
+        folder: Folder of the run.
+        fields: What the run depends on, from `run_fields`.
+
+    Raises:
+        InputError: Naming the field that differs from the run's.
     """
     folder.mkdir(parents=True, exist_ok=True)
     plan, log = folder / "plan.json", folder / "log.jsonl"

@@ -37,6 +37,12 @@ def epochs(
 
     Each epoch is a fresh permutation under the seed; rows of like length share a batch (sorted
     inside runs of `bucket` batches), and the batches are shuffled again.
+
+    Args:
+        lengths: Length of each row.
+        size: Rows per batch.
+        seed: Random seed.
+        bucket: Batches whose rows are sorted together.
     """
     per_epoch = math.ceil(len(lengths) / size)
     plans: dict[int, list[list[int]]] = {}
@@ -73,7 +79,15 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
 def make_optimizer(
     module: nn.Module, name: str, *, rate: float, weight_decay: float, momentum: float
 ) -> torch.optim.Optimizer:
-    """Make AdamW or SGD (`momentum` is the latter's); only matrices decay."""
+    """Build an optimizer in which only matrices decay.
+
+    Args:
+        module: Module whose trainable parameters are optimized.
+        name: "adamw" or "sgd".
+        rate: Learning rate.
+        weight_decay: Weight decay of matrices.
+        momentum: Momentum of SGD.
+    """
     matrices = [p for p in trainable(module) if p.ndim > 1]
     vectors = [p for p in trainable(module) if p.ndim <= 1]
     groups = [

@@ -31,7 +31,13 @@ Log = Sequence[Mapping[str, Any]]
 
 
 def plot_losses(log: Log, *, axes: Axes | None = None, title: str = "") -> Axes:
-    """Draw the losses of a log against its steps: those of both groups before they are weighted."""
+    """Plot the losses of a log by step; those of both groups before weighting.
+
+    Args:
+        log: Rows of a run's log.
+        axes: Axes to draw on; new ones by default.
+        title: Title of the plot.
+    """
     drawn = _axes(axes)
     for name, label in LOSSES.items():
         rows = [row for row in log if row.get(name) is not None]
@@ -43,7 +49,13 @@ def plot_losses(log: Log, *, axes: Axes | None = None, title: str = "") -> Axes:
 
 
 def plot_weight(log: Log, *, axes: Axes | None = None, title: str = "") -> Axes:
-    """Draw w, the weight of matched pairs (FIT-RAG, equation 3), against the steps of a log."""
+    """Plot w, the weight of matched pairs (FIT-RAG, equation 3), by step.
+
+    Args:
+        log: Rows of a run's log.
+        axes: Axes to draw on; new ones by default.
+        title: Title of the plot.
+    """
     drawn = _axes(axes)
     rows = [row for row in log if "w" in row]
     marker = "o" if len(rows) == 1 else ""
@@ -60,10 +72,14 @@ def plot_labels(
     axes: Axes | None = None,
     title: str = "",
 ) -> Axes:
-    """Draw the share of right pairs over the mean probability of each bin, beside the diagonal.
+    """Plot the fraction of right pairs by the mean probability of each bin, beside the diagonal.
 
-    Shapes: (pairs, 2); columns are has_answer, llm_prefer; a label that is NaN is left out. The
-    area of a point grows with its number of pairs.
+    Args:
+        probabilities: Columns has_answer and llm_prefer. Shape: (pairs, 2).
+        labels: Labels; a NaN is left out. Shape: (pairs, 2).
+        bins: Number of bins; a point's area grows with its number of pairs.
+        axes: Axes to draw on; new ones by default.
+        title: Title of the plot.
     """
     drawn = _axes(axes)
     drawn.plot([0, 1], [0, 1], linestyle=":", color="grey", label="as said")
@@ -83,7 +99,14 @@ def plot_labels(
 
 
 def draw_run(log: Path, probabilities: Tensor, labels: Tensor, folder: Path) -> None:
-    """Draw a run into `losses.png`, `weight.png` where it has a w, and `reliability.png`."""
+    """Draw a run into `losses.png`, `weight.png` if it has a w, and `reliability.png`.
+
+    Args:
+        log: Log file of the run.
+        probabilities: Held-out probabilities. Shape: (pairs, 2).
+        labels: Their labels. Shape: (pairs, 2).
+        folder: Folder to write.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     rows = read_log(log)
     drawn = {"losses": plot_losses(rows), "reliability": plot_labels(probabilities, labels)}
