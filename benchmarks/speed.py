@@ -42,7 +42,7 @@ from speed_page import markdown, write_page
 from turns import CHARACTERS, QUESTION, Apart, Job, Row, Started, cross_encoder, in_turns, pairs_of
 
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
-from fitrag_integrations.models.encoder import half
+from fitrag_integrations.models.encoder import on_cpu
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
@@ -170,7 +170,7 @@ def precision(scorer: Any) -> torch.dtype:
 
 def rate(dtype: torch.dtype) -> float:
     """Measure this machine's matrix product, in GFLOP/s: the best of some tries."""
-    return max(half.rate.__wrapped__(dtype) for _ in range(50))
+    return max(on_cpu.rate.__wrapped__(dtype) for _ in range(50))
 
 
 def work(scorer: Any, pairs: list[Pair]) -> float:

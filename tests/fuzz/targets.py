@@ -39,7 +39,7 @@ from fitrag_integrations.methods.writing import final_answer, read_answer, read_
 from fitrag_integrations.models.remote import replies
 from fitrag_integrations.models.remote import scorer as dialects
 from fitrag_integrations.models.remote.client import OpenAIClient
-from fitrag_integrations.models.runtime import manifest
+from fitrag_integrations.models.runtime import folder as model_folders
 from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval.corpus.documents import read_corpus
 from fitrag_integrations.text.asked import asked_of
@@ -260,10 +260,12 @@ def models(data):
     for content in (data, json.dumps(altered(MODELS, data)).encode()):
         (folder / "model.json").write_bytes(content)
         (folder / "head.safetensors").write_bytes(data)
-        with named(), manifest.reading(folder):
-            made = manifest.read_manifest(folder, "model.json", kind="bilabel", needs=("head",))
-            manifest.both_positive(made), manifest.positive(made, "temperature")
-            manifest.read_arrays(folder, made["head"])
+        with named(), model_folders.reading(folder):
+            made = model_folders.read_manifest(
+                folder, "model.json", kind="bilabel", needs=("head",)
+            )
+            model_folders.both_positive(made), model_folders.positive(made, "temperature")
+            model_folders.read_arrays(folder, made["head"])
 
 
 def tensors(data):
@@ -272,7 +274,7 @@ def tensors(data):
     (HOME / "t.safetensors").write_bytes(data)
     entry = {"file": "t.safetensors", "sha256": hashlib.sha256(data).hexdigest()}
     with named():
-        manifest.read_arrays(HOME, entry)
+        model_folders.read_arrays(HOME, entry)
 
 
 def folders(data):
