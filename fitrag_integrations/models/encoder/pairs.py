@@ -20,7 +20,7 @@ from fitrag_integrations.types import Passage
 Pair = tuple[str, Passage]
 Place: TypeAlias = tuple[int, int] | None
 Tokens: TypeAlias = NDArray[np.int32]
-QUESTION_TOKENS = 128  # of a question; a longer one loses its middle
+QUESTION_TOKENS = 128  # of a question, or a quarter of the input; a longer one loses its middle
 HEAD_TOKENS = 48  # of these, at its head: what is asked stands at the end more often
 OVERLAP_TOKENS = 64
 KEPT_TOKENS = (
@@ -182,6 +182,7 @@ class PairTokenizer:
         self._fast.no_truncation()  # some checkpoints ask for it
         self._fast.no_padding()
         self.max_length = max_length
+        self.question_tokens = max(QUESTION_TOKENS, max_length // 4)
         self.pad_id: int = tokenizer.pad_token_id or 0
         self._questions, self._passages = _Recent(), _Recent()
         self._frame: list[Tokens] | None = None
@@ -258,13 +259,13 @@ class PairTokenizer:
     def _question(self, question: str) -> str:
         """Return the tokens of a question; of one that is too long, the beginning and the end."""
         question = asked_of(whole(question))
-        if len(question) <= QUESTION_TOKENS:
+        if len(question) <= self.question_tokens:
             return question
         (encoded,) = self._read([question])
         offsets = encoded.offsets
-        if len(offsets) <= QUESTION_TOKENS:
+        if len(offsets) <= self.question_tokens:
             return question
-        head, tail = offsets[HEAD_TOKENS - 1][1], offsets[HEAD_TOKENS - QUESTION_TOKENS][0]
+        head, tail = offsets[HEAD_TOKENS - 1][1], offsets[HEAD_TOKENS - self.question_tokens][0]
         return f"{question[:head]} {question[tail:]}"
 
 

@@ -191,6 +191,14 @@ def test_a_long_passage_is_read_whole_and_beyond_that_in_chunks(folder, family):
     assert [place for place in chunks[-1].offsets if place][-1] == (3999, 4000)  # nothing is cut
 
 
+def test_a_question_may_fill_a_quarter_of_the_input(folder, family):
+    pair = (" ".join(f"danube{n}" for n in range(90)), Passage("1", "the Danube"))
+    scorer = BiLabelScorer.from_reranker(folder, device="cpu")
+    assert scorer._engine.tokenizer.question_tokens == 1024
+    expected = reference(folder, family, [pair])
+    assert logits(scorer, [pair]) == pytest.approx(expected, abs=1e-4)
+
+
 def test_lengths_that_cannot_be_are_refused(folder):
     with pytest.raises(InputError, match="max_length: given 4097.* allowed .* to 4096"):
         BiLabelScorer.from_reranker(folder, max_length=4097)

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.pairs import (
     OVERLAP_TOKENS,
-    QUESTION_TOKENS,
     Pair,
     PairTokenizer,
     Tokens,
@@ -148,7 +147,7 @@ class Prompt(PairTokenizer):
         self._fixed = {"bos": folder.tokenizer.bos_token or "", **(fixed if given else {})}
         self._pieces = recipe.pieces
         size = sum(len(each[0]) for each in self._piecewise([{"query": "", "document": ""}])[0])
-        least = size + QUESTION_TOKENS + 2 * OVERLAP_TOKENS
+        least = size + self.question_tokens + 2 * OVERLAP_TOKENS
         if self.max_length < least:
             allowed = f"at least {least}: the prompt alone has {size} tokens"
             raise InputError.of("max_length", given=self.max_length, allowed=allowed)
