@@ -12,16 +12,16 @@ from pydantic import BaseModel, Field
 from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.langchain.base.conversation import Condensing, standalone
 from fitrag_integrations.langchain.base.fields import AnyBase, AnyRunnable
 from fitrag_integrations.langchain.base.ports import Backend, internal
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
-from fitrag_integrations.langchain.base.runnable import question_of
 from fitrag_integrations.langchain.base.tools import Asked, AskedOfDocuments
 from fitrag_integrations.langchain.routers.judge import JudgeFields
 from fitrag_integrations.types import Action
 
 
-class CorrectiveRouter(JudgeFields, Router):
+class CorrectiveRouter(Condensing, JudgeFields, Router):
     """Judge the documents and give them to the branch of the action; streams pass through.
 
     ::
@@ -68,13 +68,15 @@ class CorrectiveRouter(JudgeFields, Router):
         }
 
         def chosen(given: object, config: RunnableConfig) -> Flow[Chosen]:
-            question = question_of(given, self.question_key)
+            key, condense = self.question_key, self.condense
+            question, notes = yield from standalone(given, key, condense, config)
             documents = yield from _documents(given, question, base, internal(config))
             known = {"question": question, "documents": documents}
             judged = yield from judge.ask(known, internal(config))
             known |= {"action": judged["action"], "grades": judged["grades"]}
             others = given if isinstance(given, Mapping) else {}
-            return Chosen(branches[judged["action"]], {**others, **known}, judged)
+            about = {**judged, "notes": list(notes)} if notes else judged
+            return Chosen(branches[judged["action"]], {**others, **known}, about)
 
         return chosen
 

@@ -12,18 +12,19 @@ from pydantic import BaseModel
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.langchain.base.conversation import Condensing, standalone
 from fitrag_integrations.langchain.base.fields import Settings
 from fitrag_integrations.langchain.base.models import check_model
 from fitrag_integrations.langchain.base.options import DeciderOptions
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
-from fitrag_integrations.langchain.base.runnable import AskedRunnable, question_of
+from fitrag_integrations.langchain.base.runnable import AskedRunnable
 from fitrag_integrations.langchain.base.tools import Decision
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.types import RetrievalDecision
 
 
-class GateFields(FromFitted, DeciderOptions, Settings):
+class GateFields(FromFitted, Condensing, DeciderOptions, Settings):
     """Fields of a decision; read at each call.
 
     ``drafter`` may be a chat model or any other Runnable from a prompt to text.
@@ -92,9 +93,13 @@ class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, Any]]]:
         """Return one flow per question; equal asks of one call join."""
-        pairs = zip(inputs, self._deciders(configs), strict=True)
-        return [self._flow(given, decider) for given, decider in pairs]
+        triples = zip(inputs, self._deciders(configs), configs, strict=True)
+        return [self._flow(*each) for each in triples]
 
-    def _flow(self, given: object, decider: Decider) -> Flow[dict[str, Any]]:
-        decided = yield from decider(question_of(given, self.question_key))
-        return decided.decision.to_dict()
+    def _flow(
+        self, given: object, decider: Decider, config: RunnableConfig
+    ) -> Flow[dict[str, Any]]:
+        key, condense = self.question_key, self.condense
+        question, notes = yield from standalone(given, key, condense, config)
+        decided = (yield from decider(question)).decision.to_dict()
+        return {**decided, "why": "; ".join([decided["why"], *notes])}

@@ -56,8 +56,8 @@ class KnowledgeRouter(GateFields, Router):
         }
 
         def chosen(given: object, config: RunnableConfig) -> Flow[Chosen]:
-            question = question_of(given, self.question_key)
-            decision = yield from gate.ask(question, internal(config))
+            question_of(given, self.question_key)  # of a wrong input the gate would say less
+            decision = yield from gate.ask(given, internal(config))
             return Chosen(branches[decision["retrieve"]], given, decision)
 
         return chosen

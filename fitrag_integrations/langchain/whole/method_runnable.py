@@ -10,6 +10,7 @@ from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import Field, field_validator
 
 from fitrag_integrations.flow import Flow, Traced
+from fitrag_integrations.langchain.base.conversation import Condensing, noted, standalone
 from fitrag_integrations.langchain.base.fields import (
     AnyBase,
     AnyMethod,
@@ -18,7 +19,7 @@ from fitrag_integrations.langchain.base.fields import (
     AnySearch,
 )
 from fitrag_integrations.langchain.base.ports import Backend, Offer, internal, text_of
-from fitrag_integrations.langchain.base.runnable import AskedRunnable, Source, question_of
+from fitrag_integrations.langchain.base.runnable import AskedRunnable, Source
 from fitrag_integrations.langchain.prompts import as_template
 from fitrag_integrations.langchain.whole.answer import Answer
 from fitrag_integrations.methods.answering import Answered, Answering, own_answer, read_port
@@ -27,7 +28,7 @@ from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context
 
 
-class MethodRunnable(FromFitted, AskedRunnable[Any]):
+class MethodRunnable(FromFitted, Condensing, AskedRunnable[Any]):
     """Runnable that returns a question's ``Traced[Context]`` or, with an ``llm`` or ``reader``, its
     ``Answer``.
 
@@ -93,7 +94,9 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
         return self._streamed(given, llm, config)
 
     def _streamed(self, given: object, llm: Backend, config: RunnableConfig) -> Flow[Source | str]:
-        context = yield from self.method(question_of(given), self._offer().to(internal(config)))
+        question, notes = yield from standalone(given, None, self.condense, config)
+        context = yield from self.method(question, self._offer().to(internal(config)))
+        context = noted(context, notes)
         if answer := own_answer(context):
             return answer
         prompt = context.prompt(as_template(self.template))
@@ -101,13 +104,13 @@ class MethodRunnable(FromFitted, AskedRunnable[Any]):
 
     def _answered(self, given: object, offer: Offer, config: RunnableConfig) -> Flow[Any]:
         """Run the method, whose calls are internal, and have the answer to its context written."""
-        question, within = question_of(given), offer.to(internal(config))
+        question, notes = yield from standalone(given, None, self.condense, config)
+        within = offer.to(internal(config))
         if self.llm is None and self.reader is None:
-            return (yield from self.method(question, within))
+            return noted((yield from self.method(question, within)), notes)
 
         def method(asked: str, ports: Ports) -> Flow[Context]:
-            context: Context = yield from self.method(asked, within)
-            return context
+            return noted((yield from self.method(asked, within)), notes)
 
         template = as_template(self.template)
         answering = Answering(method, reader=self.reader, template=template)

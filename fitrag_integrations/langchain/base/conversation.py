@@ -1,0 +1,90 @@
+"""Make one question of a conversation, or note that its earlier messages were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import (
+    BaseMessage,
+    HumanMessage,
+    convert_to_messages,
+    get_buffer_string,
+)
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.base import coerce_to_runnable
+from pydantic import BaseModel, ConfigDict, Field
+
+from fitrag_integrations.core.show import error_line
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.flow.ask import attempt
+from fitrag_integrations.langchain.base.fields import AnyRunnable
+from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
+from fitrag_integrations.langchain.base.runnable import KEYS, question_of
+from fitrag_integrations.types import Context
+
+LEFT_OUT = "earlier messages were left out: pass condense= to make one question of a conversation"
+PROMPT = (
+    "Rewrite the last question of this conversation so that it can be understood without the rest. "
+    "Replace pronouns by what they stand for, keep the language, and write the question only.\n\n"
+    "{history}\n\nLast question: {question}\nRewritten question:"
+)
+HISTORIES = ("chat_history", "history")
+
+
+class Condensing(BaseModel):
+    """Field of what takes conversations."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    condense: AnyRunnable | None = Field(default=None, exclude=True)
+    """A language model or chain that makes one question of a conversation; None takes the last."""
+
+
+def standalone(
+    given: object, key: str | None, condense: AnyRunnable | None, config: RunnableConfig
+) -> Flow[tuple[str, tuple[str, ...]]]:
+    """Return the flow to the question of an input, and to what there is to note.
+
+    The earlier messages are those before the user's last one, or ``chat_history`` beside a
+    question. A model that fails or writes nothing leaves the last question, with a note.
+    """
+    question, history = question_of(given, key), _earlier(given, key)
+    if not history:
+        return question, ()
+    if condense is None:
+        return question, (LEFT_OUT,)
+    model = Backend(coerce_to_runnable(condense), text_of, name="condense")
+    prompt = PROMPT.format(history=get_buffer_string(history), question=question)
+    written, error = yield from attempt(model.ask(prompt, internal(config)))
+    if error is not None:
+        return question, (f"the conversation was not condensed ({error_line(error)})",)
+    if not (text := str(written).strip()):
+        return question, ("the conversation was not condensed: the model wrote nothing",)
+    return text, ()
+
+
+def noted(context: Context, notes: tuple[str, ...]) -> Context:
+    """Add notes to a context."""
+    return replace(context, notes=(*notes, *context.notes)) if notes else context
+
+
+def _earlier(given: Any, key: str | None) -> list[BaseMessage]:
+    """Return the messages before the one whose text is the question."""
+    messages = given
+    if isinstance(given, Mapping):
+        names = KEYS if key is None else (key,)
+        named = next((given[name] for name in names if name in given), None)
+        if named is None:
+            messages = given.get("messages") if key is None else None
+        elif isinstance(named, str | BaseMessage):
+            history = next((given[name] for name in HISTORIES if given.get(name)), ())
+            return [] if isinstance(history, str) else convert_to_messages(list(history))
+        else:
+            messages = named
+    if isinstance(messages, str | BaseMessage) or not isinstance(messages, Sequence):
+        return []
+    read = convert_to_messages(messages)
+    last = max(at for at, message in enumerate(read) if isinstance(message, HumanMessage))
+    return read[:last]
