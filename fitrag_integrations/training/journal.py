@@ -84,22 +84,18 @@ class AnswerJournal:
 
     def _take(self, entry: dict[str, Any], plan: Mapping[str, object], *, first: bool) -> None:
         if first:
-            _check_plan(entry["plan"], plan, self._path)
+            for name, given in plan.items():
+                if (begun := entry["plan"].get(name)) != given:
+                    allowed = (
+                        f"{begun!r}, with which {self._path.with_suffix('')} was begun: "
+                        "choose another output or give --overwrite"
+                    )
+                    raise InputError.of(f"--{name}", given=given, allowed=allowed)
             return
         read, written = entry["tokens"]
         self.tokens = _sum(self.tokens, (read, written))
         if "prompt" in entry:
             self._known[entry["prompt"]] = Told(str(entry["answer"]), (read, written))
-
-
-def _check_plan(begun: Mapping[str, object], plan: Mapping[str, object], path: Path) -> None:
-    for name in plan:
-        if begun.get(name) != plan.get(name):
-            allowed = (
-                f"{begun.get(name)!r}, with which {path.with_suffix('')} was begun: "
-                "choose another output or give --overwrite"
-            )
-            raise InputError.of(f"--{name}", given=plan.get(name), allowed=allowed)
 
 
 def _digest(prompt: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from fitrag_integrations.core.extras import require_extra
@@ -30,7 +31,11 @@ def mine_negatives(
         keep: Negatives to add per question.
     """
     found = candidates([row.question for row in rows], pool, depth=depth)
-    return [_with_negatives(row, ranked, keep) for row, ranked in zip(rows, found, strict=True)]
+    mined = []
+    for row, ranked in zip(rows, found, strict=True):
+        wrong = (p for p in ranked if not contains_answer(f"{p.title} {p.text}", row.answers))
+        mined.append(replace(row, negatives=(*row.negatives, *islice(wrong, keep))))
+    return mined
 
 
 def candidates(
@@ -65,13 +70,3 @@ def searching(
         return [[pool[int(i)] for i in ids] for ids in found]
 
     return search
-
-
-def _with_negatives(row: ReadingRow, ranked: list[Passage], keep: int) -> ReadingRow:
-    mined: list[Passage] = []
-    for passage in ranked:
-        if len(mined) == keep:
-            break
-        if not contains_answer(f"{passage.title} {passage.text}", row.answers):
-            mined.append(passage)
-    return replace(row, negatives=(*row.negatives, *mined))

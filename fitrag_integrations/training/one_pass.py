@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -131,10 +131,19 @@ def read_rows(
             for row in rows[at : at + SHARD]
             if (passages := tuple(p for p in row.passages if p.text.strip()))
         ]
-        path = folder / f"{_name(some, scorer, window, seed)}.safetensors"
+        depends = [*map(asdict, some), scorer.manifest["head"]["sha256"], window, seed]
+        digest = hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
+        path = folder / f"{digest}.safetensors"
         if not path.exists():
-            _save(_read(some, scorer, reader, window, seed), path)
-        found += _load(path)
+            tensors = _read(some, scorer, reader, window, seed)
+            with replacing(path) as beside:
+                save_file({name: one.contiguous() for name, one in tensors.items()}, beside)
+        tensors = load_file(path)
+        question = tensors.pop("question")
+        found += [
+            Spans(**{name: tensor[question == i] for name, tensor in tensors.items()})
+            for i in question.unique().tolist()
+        ]
     return found
 
 
@@ -198,26 +207,6 @@ def chunk_rows(places: Sequence[Sequence[InChunk]]) -> list[int]:
     return chosen
 
 
-def _name(rows: Sequence[Asked], scorer: BiLabelScorer, window: int, seed: int) -> str:
-    """Return a hash of all that the rows depend on."""
-    given = [*map(asdict, rows), scorer.manifest["head"]["sha256"], window, seed]
-    return hashlib.sha256(json.dumps(given).encode()).hexdigest()[:16]
-
-
-def _save(tensors: dict[str, Tensor], path: Path) -> None:
-    with replacing(path) as beside:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside)
-
-
-def _load(path: Path) -> list[Spans]:
-    tensors = load_file(path)
-    question = tensors.pop("question")
-    return [
-        Spans(**{name: tensor[question == i] for name, tensor in tensors.items()})
-        for i in question.unique().tolist()
-    ]
-
-
 class OnePassModule(nn.Module):
     """A span head and its losses over questions."""
 
@@ -266,24 +255,24 @@ def figures(logits: Sequence[Tensor], rows: Sequence[Spans]) -> dict[str, float]
         for mine, theirs in zip(_passages(one, row), _passages(other, row), strict=True)
         if len(mine) > 1
     ]
+    stats = require_extra("scipy.stats", extra="train", feature="the figures of a one-pass scorer")
+    both = [
+        (one[row.cut].tolist(), other[row.cut].tolist())
+        for one, other, row in zip(head, teacher, rows, strict=True)
+    ]
+    correlations = [
+        float(stats.spearmanr(*each).statistic)
+        for each in both
+        if all(len(set(values)) > 1 for values in each)  # equal values have no order
+    ]
     found = {
-        "rank correlation": fmean([*_correlations(head, teacher, rows)] or [math.nan]),
+        "rank correlation": fmean(correlations or [math.nan]),
         "same best window": fmean(same or [math.nan]),
     }
     for name, scores in (("one-pass", head), ("windows", teacher)):
         kept, words = _kept(scores, rows)
         found |= {f"answer kept by {name}": kept, f"words kept by {name}": words}
     return {name: round(value, 4) for name, value in found.items()}
-
-
-def _correlations(
-    head: Sequence[Tensor], teacher: Sequence[Tensor], rows: Sequence[Spans]
-) -> Iterator[float]:
-    stats = require_extra("scipy.stats", extra="train", feature="the figures of a one-pass scorer")
-    for one, other, row in zip(head, teacher, rows, strict=True):
-        both = one[row.cut].tolist(), other[row.cut].tolist()
-        if all(len(set(each)) > 1 for each in both):  # of equals there is no order
-            yield float(stats.spearmanr(*both).statistic)
 
 
 def _passages(values: Tensor, row: Spans) -> list[Tensor]:

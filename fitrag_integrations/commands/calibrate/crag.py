@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -72,7 +72,7 @@ class CalibrateEvaluator:
 def best_grades(evaluator: RetrievalEvaluator, rows: Sequence[Judged]) -> list[float]:
     """Return the best grade of each row's passages."""
     pairs = [(row.question, passage) for row in rows for passage in row.passages]
-    grades = iter(_evaluated(evaluator, pairs))
+    grades = in_lots(evaluator.evaluate, pairs)
     return [max(next(grades) for _ in row.passages) for row in rows]
 
 
@@ -86,7 +86,7 @@ def graded_strips(
         if row.answers and right is not None:
             cut += [(row, strips(right, sentences=sentences))]
     pairs = [(row.question, strip.as_passage()) for row, several in cut for strip in several]
-    grades = iter(_evaluated(evaluator, pairs))
+    grades = in_lots(evaluator.evaluate, pairs)
     return [
         [
             GradedStrip(
@@ -100,9 +100,10 @@ def graded_strips(
     ]
 
 
-def _evaluated(evaluator: RetrievalEvaluator, pairs: Sequence[tuple[str, Passage]]) -> list[float]:
-    parts = [evaluator.evaluate(pairs[at : at + AT_ONCE]) for at in range(0, len(pairs), AT_ONCE)]
-    return [grade for part in parts for grade in part]
+def in_lots(call: Any, pairs: Sequence[tuple[str, Passage]]) -> Iterator[Any]:
+    """Yield the answers of a model to pairs, of which it gets some at once."""
+    for at in range(0, len(pairs), AT_ONCE):
+        yield from call(pairs[at : at + AT_ONCE])
 
 
 def describe(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> str:
@@ -143,8 +144,21 @@ class CalibrateVerdict:
         """Run the models, fit, and report the result."""
         given = [judged_row(row) for row in objects(self.rows)]
         named = {"scorer": self.scorer, "evaluator": self.evaluator, "reader": self.reader}
-        loaded = {role: self._load(role, name) for role, name in named.items() if name != NONE}
-        found = {role: _answers(model, VERBS[role], given) for role, model in loaded.items()}
+        loads: dict[str, Callable[..., Any]] = {
+            "scorer": models.load_scorer,
+            "evaluator": models.load_evaluator,
+            "reader": models.load_reader,
+        }
+        loaded = {
+            role: loads[role](self.hardware.of(name))
+            for role, name in named.items()
+            if name != NONE
+        }
+        pairs = [pair for row in given for pair in row.pairs]
+        found = {}
+        for role, model in loaded.items():
+            answers = in_lots(getattr(model, VERBS[role]), pairs)
+            found[role] = [[next(answers) for _ in row.passages] for row in given]
         numbers = [
             list_numbers(*(found[role][at] if role in found else () for role in VERBS))
             for at in range(len(given))
@@ -157,23 +171,3 @@ class CalibrateVerdict:
         verdict.save(self.out)
         actions = [verdict.action(chance) for chance in chances]
         typer.echo(describe(verdict, actions, holds), err=True)
-
-    def _load(self, role: str, name: str | None) -> Any:
-        loads = {
-            "scorer": models.load_scorer,
-            "evaluator": models.load_evaluator,
-            "reader": models.load_reader,
-        }
-        return loads[role](self.hardware.of(name))
-
-
-def _answers(model: Any, verb: str, rows: Sequence[Judged]) -> list[list[Any]]:
-    """Run a model on all pairs; return its answers by list."""
-    pairs = [pair for row in rows for pair in row.pairs]
-    answers = _asked(getattr(model, verb), pairs)
-    return [[next(answers) for _ in row.passages] for row in rows]
-
-
-def _asked(call: Any, pairs: Sequence[tuple[str, Passage]]) -> Iterator[Any]:
-    for at in range(0, len(pairs), AT_ONCE):
-        yield from call(pairs[at : at + AT_ONCE])

@@ -73,7 +73,9 @@ class CalibrateGate:
             resamples=self.resamples,
             seed=self.seed,
         )
-        _store(self.model, manifest, fitted)
+        fields = {name: value for name, value in manifest.items() if name not in OWN}
+        fields["threshold"] = fitted.to_dict()
+        write_manifest(self.model, "model.json", kind=str(manifest["kind"]), fields=fields)
         if outcomes.known.min() == outcomes.known.max():
             kind = "known" if outcomes.known.max() else "unknown"
             one = f"all {len(outcomes)} questions are {kind}: a threshold fitted on them"
@@ -92,14 +94,6 @@ def _model(manifest: Mapping[str, object]) -> str:
     before = manifest.get("threshold")
     named = before.get("model") if isinstance(before, dict) else None
     return str(named or manifest.get("model") or "")
-
-
-def _store(folder: Path, manifest: Mapping[str, object], fitted: FittedThreshold) -> None:
-    from fitrag_integrations.models.runtime.folder import write_manifest
-
-    fields = {name: value for name, value in manifest.items() if name not in OWN}
-    fields["threshold"] = fitted.to_dict()
-    write_manifest(folder, "model.json", kind=str(manifest["kind"]), fields=fields)
 
 
 def _summary(fitted: FittedThreshold, figures: Mapping[str, float]) -> str:

@@ -230,20 +230,17 @@ class Asked:
         places = list(new)
 
         def heard(at: int, outcome: Outcome) -> None:
-            outcomes[places[at]] = self._heard(places[at], outcome)
+            if self.asker.keeps:
+                outcome = self._account.heard(places[at], outcome)
+                self._journal.keep(places[at], outcome)
+            else:
+                self._account.asked += 1
+            outcomes[places[at]] = outcome
 
-        may = self._account.may if self.asker.keeps else _always
+        may = self._account.may if self.asker.keeps else lambda prompt: True
         self.asker.ask(list(new.values()), heard, may)
         self._journal.sync()
         return [outcomes[prompt] for prompt in prompts]
-
-    def _heard(self, prompt: str, outcome: Outcome) -> Outcome:
-        if not self.asker.keeps:
-            self._account.asked += 1
-            return outcome
-        outcome = self._account.heard(prompt, outcome)
-        self._journal.keep(prompt, outcome)
-        return outcome
 
 
 def _telling(name: str, total: int, account: Account, bar: Advance) -> Advance:
@@ -265,7 +262,3 @@ def _gold(row: Mapping[str, object]) -> str | None:
     passage = row.get("passage")
     text = passage.get("text") if isinstance(passage, dict) else None
     return text if isinstance(text, str) else None
-
-
-def _always(prompt: str) -> bool:
-    return True

@@ -26,7 +26,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.loaders import read_questions
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.training.collecting import Question, count_labels, passage_labels
+from fitrag_integrations.training.collecting import count_labels, passage_labels
 from fitrag_integrations.training.negatives import candidates, mine_negatives
 from fitrag_integrations.training.options import Out, Pool, Rows
 from fitrag_integrations.training.rows import (
@@ -180,7 +180,12 @@ class LabelBilabel(AskingPlan):
             question = yield from questions(row)
             labels = passage_labels(question, (yield from asked.about(question)))
             own = row.get("passages")
-            given = own[: len(labels)] if isinstance(own, list) else _plain(question)
+            given = [
+                ({"id": one.id} if one.id else {}) | {"title": one.title, "text": one.text}
+                for one in question.passages
+            ]
+            if isinstance(own, list):
+                given = own[: len(labels)]
             passages = [{**one, **label} for one, label in zip(given, labels, strict=True)]
             return {"passages": passages, "llm": asked.asker.name}
 
@@ -194,12 +199,3 @@ class LabelBilabel(AskingPlan):
         """Count questions, and pairs by their labels."""
         counts = count_labels(rows)
         return str(counts), counts.to_dict()
-
-
-def _plain(question: Question) -> list[dict[str, str]]:
-    return [_plain_passage(passage) for passage in question.passages]
-
-
-def _plain_passage(passage: Passage) -> dict[str, str]:
-    named = {"id": passage.id} if passage.id else {}
-    return {**named, "title": passage.title, "text": passage.text}

@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
 from fitrag_integrations.core.checks import can
@@ -78,7 +77,11 @@ class Oracle:
         open_ = [text for text in keys if self.journal.get(keys[text]) is None]
         for start in range(0, len(open_), AT_ONCE):
             lot = [one for one in open_[start : start + AT_ONCE] if self.account.may(one)]
-            for text, reply in zip(lot, _replies(ask, lot), strict=True):
+            try:
+                replies = ask(lot) if lot else ()
+            except Exception as error:  # noqa: BLE001 - not every server returns probabilities
+                replies = [error] * len(lot)
+            for text, reply in zip(lot, replies, strict=True):
                 own = Told("" if isinstance(reply, Exception) else write(reply))
                 self.journal.keep(keys[text], self.account.heard(text, own))
             self._after(start + len(lot), len(open_))
@@ -115,7 +118,11 @@ class Oracle:
         for start in range(0, len(open_), AT_ONCE):
             lot = open_[start : start + AT_ONCE]
             if isinstance(self.asker, AskLLM):
-                self.asker.ask_prompts(lot, partial(self._heard, lot), self.account.may)
+
+                def heard(at: int, outcome: Told | Failed, lot: list[str] = lot) -> None:
+                    self.journal.keep(lot[at], self.account.heard(lot[at], outcome))
+
+                self.asker.ask_prompts(lot, heard, self.account.may)
             else:
                 self._read(self.asker, {prompt: prompts[prompt] for prompt in lot})
             self._after(start + len(lot), len(open_))
@@ -133,9 +140,6 @@ class Oracle:
         if self.tell is not None:
             self.tell(message)
 
-    def _heard(self, lot: Sequence[str], at: int, outcome: Told | Failed) -> None:
-        self.journal.keep(lot[at], self.account.heard(lot[at], outcome))
-
     def _read(self, asker: AskReader, contexts: Open) -> None:
         """Read the excerpts; what has none is for the small language model that is embedded."""
         bare = {prompt: c.question for prompt, c in contexts.items() if not c.excerpts}
@@ -152,13 +156,6 @@ class Oracle:
             found = [self._spans[pair] for pair in pairs]
             self.journal.add(prompt, Told(max(found, key=lambda one: one.score).text))
         self.account.asked += len(contexts)
-
-
-def _replies(ask: Callable[[list[str]], Sequence[Any]], texts: list[str]) -> Sequence[Any]:
-    try:
-        return ask(texts) if texts else ()
-    except Exception as error:  # noqa: BLE001 - a server may tell nothing of its tokens
-        return [error] * len(texts)
 
 
 def _bare(excerpt: Excerpt) -> Passage:
@@ -182,12 +179,11 @@ def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float
         each = [gate.numbers(draft) for draft in drafts]
         sure[name] = [gate.sureness(math.fsum(t) / len(t)) if t else 0.0 for t in each]
     if can(llm, "p_yes"):
-        asked = [_prompt(q, draft.text) for q, draft in zip(questions, drafts, strict=True)]
+        asked = []
+        for question, draft in zip(questions, drafts, strict=True):
+            prompt = TRUE_PROMPT if draft.text.strip() else KNOW_PROMPT
+            filled = prompt.format(question=question, draft=draft.text)
+            asked.append(LimitedPrompt(filled, one_line=True))
         replies = oracle.measured(YES, asked, llm.p_yes, str)
         sure[P_TRUE] = [float(text) if text else 0.0 for text in replies]
     return {name: values for name, values in sure.items() if len(set(values)) > 1}
-
-
-def _prompt(question: str, draft: str) -> str:
-    prompt = TRUE_PROMPT if draft.strip() else KNOW_PROMPT
-    return LimitedPrompt(prompt.format(question=question, draft=draft), one_line=True)

@@ -98,7 +98,12 @@ def try_all(
     questions: Sequence[Asked], found: Found, ways: Mapping[str, Recipe], oracle: Oracle
 ) -> Table:
     """Answer all questions in all ways; those that somewhere got no answer are left out."""
-    scorer = _once(ways[DEFAULT])
+    trained = ways[DEFAULT].get("scorer")
+    scorer = (
+        SentencesScoredOnce(EMBEDDED_SCORER)
+        if trained is None
+        else ScoredOnce(BiLabelScorer.from_pretrained(trained))
+    )
     contexts = {}
     for name, recipe in ways.items():
         oracle.say(f"trying: {name}")
@@ -125,12 +130,6 @@ def try_all(
         _tried(asked, known, plain),
         known,
     )
-
-
-def _once(recipe: Recipe) -> ScoredOnce:
-    if "scorer" not in recipe:
-        return SentencesScoredOnce(EMBEDDED_SCORER)
-    return ScoredOnce(BiLabelScorer.from_pretrained(recipe["scorer"]))
 
 
 def _contexts(

@@ -105,7 +105,11 @@ class Best:
         value = self.loss()
         if math.isnan(value):
             raise TrainingError("the held-out loss is no number: training diverged; lower the rate")
-        if self.writes and value < self._lowest():
+        lowest = math.inf
+        if self.path.exists():
+            with safe_open(self.path, framework="pt") as file:
+                lowest = float(file.metadata()["loss"])
+        if self.writes and value < lowest:
             kept = {name: p.detach().clone() for name, p in self._trained()}
             with replacing(self.path) as beside:
                 save_file(kept, beside, metadata={"loss": str(value)})
@@ -117,12 +121,6 @@ class Best:
         with torch.no_grad():
             for name, parameter in self._trained():
                 parameter.copy_(saved[name])
-
-    def _lowest(self) -> float:
-        if not self.path.exists():
-            return math.inf
-        with safe_open(self.path, framework="pt") as file:
-            return float(file.metadata()["loss"])
 
     def _trained(self) -> Iterable[tuple[str, nn.Parameter]]:
         return ((name, p) for name, p in self.module.named_parameters() if p.requires_grad)
