@@ -32,10 +32,9 @@ from fitrag_integrations.retrieval.corpus.documents import _title
 from fitrag_integrations.text.asked import asked_note, asked_of
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.boundaries import starts_of
-from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text
+from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, site_of
 from fitrag_integrations.text.layout import is_links, leads_of, named_by
 from fitrag_integrations.text.sentences import split_sentences
-from fitrag_integrations.text.site import site_of
 from fitrag_integrations.text.tokens import approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts

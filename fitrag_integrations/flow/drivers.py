@@ -20,18 +20,172 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Generator, Iterable
-from contextvars import copy_context
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextvars import Context, copy_context
+from threading import Lock
+from typing import Any, Generic, TypeAlias, TypeVar
 
+from fitrag_integrations.core.show import describe_error
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.flow.ask import Answers, Ask, Flow, Port
-from fitrag_integrations.flow.lockstep import OnStep, Reply, Rounds
+from fitrag_integrations.flow.ask import Answers, AnyPort, Ask, Flow, Port
 from fitrag_integrations.flow.trace import Step, Traced
 
 __all__ = ["Ask", "Flow", "Port", "Step", "Traced", "arun", "arun_many", "run", "run_many"]
 
 R = TypeVar("R")
+T = TypeVar("T")
+Reply: TypeAlias = tuple[Answers, float]  # and seconds
+OnStep: TypeAlias = Callable[[int, Step], None]
+
+
+class Rounds(Generic[R]):
+    """Take flows from round to round, from any thread, one thread at a time.
+
+    Closing it while a thread is at work waits for nothing: the flows are closed at once or, where
+    one of them is running, by that thread as soon as it is done. In a ``context`` every stretch
+    of every flow runs, and ends, in that one context.
+    """
+
+    def __init__(
+        self, flows: Sequence[Flow[R]], on_step: OnStep | None, context: Context | None = None
+    ) -> None:
+        self._rounds = lock_step(flows, on_step)
+        self._context = context
+        self._working = Lock()
+        self._closed = False
+        self.traces: list[Traced[R]] = []
+
+    def advance(self, replies: list[Reply] | None) -> list[Ask] | None:
+        """Hand in the replies of a round and give the asks of the next.
+
+        None, and not ``StopIteration``, which no future can hold, once all flows have ended;
+        ``traces`` then has their outcomes.
+        """
+        try:
+            with self._working:
+                return self._within(self._rounds.send, replies)
+        except StopIteration as done:
+            self.traces = done.value or []
+            return None
+        finally:
+            if self._closed:
+                self._close_unless_working()
+
+    def close(self) -> None:
+        """Close all flows; those that have ended are left as they are."""
+        self._closed = True
+        self._close_unless_working()
+
+    def _close_unless_working(self) -> None:
+        # Whoever holds the lock looks at _closed after letting it go, so one of the two closes.
+        if self._working.acquire(blocking=False):
+            try:
+                self._within(self._rounds.close)
+            finally:
+                self._working.release()
+
+    def _within(self, call: Callable[..., T], *arguments: object) -> T:
+        return call(*arguments) if self._context is None else self._context.run(call, *arguments)
+
+
+def lock_step(
+    flows: Sequence[Flow[R]], on_step: OnStep | None
+) -> Generator[list[Ask], list[Reply] | None, list[Traced[R]]]:
+    """Yield each round's joined asks and take their replies, until every flow has ended."""
+    outcomes: dict[int, R | Exception] = {}
+    steps: list[list[Step]] = [[] for _ in flows]
+    replies: dict[int, Answers | None] = dict.fromkeys(range(len(flows)))
+    with contextlib.ExitStack() as closing:
+        for flow in flows:
+            closing.callback(flow.close)
+        while asks := _advance(flows, replies, outcomes):
+            answered = yield from _round(asks)
+            for i, ask in asks.items():
+                answers, seconds = answered[i]
+                steps[i].append(_step(ask, answers, seconds))
+                replies[i] = _first_error(answers)
+                if on_step is not None:
+                    on_step(i, steps[i][-1])
+    return [Traced(outcomes[i], tuple(steps[i])) for i in range(len(flows))]
+
+
+def _advance(
+    flows: Sequence[Flow[R]], replies: dict[int, Answers | None], outcomes: dict[int, R | Exception]
+) -> dict[int, Ask]:
+    """Hand each waiting flow its reply; note who ended, give what the others ask next."""
+    asks: dict[int, Ask] = {}
+    for i, reply in replies.items():
+        flow = flows[i]
+        try:
+            ask = flow.throw(reply) if isinstance(reply, Exception) else flow.send(reply)
+            if not isinstance(ask, Ask):
+                raise InputError.of("flow", given=ask, allowed="yield Ask objects only")
+            asks[i] = ask
+        except StopIteration as done:
+            outcomes[i] = done.value
+        except Exception as error:  # noqa: BLE001 - this question failed; the others go on
+            outcomes[i] = error
+    replies.clear()
+    return asks
+
+
+def _round(
+    asks: dict[int, Ask],
+) -> Generator[list[Ask], list[Reply] | None, dict[int, Reply]]:
+    """Join asks by port, and repeat one by one those whose joined call failed."""
+    groups: dict[AnyPort, list[int]] = {}
+    for i, ask in asks.items():
+        groups.setdefault(ask.port, []).append(i)
+    joined = [
+        Ask(port, [item for i in members for item in asks[i].items])
+        for port, members in groups.items()
+    ]
+    answered: dict[int, Reply] = {}
+    again: list[int] = []
+    replies = (yield joined) or []
+    for members, reply in zip(groups.values(), replies, strict=True):
+        answered.update(_shared(members, asks, reply))
+        if isinstance(reply[0], Exception) and len(members) > 1:
+            again.extend(members)
+    if again:
+        repeated = (yield [asks[i] for i in again]) or []
+        for i, (answers, seconds) in zip(again, repeated, strict=True):
+            answered[i] = answers, seconds + answered[i][1]
+    return answered
+
+
+def _shared(members: Sequence[int], asks: dict[int, Ask], reply: Reply) -> dict[int, Reply]:
+    """Cut a joined reply into each member's answers and its share of the seconds."""
+    answers, seconds = reply
+    total = sum(len(asks[i].items) for i in members)
+    shares: dict[int, Reply] = {}
+    at = 0
+    for i in members:
+        count = len(asks[i].items)
+        mine = answers if isinstance(answers, Exception) else answers[at : at + count]
+        shares[i] = mine, seconds * count / total if total else 0.0
+        at += count
+    return shares
+
+
+def _step(ask: Ask, answers: list[object] | Exception, seconds: float) -> Step:
+    name, items = ask.port.name, tuple(ask.items)
+    if isinstance(answers, Exception):
+        return Step(name, items, (), seconds, None, describe_error(answers))
+    tokens = None
+    if ask.port.tokens is not None:
+        with contextlib.suppress(Exception):  # a miscount must not cost the answer
+            tokens = int(ask.port.tokens(items, answers))
+    failed = _first_error(answers)
+    error = describe_error(failed) if isinstance(failed, Exception) else None
+    return Step(name, items, tuple(answers), seconds, tokens, error)
+
+
+def _first_error(answers: Answers) -> Answers:
+    """Return the error that a flow should receive, else its answers."""
+    if isinstance(answers, Exception):
+        return answers
+    return next((answer for answer in answers if isinstance(answer, Exception)), answers)
 
 
 def run(flow: Flow[R], *, on_step: OnStep | None = None) -> Traced[R]:

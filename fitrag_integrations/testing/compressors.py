@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from fitrag_integrations.testing.batches import Check, promise
-from fitrag_integrations.testing.samples import ODD_PASSAGES, PASSAGES, QUESTIONS
+from fitrag_integrations.testing.batches import ODD_PASSAGES, PASSAGES, QUESTIONS, Check, promise
 from fitrag_integrations.types import Excerpt, Passage
 
 Compress: TypeAlias = Callable[[str, Sequence[Passage]], Sequence[Excerpt]]

@@ -6,8 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from fitrag_integrations.ports import Gate
-from fitrag_integrations.testing.batches import Batched, Check, promise
-from fitrag_integrations.testing.samples import ODD_QUESTIONS, QUESTIONS
+from fitrag_integrations.testing.batches import ODD_QUESTIONS, QUESTIONS, Batched, Check, promise
 
 Asked = tuple[str, str]  # a question, and the model's first words on it
 DRAFTS = ("The Danube.", "I do not know.", "")

@@ -9,8 +9,7 @@ from functools import partial
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.ports import Method, Ports
-from fitrag_integrations.testing.batches import Check, promise
-from fitrag_integrations.testing.samples import PASSAGES, QUESTIONS
+from fitrag_integrations.testing.batches import PASSAGES, QUESTIONS, Check, promise
 from fitrag_integrations.types import Context, Passage
 
 

@@ -6,8 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 
 from fitrag_integrations.ports import Evaluator, Pair, Scorer
-from fitrag_integrations.testing.batches import Batched, Check, promise
-from fitrag_integrations.testing.samples import ODD_PASSAGES, ODD_QUESTIONS, PASSAGES, QUESTIONS
+from fitrag_integrations.testing.batches import (
+    ODD_PASSAGES,
+    ODD_QUESTIONS,
+    PASSAGES,
+    QUESTIONS,
+    Batched,
+    Check,
+    promise,
+)
 from fitrag_integrations.types import BiLabelScore
 
 PAIRS: Sequence[Pair] = [(question, passage) for question in QUESTIONS for passage in PASSAGES]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fitrag_integrations.ports import Retriever
-from fitrag_integrations.testing.batches import Batched, Check, promise
-from fitrag_integrations.testing.samples import ODD_QUESTIONS, QUESTIONS
+from fitrag_integrations.testing.batches import ODD_QUESTIONS, QUESTIONS, Batched, Check, promise
 from fitrag_integrations.types import Passage
 
 

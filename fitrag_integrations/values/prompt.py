@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.text.site import site_of
+from fitrag_integrations.text.cleaning import site_of
 from fitrag_integrations.values.decision import RetrievalDecision
 from fitrag_integrations.values.excerpt import ELLIPSIS as ELLIPSIS
 from fitrag_integrations.values.excerpt import Excerpt, by_number, joined

@@ -18,7 +18,7 @@ from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.errors import InputError, PortError, SearchError
-from fitrag_integrations.text.site import site_of
+from fitrag_integrations.text.cleaning import site_of
 from fitrag_integrations.types import Passage
 from fitrag_integrations.web.hits import (
     SearchHit,

@@ -44,9 +44,8 @@ from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval.corpus.documents import read_corpus
 from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.text.blocks import blocks_of
-from fitrag_integrations.text.cleaning import clean_text
+from fitrag_integrations.text.cleaning import clean_text, site_of
 from fitrag_integrations.text.sentences import split_sentences
-from fitrag_integrations.text.site import site_of
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.journal import AnswerJournal
 from fitrag_integrations.training.rows import labelled_row, passage_row, reading_row

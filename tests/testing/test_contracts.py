@@ -21,7 +21,7 @@ from fitrag_integrations.testing import (
     retriever_checks,
     scorer_checks,
 )
-from fitrag_integrations.testing.samples import PASSAGES
+from fitrag_integrations.testing.batches import PASSAGES
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt
 
 
