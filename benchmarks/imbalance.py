@@ -22,12 +22,13 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from fitrag_integrations.evaluation.outcomes import calibration_error
+from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead
+from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.training.bilabel.fit import (
     BilabelPlan,
-    _evidence,
+    _as_run,
     _frozen,
-    _rounded,
 )
 from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher, label_groups
 from fitrag_integrations.training.bilabel.module import (
@@ -36,7 +37,7 @@ from fitrag_integrations.training.bilabel.module import (
     Lists,
     fit_head,
 )
-from fitrag_integrations.training.encoder import start_encoder
+from fitrag_integrations.training.encoder import rarity_of, start_encoder
 from fitrag_integrations.training.losses import fit_temperatures
 from fitrag_integrations.training.rows import labelled_row, read_jsonl
 
@@ -92,10 +93,12 @@ def features(args: argparse.Namespace) -> None:
     plan = BilabelPlan(args.base, "head", 0, 0, 0.0, 0, True, 0.0, 0, True)
     trunk, tokenizer, base = start_encoder(plan.base)
     given = Lists(known, tokenizer)
-    evidence = _evidence(given, tokenizer, base, plan)
+    rarity = rarity_of(given.texts, tokenizer)
+    untouched, _ = load_base(base, attention="eager")
+    evidence = Evidence(rarity, LateInteraction(untouched, rarity, pad_id=tokenizer.pad_id))
     head = BiLabelHead(trunk.width, features=evidence.count)
     module = BiLabelModule(trunk, head, tokenizer, evidence=evidence)
-    pairs = _frozen(_rounded(module, plan).eval(), given)
+    pairs = _frozen(_as_run(module, plan).eval(), given)
     parts = {"pooled": pairs.pooled.float(), "features": pairs.features, "labels": pairs.labels}
     save_file(parts | {"sizes": torch.tensor(given.sizes)}, args.out)
 

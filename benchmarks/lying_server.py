@@ -22,6 +22,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,13 +208,12 @@ def main() -> int:
         for client in ("RemoteScorer", "RemoteGenerator"):
             server.reply = reply
             options: dict[str, Any] = {"timeout": 2.0, "deadline": args.deadline, "model": "m"}
-            made: Any
+            call: Callable[[], Any]
             if client == "RemoteScorer":
-                made = RemoteScorer(url, dialect="jina", **options)
-                found = measured(lambda made=made: made.score([PAIR]))
+                call = partial(RemoteScorer(url, dialect="jina", **options).score, [PAIR])
             else:
-                made = RemoteGenerator(url, **options)
-                found = measured(lambda made=made: made.generate(["The Tirva rises"]))
+                call = partial(RemoteGenerator(url, **options).generate, ["The Tirva rises"])
+            found = measured(call)
             wrong = found["raw"] or found["MB"] > MOST or found["seconds"] > args.deadline + LATE
             bad += wrong
             rows.append({"reply": name, "client": client, **found})

@@ -50,6 +50,8 @@ _PARTS = {
     "Reflector": "self_rag",
 }
 
-__all__ = [*MODULE_OF, *_PARTS]
+_MODULE_OF = {**MODULE_OF, **_PARTS}
 
-__getattr__, __dir__ = lazy_names(__name__, {**MODULE_OF, **_PARTS})
+__all__ = list(_MODULE_OF)
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
