@@ -33,7 +33,7 @@ from fitrag_integrations.text.asked import asked_note, asked_of
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, site_of
-from fitrag_integrations.text.layout import is_links, leads_of, named_by
+from fitrag_integrations.text.layout import is_links, leads_of, named_by, under_heading, units_of
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.tokens import approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
@@ -69,6 +69,8 @@ READERS = {
     "counted": lambda text: counted(text, len),
     "blocks_of": lambda text: list(blocks_of(text)),
     "leads_of": lambda text: leads_of(text, split_sentences(text)),
+    "units_of": lambda text: units_of(text, split_sentences(text)),
+    "under_heading": under_heading,
     "named_by": lambda text: named_by(text, text.splitlines()),
     "is_links": is_links.__wrapped__,
     "clean_text": clean_text,
