@@ -1,4 +1,4 @@
-"""Read HTTP responses within limits of size and time, parse Retry-After, finish coroutines."""
+"""Read HTTP replies within limits of size, parse Retry-After, finish coroutines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Event, Thread
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from fitrag_integrations.core.jsonl import check_size, loads
 from fitrag_integrations.errors import SearchError
 
 T = TypeVar("T")
@@ -23,43 +24,25 @@ _LONGEST = 64  # characters: a date takes 29
 STEP = 256_000
 RATIO_FROM = 1_000_000
 """From how many decoded bytes on the ratio is looked at: small pages may well repeat themselves."""
-
-
-class Limits(Protocol):
-    """Limits of a body: as sent, after decompression, and the ratio of both."""
-
-    @property
-    def max_bytes(self) -> int: ...
-    @property
-    def max_decoded_bytes(self) -> int: ...
-    @property
-    def max_ratio(self) -> float: ...
+VALUES, DEPTH = 500_000, 100  # of the JSON of a reply: 4,096 tokens with 20 others have 90,000
 
 
 @dataclass(frozen=True)
-class ReplyLimits:
-    """Limits for responses of a configured server, which are JSON."""
+class Limits:
+    """Limits of a body: as sent, after decompression, and the ratio of both.
 
-    max_bytes: int = 20_000_000
-    max_decoded_bytes: int = 50_000_000
+    The defaults are for the replies of a configured server: 5,000 scores take 400 kB.
+    """
+
+    max_bytes: int = 12 << 20
+    max_decoded_bytes: int = 12 << 20
     max_ratio: float = 100.0
 
 
-def read_whole(read: Callable[[int], bytes], *, encoding: str, limits: Limits) -> bytes:
-    """Read a blocking ``read(size)`` to its end; raises as ``read_body`` does."""
-    meter = _Meter(encoding, limits, None)
-    while chunk := read(STEP):
-        meter.take(chunk)
-    return meter.end()
-
-
-async def read_body(
-    chunks: AsyncIterable[bytes], *, encoding: str, limits: Limits, cut: int | None
-) -> bytes:
-    """Read a body to its end, or to ``cut`` decoded bytes.
+class Meter:
+    """Body of a reply, decompressed as it arrives and never beyond its limits.
 
     Args:
-        chunks: Body as it arrives.
         encoding: The Content-Encoding header.
         limits: Limits, checked after each step of decompression.
         cut: Number of decoded bytes after which reading stops. None reads all.
@@ -68,24 +51,14 @@ async def read_body(
         SearchError: "blocked" for a body that is too large or in another encoding than gzip,
             "transient" for one that breaks off.
     """
-    meter = _Meter(encoding, limits, cut)
-    async for chunk in chunks:
-        meter.take(chunk)
-        if meter.full:
-            break
-    return meter.end()
 
-
-class _Meter:
-    def __init__(self, encoding: str, limits: Limits, cut: int | None) -> None:
+    def __init__(self, encoding: str, limits: Limits, cut: int | None = None) -> None:
         coding = encoding.strip().lower()
         if coding not in ("", "identity", "gzip", "x-gzip"):
             raise SearchError("its encoding is one we did not ask for", kind="blocked")
         self._unzip = zlib.decompressobj(31) if "gzip" in coding else None
-        self._limits = limits
-        self._cut = cut
-        self._body = bytearray()
-        self._wire = 0
+        self._limits, self._cut = limits, cut
+        self._body, self._wire = bytearray(), 0
 
     @property
     def full(self) -> bool:
@@ -93,37 +66,33 @@ class _Meter:
         return self._cut is not None and len(self._body) >= self._cut
 
     def take(self, chunk: bytes) -> None:
-        """Add one chunk as sent, and check the limits after every step of decompression."""
+        """Add one chunk as sent."""
         self._wire += len(chunk)
         _hold(self._wire, self._limits.max_bytes, "is larger than allowed")
         while chunk and not self.full:
-            piece, chunk = self._unpacked(chunk)
-            self._body += piece
-            self._check()
+            if self._unzip is None:
+                piece, chunk = chunk, b""
+            elif self._unzip.eof:
+                return
+            else:
+                try:
+                    piece, chunk = self._unzip.decompress(chunk, STEP), self._unzip.unconsumed_tail
+                except zlib.error as error:
+                    raise SearchError("its body cannot be unpacked", kind="transient") from error
+            self._add(piece)
 
     def end(self) -> bytes:
         """Return what was read."""
         if self._unzip is not None and not self.full:
-            self._body += self._unzip.flush()
-            self._check()
+            self._add(self._unzip.flush())
             if self._wire and not self._unzip.eof:
                 raise SearchError("its body breaks off", kind="transient")
         return bytes(self._body[: self._cut])
 
-    def _unpacked(self, chunk: bytes) -> tuple[bytes, bytes]:
-        """Return at most ``STEP`` decompressed bytes, and what is left to decompress."""
-        if self._unzip is None:
-            return chunk, b""
-        if self._unzip.eof:
-            return b"", b""
-        try:
-            return self._unzip.decompress(chunk, STEP), self._unzip.unconsumed_tail
-        except zlib.error as error:
-            raise SearchError("its body cannot be unpacked", kind="transient") from error
-
-    def _check(self) -> None:
-        size = len(self._body)
-        _hold(size, self._limits.max_decoded_bytes, "is larger than allowed once unpacked")
+    def _add(self, piece: bytes) -> None:
+        self._body += piece
+        size, most = len(self._body), self._limits.max_decoded_bytes
+        _hold(size, most, "is larger than allowed once unpacked")
         if size > RATIO_FROM:
             most = int(self._limits.max_ratio * self._wire)
             _hold(size, most, "unpacks to more than its size allows")
@@ -134,44 +103,27 @@ def _hold(size: int, most: int, why: str) -> None:
         raise SearchError(f"it {why} ({most} bytes)", kind="blocked")
 
 
-async def read_reply(client: Any, method: str, url: str, *, seconds: float, **options: Any) -> Any:
-    """Send a request with an httpx client and read its response within ``seconds`` and
-    `ReplyLimits`.
+async def read_body(chunks: AsyncIterable[bytes], meter: Meter) -> bytes:
+    """Read a body as it arrives, to its end or until the meter is full; raises as `Meter`."""
+    async for chunk in chunks:
+        meter.take(chunk)
+        if meter.full:
+            break
+    return meter.end()
+
+
+def parse_reply(content: bytes, clean: Callable[[str], str] = str) -> Any:
+    """Return the JSON value of a reply; None for what is none or has too many values.
 
     Args:
-        client: An ``httpx.AsyncClient``.
-        method: HTTP method.
-        url: Address.
-        seconds: Time for the whole response, so that one that drips in does not last forever.
-        **options: Keyword arguments of ``client.stream``.
-
-    Returns:
-        An ``httpx.Response`` with its content.
-
-    Raises:
-        httpx.ReadTimeout: Past the deadline.
-        httpx.DecodingError: Past a limit.
-        httpx.ReadError: If the body breaks off.
+        content: Bytes of the reply.
+        clean: Called with its text before it is parsed.
     """
-    import httpx
-
-    headers = {**options.pop("headers", {}), "Accept-Encoding": "gzip"}
-    asking = client.stream(method, url, headers=headers, **options)
     try:
-        async with asyncio.timeout(seconds), asking as reply:
-            encoding = reply.headers.get("content-encoding", "")
-            chunks = reply.aiter_raw()
-            body = await read_body(chunks, encoding=encoding, limits=ReplyLimits(), cut=None)
-            kept = [(k, v) for k, v in reply.headers.multi_items() if k not in _OF_THE_WIRE]
-            return httpx.Response(reply.status_code, headers=kept, content=body)
-    except TimeoutError:
-        raise httpx.ReadTimeout(f"no whole answer in {seconds:g} s") from None
-    except SearchError as error:
-        kind = httpx.DecodingError if error.kind == "blocked" else httpx.ReadError
-        raise kind(str(error)) from None
-
-
-_OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")
+        check_size(content, values=VALUES, depth=DEPTH)
+        return loads(clean(content.decode("utf-8-sig")))
+    except ValueError:
+        return None
 
 
 def retry_after(value: str | None) -> float | None:

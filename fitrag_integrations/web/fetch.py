@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import read_body, retry_after
+from fitrag_integrations.core.http import Meter, read_body, retry_after
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.web.guard import NetworkGuard, shown
 
@@ -219,9 +219,8 @@ class Fetcher:
                 return answer
             try:
                 _check_type(headers, types)
-                encoding = headers.get("content-encoding", "")
-                chunks = response.aiter_stream()
-                body = await read_body(chunks, encoding=encoding, limits=self._guard, cut=cut)
+                meter = Meter(headers.get("content-encoding", ""), self._guard.limits, cut)
+                body = await read_body(response.aiter_stream(), meter)
             except SearchError as error:
                 raise SearchError(f"{shown(at)}: {error}", kind=error.kind) from error
             return Fetched(at, response.status, headers, body)

@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import ReplyLimits, read_whole
+from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter
+from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
@@ -181,18 +182,18 @@ def _client(seconds: float) -> Any:
 
 
 def _read(reply: HTTPResponse, until: float) -> bytes:
-    """Read and decompress a response here, so that httplib2 does not do it without limits."""
-
-    def piece(size: int) -> bytes:
-        if time.monotonic() > until:
-            message = "Google did not answer: no whole answer in time"
-            raise SearchError(message, kind="transient")
-        return reply.read1(size)
-
-    encoding = reply.headers.get("content-encoding", "")
+    """Read a response here, since httplib2 bounds neither its size nor its time."""
+    meter = Meter(reply.headers.get("content-encoding", ""), Limits())
     del reply.headers["content-encoding"]
     with contextlib.closing(reply):
-        return read_whole(piece, encoding=encoding, limits=ReplyLimits())
+        while chunk := reply.read1(STEP):
+            if time.monotonic() > until:
+                message = "Google did not answer: no whole answer in time"
+                raise SearchError(message, kind="transient")
+            meter.take(chunk)
+    content = meter.end()
+    check_size(content, values=VALUES, depth=DEPTH)
+    return content
 
 
 def notice(today: date | None = None) -> str:

@@ -37,6 +37,7 @@ from fitrag_integrations.core.checks import (
     check_whole,
 )
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.http import Limits
 from fitrag_integrations.errors import InputError, SearchError
 
 if TYPE_CHECKING:
@@ -312,6 +313,11 @@ class NetworkGuard:
         if not found:
             raise SearchError(f"{host}: the name does not resolve", kind="transient")
         return found
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of a body."""
+        return Limits(self.max_bytes, self.max_decoded_bytes, self.max_ratio)
 
     @property
     def _networks(self) -> list[Network]:

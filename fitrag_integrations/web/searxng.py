@@ -6,6 +6,7 @@ The caller chooses its address, which may be private, so the network guard does 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,14 @@ from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import finish, read_reply, retry_after
+from fitrag_integrations.core.http import (
+    Limits,
+    Meter,
+    finish,
+    parse_reply,
+    read_body,
+    retry_after,
+)
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
 from fitrag_integrations.web.hits import SearchHit
@@ -107,27 +115,27 @@ class SearxngSearch(SearchesAsPort):
             "categories": ",".join(self.categories),
             "engines": ",".join(self.engines),
         }
+        asked = {name: value for name, value in chosen.items() if value}
         try:
-            reply = await read_reply(
-                client,
-                "GET",
-                f"{self.base_url}/search",
-                seconds=self.timeout,
-                params={
-                    "q": query,
-                    "format": "json",
-                    **{name: value for name, value in chosen.items() if value},
-                },
-            )
-        except httpx.RequestError as error:
+            async with (
+                asyncio.timeout(self.timeout),
+                client.stream(
+                    "GET",
+                    f"{self.base_url}/search",
+                    params={"q": query, "format": "json", **asked},
+                    headers={"Accept-Encoding": "gzip"},
+                ) as reply,
+            ):
+                meter = Meter(reply.headers.get("content-encoding", ""), Limits())
+                body = await read_body(reply.aiter_raw(), meter)
+        except (TimeoutError, httpx.RequestError) as error:
             message = f"{self.base_url} did not answer: {type(error).__name__}: {error}"
-            kind = "blocked" if isinstance(error, httpx.DecodingError) else "transient"
-            raise SearchError(message, kind=kind) from error
+            raise SearchError(message, kind="transient") from error
+        except SearchError as error:
+            message = f"the answer of {self.base_url} was not read: {error}"
+            raise SearchError(message, kind=error.kind) from error
         self._check_status(reply)
-        try:
-            found = reply.json()
-        except (ValueError, RecursionError):  # no JSON, or nested beyond reading
-            found = None
+        found = parse_reply(body)
         if not isinstance(found, dict):
             message = f"{self.base_url} answered, but not in JSON: is it behind a login page?"
             raise SearchError(message, kind="auth")

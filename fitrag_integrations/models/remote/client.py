@@ -6,18 +6,18 @@ Streaming is not supported.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import ReplyLimits, read_body, retry_after
-from fitrag_integrations.core.jsonl import check_size
+from fitrag_integrations.core.http import Limits, Meter, parse_reply, read_body, retry_after
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError, PortError, SearchError
 
@@ -28,32 +28,28 @@ T = TypeVar("T")
 TEMPORARY = {408, 429, 500, 502, 503, 504}  # status codes that are worth a retry
 SHOWN = 200  # characters of an error response that are repeated in the error
 ERROR_BYTES = 16_384  # of an error response that are read
-LIMITS = ReplyLimits(max_bytes=12 << 20, max_decoded_bytes=12 << 20)  # 5,000 scores need 40 kB
-VALUES, DEPTH = 500_000, 100  # of the JSON of a response: 4,096 tokens with 20 others have 90,000
-FAILURES = 8
-"""Requests in a row that fail, after their retries, before the server counts as down."""
+LAST, FAILURES = 16, 8
+"""Of the last requests so many have to fail, after their retries, before the server is down."""
 PAUSE = 10.0
 """Seconds for which a server that is down gets no request; then one is let through."""
 
 
 class Refused(PortError):
-    """Error response of a server; `status` is None if there was no response."""
+    """Request that failed.
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    Args:
+        message: What happened.
+        status: Status of the response; None if there was none.
+        wait: Seconds before a retry, -1 for the usual backoff; None if a retry is of no use.
+    """
+
+    def __init__(self, message: str, status: int | None = None, wait: float | None = None) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.wait = status, wait
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the status, which plain exceptions would drop."""
         return Refused, (str(self), self.status)
-
-
-class RemoteError(Refused):
-    """Failed attempt: `wait` is None if it is final, else the Retry-After in seconds or -1."""
-
-    def __init__(self, message: str, wait: float | None, status: int | None = None) -> None:
-        super().__init__(message, status)
-        self.wait = wait
 
 
 @dataclass
@@ -67,27 +63,33 @@ class _Connection:
 
 @dataclass
 class _Breaker:
-    """Circuit breaker: after `FAILURES` failures in a row, reject requests for `PAUSE` seconds."""
+    """Circuit breaker: `FAILURES` of the last `LAST` requests failed: reject them for `PAUSE` s.
 
-    failures: int = 0
+    After the pause one request is let through: if it succeeds, the others are too.
+    """
+
+    failed: deque[bool] = field(default_factory=lambda: deque(maxlen=LAST))
     until: float = 0.0
     lock: Lock = field(default_factory=Lock)
 
     def check(self) -> str | None:
-        """Return why a request is rejected, or None; after the pause let a single one through."""
+        """Return why a request is rejected, or None."""
         with self.lock:
-            left = self.until - time.monotonic()
-            if self.failures < FAILURES:
+            left, count = self.until - time.monotonic(), sum(self.failed)
+            if count < FAILURES:
                 return None
             if left > 0:
-                return f"{self.failures} requests in a row failed; next try in {left:.0f} s"
+                return f"{count} of {len(self.failed)} requests failed; next try in {left:.0f} s"
             self.until = time.monotonic() + PAUSE
             return None
 
     def record(self, *, failed: bool) -> None:
         with self.lock:
-            self.failures = self.failures + 1 if failed else 0
-            if self.failures == FAILURES:
+            was_open = sum(self.failed) >= FAILURES
+            if was_open and not failed:
+                self.failed.clear()
+            self.failed.append(failed)
+            if sum(self.failed) >= FAILURES and not was_open:
                 self.until = time.monotonic() + PAUSE
 
 
@@ -96,8 +98,9 @@ class OpenAIClient:
 
     Each event loop has its own connections, which are closed with it. A temporary failure (408,
     429, 5xx, a broken connection) is retried after its Retry-After, or with exponential backoff.
-    After `FAILURES` failed requests in a row further ones are rejected for `PAUSE` seconds. A
-    response is decompressed within `LIMITS`. The key appears in no message, `repr` or pickle.
+    Once `FAILURES` of the last `LAST` requests failed further ones are rejected for `PAUSE`
+    seconds. A response is read within `core.http.Limits`. The key appears in no message, `repr` or
+    pickle.
 
     Args:
         base_url: Address of the server, without user name or password.
@@ -157,7 +160,7 @@ class OpenAIClient:
 
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(
-                lambda error: isinstance(error, RemoteError) and error.wait is not None
+                lambda error: isinstance(error, Refused) and error.wait is not None
             ),
             stop=tenacity.stop_after_attempt(self._tries),
             wait=pause,
@@ -167,18 +170,16 @@ class OpenAIClient:
         try:
             async with connection.limit, asyncio.timeout(self._deadline):
                 if (why := self._breaker.check()) is not None:
-                    raise self._error(why, wait=None)
+                    raise self._error(why)
                 found = await retrying(self._attempt, connection.client, path, body)
         except TimeoutError:
-            self._breaker.record(failed=True)
-            message = f"no response within the deadline of {self._deadline:g} s"
-            refused = Refused(str(self._error(message, wait=None)))
-        except RemoteError as error:
-            self._breaker.record(failed=error.status is None or error.status in TEMPORARY)
+            refused = self._error(f"no response within the deadline of {self._deadline:g} s")
+        except Refused as error:
             refused = Refused(str(error), error.status)
         else:
             self._breaker.record(failed=False)
             return found
+        self._breaker.record(failed=refused.status is None or refused.status in TEMPORARY)
         raise refused  # here, so that no request with its headers is its context
 
     async def _attempt(
@@ -186,18 +187,14 @@ class OpenAIClient:
     ) -> object:
         httpx = require_extra("httpx", extra="remote", feature="a remote model")
         url, headers = f"{self.base_url}{path}", {"Accept-Encoding": "gzip"}
-        error: RemoteError
         try:
             async with (
                 asyncio.timeout(self._timeout),
                 client.stream("POST", url, json=body, headers=headers) as reply,
             ):
-                found = await read_body(
-                    reply.aiter_raw(),
-                    encoding=reply.headers.get("content-encoding", ""),
-                    limits=LIMITS,
-                    cut=None if reply.status_code == 200 else ERROR_BYTES,
-                )
+                cut = None if reply.status_code == 200 else ERROR_BYTES
+                meter = Meter(reply.headers.get("content-encoding", ""), Limits(), cut)
+                content = await read_body(reply.aiter_raw(), meter)
         except TimeoutError:
             error = self._error(f"no complete response within {self._timeout:g} s", wait=-1.0)
         except httpx.RequestError as failed:  # it holds the request, and so the key
@@ -208,36 +205,23 @@ class OpenAIClient:
             error = self._error(f"the response was not read: {failed}", wait=wait)
         else:
             if reply.status_code == 200:
-                return self._parsed(found)
-            message = f"status {reply.status_code}: {found.decode('utf-8', 'replace')}"
-            wait = self._wait(reply.status_code, reply.headers)
-            error = self._error(message, wait=wait, status=reply.status_code)
+                found = parse_reply(content, str if self._secret.weak else self._secret.redact)
+                if isinstance(found, self._replies):
+                    return found
+                raise self._error("the response is not the expected JSON")
+            asked = retry_after(reply.headers.get("retry-after"))
+            wait = -1.0 if asked is None else asked
+            final = reply.status_code not in TEMPORARY or wait > self._timeout
+            message = f"status {reply.status_code}: {content.decode('utf-8', 'replace')}"
+            error = self._error(message, status=reply.status_code, wait=None if final else wait)
         raise error
 
-    def _parsed(self, content: bytes) -> object:
-        try:
-            check_size(content, values=VALUES, depth=DEPTH)
-            text = content.decode("utf-8-sig")
-            found = json.loads(text if self._secret.weak else self._secret.redact(text))
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, self._replies):
-            raise self._error("the response is not the expected JSON", wait=None)
-        return found
-
-    def _wait(self, status: int, headers: Mapping[str, str]) -> float | None:
-        """Return the seconds before a retry, -1 for the usual backoff, None for no retry."""
-        if status not in TEMPORARY:
-            return None
-        asked = retry_after(headers.get("retry-after"))
-        if asked is None:
-            return -1.0
-        return None if asked > self._timeout else asked
-
-    def _error(self, message: str, *, wait: float | None, status: int | None = None) -> RemoteError:
+    def _error(
+        self, message: str, *, status: int | None = None, wait: float | None = None
+    ) -> Refused:
         """Build an error; redact before shortening, because a part of a key is not recognized."""
         at, text = map(self._secret.redact, (self.base_url, message))
-        return RemoteError(f"{at}: {' '.join(text.split())[:SHOWN]}", wait, status)
+        return Refused(f"{at}: {' '.join(text.split())[:SHOWN]}", status, wait)
 
     async def _connection(self) -> _Connection:
         """Return the connections of the running loop, and drop those of closed loops."""
@@ -264,8 +248,17 @@ class OpenAIClient:
         """Pickle without connections; a client with a key cannot be pickled."""
         if self._secret.found:
             raise TypeError(f"the client of {self.base_url} holds a key: create it anew instead")
-        given = (self.base_url, self._timeout, self._tries - 1, self._concurrency)
-        return _remade, (*given, self._deadline, self._replies)
+        made = partial(
+            OpenAIClient,
+            self.base_url,
+            api_key=None,
+            timeout=self._timeout,
+            max_retries=self._tries - 1,
+            concurrency=self._concurrency,
+            deadline=self._deadline,
+            replies=self._replies,
+        )
+        return made, ()
 
     def __repr__(self) -> str:
         return f"OpenAIClient({self.base_url!r})"
@@ -275,25 +268,6 @@ async def _kept(client: httpx.AsyncClient) -> AsyncIterator[None]:
     """Close the client when the loop ends: an ending loop closes its async generators."""
     async with client:
         yield
-
-
-def _remade(
-    base_url: str,
-    timeout: float,
-    max_retries: int,
-    concurrency: int,
-    deadline: float | None,
-    replies: type | tuple[type, ...],
-) -> OpenAIClient:
-    return OpenAIClient(
-        base_url,
-        api_key=None,
-        timeout=timeout,
-        max_retries=max_retries,
-        concurrency=concurrency,
-        deadline=deadline,
-        replies=replies,
-    )
 
 
 def _checked_url(given: object) -> str:

@@ -12,22 +12,27 @@ import threading
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-if not hasattr(signal, "SIGHUP"):
-    pytest.skip("workers are tested on POSIX", allow_module_level=True)
+resource = pytest.importorskip("resource", reason="workers are tested on POSIX")
 
+PATIENCE = 90.0  # seconds on a loaded machine; uvicorn's supervisor took 120 and more
 PROGRAM = """
-import sys
+import os, random, sys, time
 from fitrag_integrations.commands.serve.workers import Workers
 
+if "JUMPS" in os.environ:
+    clock = time.time
+    time.time = lambda: clock() + random.uniform(-1e6, 1e6)
 if __name__ == "__main__":
     options = dict(app="small_app:create", factory=True, port=int(sys.argv[1]), ws="none")
     options |= dict(http="fitrag_integrations.commands.serve.connections:BoundedProtocol")
-    options |= dict(timeout_graceful_shutdown=3, log_level="critical")
-    sys.exit(Workers(options, int(sys.argv[2]), grace=3).run())
+    grace = int(sys.argv[3])
+    options |= dict(timeout_graceful_shutdown=grace, log_level="critical")
+    sys.exit(Workers(options, int(sys.argv[2]), grace=grace).run())
 """
 
 
@@ -40,18 +45,21 @@ def free_port():
 class Service:
     """A supervisor in a process of its own."""
 
-    def __init__(self, folder, count, **environment):
+    def __init__(self, folder, count, *, grace=3, files=None, **environment):
         (folder / "program.py").write_text(PROGRAM)
         self.port = free_port()
         path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+        words = [folder / "program.py", self.port, count, grace]
         self.process = subprocess.Popen(
-            [sys.executable, str(folder / "program.py"), str(self.port), str(count)],
+            [sys.executable, *map(str, words)],
             env={**os.environ, "PYTHONPATH": path, **environment},
+            preexec_fn=files
+            and partial(resource.setrlimit, resource.RLIMIT_NOFILE, (files, files)),
         )
 
-    def call(self, path="/", timeout=20):
+    def call(self, path="/"):
         url = f"http://127.0.0.1:{self.port}{path}"
-        with urllib.request.urlopen(url, timeout=timeout) as reply:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as reply:
             return json.load(reply)
 
     def workers(self):
@@ -59,22 +67,22 @@ class Service:
         listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return {int(pid) for pid in listed.split() if "spawn_main" in command(pid)}
 
-    def serving(self, count, *, without=(), within=20.0):
+    def serving(self, count, *, without=()):
         """Wait until so many workers answer; return them."""
-        until, seen = time.monotonic() + within, set()
+        until, seen = time.monotonic() + PATIENCE, set()
         while time.monotonic() < until:
             with contextlib.suppress(OSError):
-                seen.add(self.call(timeout=5))
+                seen.add(self.call())
             seen &= self.workers()
             if len(seen) >= count and not seen & set(without):
                 return seen
         raise AssertionError(f"only {seen} of {self.workers()} answer")
 
-    def stop(self, number=signal.SIGTERM, *, within=12.0):
+    def stop(self, number=signal.SIGTERM):
         """Send a signal and return the exit status."""
         workers = self.workers()
         self.process.send_signal(number)
-        code = self.process.wait(timeout=within)
+        code = self.process.wait(timeout=PATIENCE)
         assert not [pid for pid in workers if "spawn_main" in command(pid)]
         return code
 
@@ -90,8 +98,8 @@ def command(pid):
 def start(tmp_path):
     made = []
 
-    def started(count, **environment):
-        made.append(Service(tmp_path, count, **environment))
+    def started(count, **options):
+        made.append(Service(tmp_path, count, **options))
         return made[-1]
 
     yield started
@@ -104,14 +112,17 @@ def start(tmp_path):
         service.process.wait()
 
 
-def test_a_worker_killed_before_it_answers_the_supervisor_is_replaced_and_sigterm_ends(start):
-    service = start(2)
+@pytest.mark.parametrize("circumstances", [{}, {"JUMPS": "1"}, {"files": 64}], ids=str)
+def test_a_worker_killed_before_it_answers_the_supervisor_is_replaced_and_sigterm_ends(
+    start, circumstances
+):
+    service = start(2, **circumstances)  # clocks that jump, few files that may be open
     first = service.serving(2)
     victim = min(first)
     os.kill(victim, signal.SIGSTOP)  # as one that a loaded machine leaves no time
     time.sleep(2)
     os.kill(victim, signal.SIGKILL)
-    service.serving(2, without=[victim], within=10)
+    service.serving(2, without=[victim])
     assert service.stop() == 0
 
 
@@ -119,18 +130,17 @@ def test_kills_at_random_moments_under_load(start):
     busy = "import sys\nwhile True: sum(range(10**6))"
     load = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(4)]
     try:
-        service, chance, slowest = start(2), random.Random(3), 0.0
+        service, chance = start(2), random.Random(3)
         for _ in range(12):
             victim = chance.choice(sorted(service.serving(2)))
             time.sleep(chance.uniform(0.0, 1.2))
             os.kill(victim, signal.SIGKILL)
             begun = time.monotonic()
             while victim in service.workers() or len(service.workers()) < 2:
-                assert time.monotonic() < begun + 10
+                assert time.monotonic() < begun + PATIENCE
                 time.sleep(0.01)
-            slowest = max(slowest, time.monotonic() - begun)
         os.kill(chance.choice(sorted(service.serving(2))), signal.SIGKILL)
-        assert service.stop() == 0 and slowest < 5
+        assert service.stop() == 0
     finally:
         for each in load:
             each.kill()
@@ -154,12 +164,12 @@ def test_sigterm_lets_what_is_begun_end_and_kills_what_does_not(start):
 def test_a_stopped_worker_does_not_outlive_the_grace_nor_a_second_signal(start):
     service = start(2)
     os.kill(min(service.serving(2)), signal.SIGSTOP)
-    assert service.stop(within=15) == 0
-    service = start(2)
+    assert service.stop() == 0
+    service = start(2, grace=600)
     os.kill(min(service.serving(2)), signal.SIGSTOP)
     service.process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
-    assert service.stop(signal.SIGINT, within=3) == 0
+    assert service.stop(signal.SIGINT) == 0
 
 
 def test_sighup_replaces_all_without_a_gap(start, tmp_path):
@@ -178,7 +188,7 @@ def test_sighup_replaces_all_without_a_gap(start, tmp_path):
     asking = threading.Thread(target=ask)
     asking.start()
     service.process.send_signal(signal.SIGHUP)
-    new = service.serving(2, without=old, within=30)
+    new = service.serving(2, without=old)
     broken.touch()  # the next ones cannot start: those that serve stay
     service.process.send_signal(signal.SIGHUP)
     time.sleep(3)
@@ -191,33 +201,31 @@ def test_sighup_replaces_all_without_a_gap(start, tmp_path):
 
 def test_an_application_that_cannot_start_ends_the_service(start, tmp_path):
     (tmp_path / "broken").touch()
-    assert start(2, BROKEN=str(tmp_path / "broken")).process.wait(timeout=30) == 1
+    assert start(2, BROKEN=str(tmp_path / "broken")).process.wait(timeout=PATIENCE) == 1
 
 
 def test_workers_end_when_the_supervisor_was_killed(start):
     service = start(2)
     left = service.serving(2)
     service.process.kill()
-    until = time.monotonic() + 15
+    until = time.monotonic() + PATIENCE
     while any("spawn_main" in command(pid) for pid in left):
         assert time.monotonic() < until
         time.sleep(0.1)
 
 
 def test_half_headers_are_closed_and_hold_nobody_up(start):
-    service = start(1)
+    service = start(1, files=64)  # 32 connections
     service.serving(1)
     with contextlib.ExitStack() as closing:
         opened = []
-        for _ in range(1500):
-            one = closing.enter_context(socket.create_connection(("127.0.0.1", service.port)))
+        for count in range(1, 81):
+            one = socket.create_connection(("127.0.0.1", service.port), timeout=PATIENCE)
+            opened.append(closing.enter_context(one))
             one.sendall(b"GET / HTTP/1.1\r\nHost:")
-            opened.append(one)
-            if len(opened) in (900, 1400):
-                assert service.call(timeout=5)
-        until = time.monotonic() + 20
-        for one in opened:
-            one.settimeout(max(0.1, until - time.monotonic()))
+            if count in (24, 80):
+                assert service.call()
+        for one in opened:  # the first had to make room, the others were silent for too long
             with contextlib.suppress(ConnectionResetError):
                 assert one.recv(1) == b""
-    assert service.call(timeout=5) and service.stop() == 0
+    assert service.call() and service.stop() == 0

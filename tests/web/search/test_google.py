@@ -134,6 +134,14 @@ def test_a_reply_too_large_or_broken_is_refused(body, headers, kind):
     assert answer.kind == kind and KEY not in str(answer)
 
 
+@pytest.mark.parametrize("status", [200, 403, 500])
+@pytest.mark.parametrize("inside", [b"[" * 100_000, b"[]," * 500_001], ids=["deep", "wide"])
+def test_a_reply_that_takes_far_more_memory_than_its_bytes_is_not_parsed(status, inside):
+    with serving((status, b'{"items": ' + inside, {})) as server:
+        (answer,) = google(server, tries=1).hits(["q"])
+    assert answer.kind == "transient" and "JSON of its schema" in str(answer)
+
+
 def test_a_reply_that_drips_ends_with_the_calls_time():
     def slowly(handler):
         handler.send_response(200)

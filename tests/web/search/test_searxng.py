@@ -114,7 +114,7 @@ def test_a_passing_fault_is_tried_again_and_a_refusal_is_not():
 def test_a_server_that_hangs_or_is_gone_is_a_passing_fault():
     with serving(HANG) as server:
         (answer,) = searxng(server, timeout=0.1, tries=2).hits(["q"])
-    assert answer.kind == "transient" and "ReadTimeout" in str(answer)
+    assert answer.kind == "transient" and "Timeout" in str(answer)
     (answer,) = searxng(server, tries=1).hits(["q"])
     assert answer.kind == "transient" and "ConnectError" in str(answer)
 
@@ -189,7 +189,15 @@ def test_engines_of_another_shape_are_told_all_the_same():
     assert answer.kind == "transient" and "5; bing 1" in str(answer)
 
 
-@pytest.mark.parametrize("body", [b"[" * 200_000, b'{"results": ' + b"[" * 200_000, b"\xff\xfe{"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 200_000,
+        b'{"results": ' + b"[" * 200_000,
+        b'{"results": [' + b"[]," * 500_001 + b"1]}",
+        b"\xff\xfe{",
+    ],
+)
 def test_a_reply_that_cannot_be_read_is_told(body):
     with serving((200, body)) as server:
         (answer,) = searxng(server, tries=1).hits(["q"])
