@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from multiprocessing import get_context
@@ -151,6 +152,7 @@ def child(job: Job, folder: Path) -> tuple[int | None, str]:
 def quiet(job: Job, folder: Path, said: Path) -> None:
     """Run a job; errors go to a file, as a terminal would show them, notes and bars left out."""
     os.environ["FITRAG_LOG_LEVEL"] = "ERROR"
+    warnings.simplefilter("ignore")  # libraries warn of each other
     with said.open("w") as errors:
         os.dup2(errors.fileno(), 2)
         with contextlib.redirect_stderr(errors), contextlib.suppress(FileExistsError):

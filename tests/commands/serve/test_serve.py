@@ -22,7 +22,11 @@ from fitrag_integrations.commands.serve import Settings, create_app
 from fitrag_integrations.commands.serve.limits import Door, limits_table
 from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.serve import ServePlan
+from fitrag_integrations.core import http
 from fitrag_integrations.models import BiLabelScorer, RemoteScorer
+from fitrag_integrations.models.remote import client as remote_client
+from fitrag_integrations.models.remote import scorer as remote_scorer
+from fitrag_integrations.retrieval.corpus import extract, files
 
 KEY = "sk-serve-0123456789"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -304,8 +308,27 @@ def test_too_many_sentences_are_refused_before_they_are_judged():
 
 
 def test_the_documented_limits_are_those_of_the_code():
-    docs = Path(__file__).parents[3] / "docs" / "limits.md"
-    assert limits_table() in docs.read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "limits.md").read_text(encoding="utf-8")
+    assert limits_table() in text
+    limits, mebi, gibi = http.Limits(), 1 << 20, 1 << 30
+    for row in (
+        f"| files of a folder | {files.MOST_FILES:,} |",
+        f"| a text, an HTML page or a PDF | {files.MOST_BYTES / mebi:g} MiB, and "
+        f"{extract.CHARACTERS / mebi:g} Mi characters |",
+        f"| a line of JSON Lines or of a table | {files.MOST_LINE / mebi:g} MiB |",
+        f"| what an archive unpacks to | {files.RATIO} times its size, or "
+        f"{files.UNPACKED / gibi:g} GiB where that is more |",
+        f" | {extract.SECONDS:g} s a file, {extract.MEMORY / gibi:g} GiB of memory |",
+        f"| bytes, as sent and once unpacked | {limits.max_bytes / mebi:g} MiB |",
+        f" | {limits.max_ratio:g}, from {http.RATIO_FROM / 1e6:g} MB on |",
+        f" | {http.VALUES:,} and {http.DEPTH} |",
+        f" | {remote_client.ERROR_BYTES:,} and {remote_client.SHOWN} |",
+        f"| failures among the last {remote_client.LAST} requests | {remote_client.FAILURES} | no request for "
+        f"{remote_client.PAUSE:g} s, then one |",
+        f"| requests of a call that are split in halves | {remote_scorer.SPLITS} |",
+    ):
+        assert row in text
+    assert limits.max_decoded_bytes == limits.max_bytes
 
 
 def test_a_service_that_is_reachable_without_a_key_warns(monkeypatch, capsys):
