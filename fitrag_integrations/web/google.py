@@ -6,7 +6,6 @@ put it into the URL, where it would appear in logs and error messages.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import time
@@ -21,7 +20,7 @@ from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter
+from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter, finish
 from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError, SearchError
@@ -98,14 +97,14 @@ class GoogleSearch(SearchesAsPort):
             For each query a list of ``SearchHit``, empty if nothing was found, or a
             ``SearchError``: "auth" (key, project or engine refused), "quota" or "transient".
         """
-        require_extra("googleapiclient", extra="google", feature="GoogleSearch")
-        return spread(self._answer, queries, self.at_once)
+        return finish(lambda: self.ahits(queries))
 
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Async version of ``hits``; Google's client is synchronous, so it runs in threads."""
-        return await asyncio.to_thread(self.hits, queries)
+        require_extra("googleapiclient", extra="google", feature="GoogleSearch")
+        return await spread(self._answer, queries, self.at_once, threads=True)
 
-    def _answer(self, query: str) -> list[SearchHit] | SearchError:
+    def _answer(self, query: str) -> list[SearchHit]:
         from tenacity import Retrying
 
         options = retry_options(self.tries, self.wait, feature="GoogleSearch", extra="google")
@@ -113,7 +112,8 @@ class GoogleSearch(SearchesAsPort):
             found: list[SearchHit] = Retrying(**options)(self._found, query)
             return found
         except SearchError as error:  # a new one, without the client's own errors as its cause
-            return SearchError(self.api_key.redact(str(error))[:600], kind=error.kind)
+            refused = SearchError(self.api_key.redact(str(error))[:600], kind=error.kind)
+        raise refused
 
     def _found(self, query: str) -> list[SearchHit]:
         from googleapiclient.errors import HttpError

@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from fitrag_integrations.core.checks import (
     check_whole,
 )
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, MissingExtraError, SearchError
@@ -73,7 +73,7 @@ class Page(Record):
 
 
 FORMAT = 1
-_OURS = re.compile(r"[0-9a-f]{64}\.json|fitrag-.*\.tmp")
+_OURS = re.compile(r"[0-9a-f]{64}\.json|\.fitrag-.*\.partial")
 _log = logging.getLogger(__name__)
 
 
@@ -147,19 +147,10 @@ class PageCache:
     def _write(self, url: str, content: dict[str, object]) -> None:
         entry = {"format": FORMAT, "url": url, "stored_at": time.time(), **content}
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix="fitrag-", suffix=".tmp", dir=self._folder)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(json.dumps(entry).encode("ascii"))
-                os.replace(name, self._path(url))
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(name)
-                raise
+            write_whole(self._path(url), json.dumps(entry))
             self._shrink()
         except OSError as error:
-            _log.warning("a page is not cached in %s: %s", self._folder, error.strerror)
+            _log.warning("a page is not cached: %s", error)
 
     def _shrink(self) -> None:
         """Delete the oldest cached files until nine tenths of the limit are left."""
@@ -265,14 +256,10 @@ class PageReader:
 
     async def _kept(self, at: httpx.URL, url: str) -> Page | None:
         """Return the page from the cache, unless the guard refuses it now."""
-        if self._cache is None:
-            return None
-        found = await asyncio.to_thread(self._cache.get, str(at))
-        if isinstance(found, SearchError):
-            if self._guard.robots:
-                raise found
-            return None
-        if found is None:
+        found = self._cache and await asyncio.to_thread(self._cache.get, str(at))
+        if isinstance(found, SearchError) and self._guard.robots:
+            raise found
+        if not isinstance(found, Page):
             return None
         self._guard.admit(found.final_url)
         return replace(found, url=url)

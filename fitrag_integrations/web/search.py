@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass
 from inspect import iscoroutinefunction
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
 
-from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.checks import can, check_many, check_one, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.errors import InputError, PortError, SearchError
@@ -33,47 +33,40 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-def spread(call: Callable[[Q], A], items: Sequence[Q], at_once: int) -> list[A | Exception]:
-    """Call once per item in threads.
+async def spread(
+    call: Callable[[Q], A | Awaitable[A]],
+    items: Sequence[Q],
+    at_once: int,
+    *,
+    threads: bool = False,
+) -> list[A | Exception]:
+    """Call once per item, at most ``at_once`` at a time.
 
     Args:
-        call: Function of one item.
+        call: Coroutine function of one item, or a function.
         items: Items to call it with.
-        at_once: Maximum number of threads.
+        at_once: Maximum number of concurrent calls.
+        threads: Whether ``call`` is a plain function, to be called in threads.
 
     Returns:
         One answer per item, in order; an exception is the answer of its item.
     """
-
-    def guarded(item: Q) -> A | Exception:
-        try:
-            return call(item)
-        except Exception as error:  # raised in the flow that asked
-            return error
-
-    if len(items) < 2:
-        return [guarded(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), at_once)) as pool:
-        running = [pool.submit(copy_context().run, guarded, item) for item in items]
-        return [future.result() for future in running]
-
-
-async def aspread(
-    acall: Callable[[Q], Awaitable[A]], items: Sequence[Q], at_once: int
-) -> list[A | Exception]:
-    """Async version of ``spread``: await one call per item, at most ``at_once`` at a time."""
-    slots = asyncio.Semaphore(at_once)
+    slots, pool = asyncio.Semaphore(at_once), ThreadPoolExecutor(at_once)
 
     async def guarded(item: Q) -> A | Exception:
         async with slots:
             try:
-                return await acall(item)
+                if not threads:
+                    return await cast(Awaitable[A], call(item))
+                working = pool.submit(copy_context().run, cast(Callable[[Q], A], call), item)
+                return await asyncio.wrap_future(working)
             except Exception as error:  # raised in the flow that asked
                 return error
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(guarded(item)) for item in items]
-    return [task.result() for task in tasks]
+    try:
+        return await asyncio.gather(*map(guarded, items))
+    finally:
+        pool.shutdown(wait=False)
 
 
 def retry_options(tries: int, wait: float, *, feature: str, extra: str) -> dict[str, Any]:
@@ -82,14 +75,12 @@ def retry_options(tries: int, wait: float, *, feature: str, extra: str) -> dict[
     The wait between two attempts is random, below ``wait`` seconds, then twice that, and so on.
     """
     tenacity = require_extra("tenacity", extra=extra, feature=feature)
-
-    def is_transient(error: BaseException) -> bool:
-        return isinstance(error, SearchError) and error.kind == "transient"
-
     return {
         "stop": tenacity.stop_after_attempt(tries),
         "wait": tenacity.wait_random_exponential(multiplier=wait, max=30),
-        "retry": tenacity.retry_if_exception(is_transient),
+        "retry": tenacity.retry_if_exception(
+            lambda error: isinstance(error, SearchError) and error.kind == "transient"
+        ),
         "reraise": True,
     }
 
@@ -120,13 +111,6 @@ class PageReading(Protocol):
     async def aread(self, urls: Sequence[str], /) -> Sequence[object]: ...
 
 
-def check_provider(provider: object) -> None:
-    """Check for a ``SearchProvider``, or an object with ``search(queries)``."""
-    if isinstance(provider, type) or _call_name(provider) is None:
-        allowed = "an object with a 'hits' method; for a tool use WebSearch.from_tool(tool)"
-        raise InputError.of("provider", given=provider, allowed=allowed)
-
-
 def name_of(provider: object) -> str:
     """Return a provider's name, or that of its class."""
     return str(getattr(provider, "name", "") or type(provider).__name__)
@@ -134,20 +118,14 @@ def name_of(provider: object) -> str:
 
 async def ask_provider(provider: object, queries: list[str]) -> list[object]:
     """Query a provider, in a thread if it has no async method; one answer per query."""
-    name = _call_name(provider) or "hits"
+    name = next(name for name in CALLS if callable(getattr(provider, name, None)))
     call = getattr(provider, name)
-    if name.startswith("a"):
-        answers = list(await call(queries))
-    else:
-        answers = list(await asyncio.to_thread(call, queries))
+    found = call(queries) if name.startswith("a") else asyncio.to_thread(call, queries)
+    answers = list(await found)
     if len(answers) != len(queries):
         counts = f"{len(queries)} queries but returned {len(answers)} answers"
         raise PortError(f"{name_of(provider)} got {counts}")
     return answers
-
-
-def _call_name(provider: object) -> str | None:
-    return next((name for name in CALLS if callable(getattr(provider, name, None))), None)
 
 
 @dataclass(frozen=True)
@@ -187,9 +165,7 @@ class ToolProvider:
     async def ahits(self, queries: Sequence[str], /) -> list[Any]:
         """Async version of ``hits``."""
         call, acall = _calls_of(self.tool)
-        if acall is not None:
-            return await aspread(acall, queries, self.at_once)
-        return await asyncio.to_thread(spread, call, queries, self.at_once)
+        return await spread(acall or call, queries, self.at_once, threads=acall is None)
 
 
 def _calls_of(tool: Any) -> tuple[Callable[[str], Any], Callable[[str], Any] | None]:
@@ -243,12 +219,12 @@ class WebSearch:
     def __post_init__(self) -> None:
         check_whole("max_results", self.max_results, low=1)
         object.__setattr__(self, "prefer", check_many("prefer", self.prefer, str))
-        if self.on_page_error not in ("snippet", "raise"):
-            allowed = "'snippet' or 'raise'"
-            raise InputError.of("on_page_error", given=self.on_page_error, allowed=allowed)
+        check_one("on_page_error", self.on_page_error, ("snippet", "raise"))
         if self.pages is not None and not isinstance(self.pages, PageReading):
             raise InputError.of("pages", given=self.pages, allowed="an object with 'aread'")
-        check_provider(self.provider)
+        if not any(can(self.provider, name) for name in CALLS):
+            allowed = "an object with a 'hits' method; for a tool use WebSearch.from_tool(tool)"
+            raise InputError.of("provider", given=self.provider, allowed=allowed)
 
     @classmethod
     def from_tool(cls, tool: object, *, at_once: int = 16, **options: Any) -> Self:

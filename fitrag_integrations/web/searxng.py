@@ -25,7 +25,7 @@ from fitrag_integrations.core.http import (
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
 from fitrag_integrations.web.hits import SearchHit
-from fitrag_integrations.web.search import SearchesAsPort, aspread, retry_options
+from fitrag_integrations.web.search import SearchesAsPort, retry_options, spread
 
 if TYPE_CHECKING:
     import httpx
@@ -105,7 +105,7 @@ class SearxngSearch(SearchesAsPort):
                 found: list[SearchHit] = await AsyncRetrying(**options)(self._ask, client, query)
                 return found
 
-            return await aspread(answer, queries, self.at_once)
+            return await spread(answer, queries, self.at_once)
 
     async def _ask(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
         import httpx

@@ -109,7 +109,7 @@ def test_several_processes_may_share_it(tmp_path):
         subprocess.Popen([sys.executable, "-c", script, str(tmp_path), letter]) for letter in "abc"
     ]
     assert [run.wait(120) for run in runs] == [0, 0, 0]
-    assert not list(tmp_path.glob("*.tmp"))
+    assert not list(tmp_path.glob(".fitrag-*"))
 
 
 def test_a_disk_that_refuses_is_told_and_forgiven(tmp_path, caplog):
