@@ -55,7 +55,10 @@ def only_writer(path: Path) -> Iterator[None]:
     Where the system cannot lock (Windows, some network file systems), only this process is watched.
     """
     with contextlib.ExitStack() as closing:
-        handle = _opened(path)
+        handle = None
+        with contextlib.suppress(OSError):
+            if path.is_file() or path.is_dir():
+                handle = os.open(path, os.O_RDONLY)
         if handle is not None:
             closing.callback(os.close, handle)  # which releases the lock
             found = os.fstat(handle)
@@ -70,14 +73,6 @@ def only_writer(path: Path) -> Iterator[None]:
                 with contextlib.suppress(OSError):  # a file system that has no locks
                     lock(handle, path)
         yield
-
-
-def _opened(path: Path) -> int | None:
-    with contextlib.suppress(OSError):
-        kind = path.stat().st_mode
-        if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
-            return os.open(path, os.O_RDONLY)
-    return None
 
 
 def _busy(output: Path) -> InputError:
@@ -113,7 +108,12 @@ def replacing(path: Path) -> Iterator[Path]:
             with beside.open("rb") as file:
                 os.fsync(file.fileno())
             os.replace(beside, path)
-            _sync_folder(path.parent)
+            with contextlib.suppress(OSError):  # Windows opens no folder
+                folder = os.open(path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
     finally:
         beside.unlink(missing_ok=True)
 
@@ -132,15 +132,6 @@ def read_file(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         return file.read()
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # Windows opens no folder
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @contextlib.contextmanager
@@ -186,44 +177,33 @@ def storage_error(
 def fingerprint(path: Path) -> str:
     """Hash a file, or a folder by its files' names and contents: SHA-256 in hexadecimal digits.
 
-    The hash of a large file is looked up by its inode, size and times, and so read once.
+    The hash of a large file is looked up by its inode, size and times, and so read once; a file in
+    the user's cache folder keeps them, if it can be written.
     """
-    digest = hashlib.sha256()
-    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-    known = _Hashes(max((each.stat().st_size for each in files), default=0) > LARGE)
-    for each in files:
-        size = each.stat().st_size
-        digest.update(f"{each.relative_to(path)}\0{size}\0".encode())
-        digest.update(each.read_bytes() if size <= LARGE else known.of(each).encode("ascii"))
-    known.close()
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    digest, hashes, known = hashlib.sha256(), Path(cache, "fitrag", "hashes.json"), None
+    fresh = dict[str, str]()
+    for each in sorted(e for e in path.rglob("*") if e.is_file()) if path.is_dir() else [path]:
+        about = each.stat()
+        digest.update(f"{each.relative_to(path)}\0{about.st_size}\0".encode())
+        if about.st_size <= LARGE:
+            digest.update(each.read_bytes())
+            continue
+        if known is None:
+            known = dict[str, object]()
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                known = dict(json.loads(hashes.read_bytes()))
+        times = about.st_mtime_ns, about.st_ctime_ns
+        key = ":".join(map(str, (about.st_dev, about.st_ino, about.st_size, *times)))
+        found = known.get(key)
+        if not isinstance(found, str):
+            with each.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if time.time_ns() - max(times) >= SETTLED:  # a further change shows in its times
+                fresh[key] = found
+        digest.update(found.encode("ascii"))
+    if fresh:
+        with contextlib.suppress(OSError):
+            kept = dict(list({**(known or {}), **fresh}.items())[-HASHES:])
+            write_whole(hashes, json.dumps(kept))
     return digest.hexdigest()
-
-
-class _Hashes:
-    """Hashes of large files, kept in a file of the user's cache folder if it can be written."""
-
-    def __init__(self, wanted: bool) -> None:
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        self._path = Path(cache, "fitrag", "hashes.json")
-        self._known: dict[str, str] = {}
-        self._fresh = False
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            self._known = dict(json.loads(self._path.read_bytes())) if wanted else {}
-
-    def of(self, path: Path) -> str:
-        found = path.stat()
-        times = found.st_mtime_ns, found.st_ctime_ns
-        key = ":".join(map(str, (found.st_dev, found.st_ino, found.st_size, *times)))
-        if not isinstance(self._known.get(key), str):
-            with path.open("rb") as file:
-                value = hashlib.file_digest(file, "sha256").hexdigest()
-            if time.time_ns() - max(times) < SETTLED:  # a further change may have the same times
-                return value
-            self._known[key], self._fresh = value, True
-        return self._known[key]
-
-    def close(self) -> None:
-        if self._fresh:
-            kept = dict(list(self._known.items())[-HASHES:])
-            with contextlib.suppress(OSError):
-                write_whole(self._path, json.dumps(kept))

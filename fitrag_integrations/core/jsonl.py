@@ -194,7 +194,7 @@ def appending(name: str) -> Iterator[Write]:
     and `StorageError` for a disk that is full.
     """
     if name == STREAM:
-        yield _to_stdout
+        yield lambda data: (sys.stdout.buffer.write(data), sys.stdout.buffer.flush())[1]
         return
     with storing(name), _opening(name):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -223,8 +223,3 @@ def _opening(name: str) -> Iterator[None]:
             "stay, and the same command goes on after them"
         )
         raise InputError.of("output", given=name, allowed=allowed) from error
-
-
-def _to_stdout(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()

@@ -31,7 +31,7 @@ def tracked(
     `show` True draws it at once, False never, and None once it takes more than `DELAY` seconds,
     where somebody watches: in a notebook or at a terminal.
     """
-    if show is False or (show is None and not _watched()):
+    if not _drawn(show):
         return items
     from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
@@ -43,7 +43,7 @@ def in_blocks(
     call: Callable[[Sequence[T]], Sequence[R]], items: Sequence[T], label: str, *, show: bool | None
 ) -> list[R]:
     """Call on items block by block under a bar, or on all at once where there is none to draw."""
-    if show is False or (show is None and not _watched()):
+    if not _drawn(show):
         return list(call(items))
     starts = range(0, len(items), BLOCK)
     found: list[R] = []
@@ -55,7 +55,7 @@ def in_blocks(
 @contextmanager
 def bar(label: str, *, show: bool | None) -> Iterator[Callable[[int, int], None] | None]:
     """Draw a bar; yields the function that takes the items done and their number, or None."""
-    if show is False or (show is None and not _watched()):
+    if not _drawn(show):
         yield None
         return
     from tqdm.auto import tqdm
@@ -69,8 +69,8 @@ def bar(label: str, *, show: bool | None) -> Iterator[Callable[[int, int], None]
         yield advance
 
 
-def _watched() -> bool:
-    return "ipykernel" in sys.modules or sys.stderr.isatty()
+def _drawn(show: bool | None) -> bool:
+    return "ipykernel" in sys.modules or sys.stderr.isatty() if show is None else show
 
 
 class Terminated(Exception):

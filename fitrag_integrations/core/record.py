@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, fields
 from enum import Enum
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 from fitrag_integrations.core.show import Shown
 from fitrag_integrations.errors import InputError
@@ -42,7 +42,12 @@ class Record(Shown):
         given = check_mapping(cls.__name__, data)
         for spec in fields(cls):  # type: ignore[arg-type]
             if spec.name in given:
-                values[spec.name] = _record(cls._nested.get(spec.name), given[spec.name])
+                kind, value = cls._nested.get(spec.name), cast(Any, given[spec.name])
+                if kind is not None and isinstance(value, list | tuple):
+                    value = tuple(map(kind.from_dict, value))
+                elif kind is not None and value is not None:
+                    value = kind.from_dict(value)
+                values[spec.name] = value
             elif spec.default is MISSING and spec.default_factory is MISSING:
                 raise InputError.of(f"{cls.__name__}.{spec.name}", given=None, allowed="a value")
         return cls(**values)
@@ -81,7 +86,7 @@ def plain(value: object) -> Any:
         raise InputError.of("value", given=type(value), allowed=allowed) from None
 
 
-def _plain(value: object) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return _plain(value.value)
     if isinstance(value, float):  # also numpy.float64, which frameworks refuse
@@ -92,10 +97,6 @@ def _plain(value: object) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, BaseException):
         return {"error": type(value).__name__, "message": str(value)}
-    return _composite(value)
-
-
-def _composite(value: Any) -> Any:
     if not isinstance(value, type) and callable(getattr(value, "to_dict", None)):
         return _plain(value.to_dict())
     if getattr(value, "ndim", None) == 0:
@@ -103,11 +104,3 @@ def _composite(value: Any) -> Any:
     if isinstance(value, Sequence | AbstractSet) and not isinstance(value, bytes | bytearray):
         return [_plain(item) for item in value]
     return repr(value)
-
-
-def _record(kind: type[Record] | None, value: Any) -> Any:
-    if kind is None or value is None:
-        return value
-    if isinstance(value, list | tuple):
-        return tuple(kind.from_dict(item) for item in value)
-    return kind.from_dict(value)

@@ -11,7 +11,8 @@ import hashlib
 import json
 import struct
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text, check_whole
-from fitrag_integrations.core.files import only_writer, replacing
+from fitrag_integrations.core.files import only_writer, replacing, write_whole
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
@@ -61,7 +62,34 @@ def write(
         if read_as and version(folder) not in ("", read_as):
             allowed = "the index as it was read; load it anew, then add to it"
             raise InputError.of("folder", given=f"{folder}, changed since", allowed=allowed)
-        _write(folder, flat, passages, encoder, kind)
+        used = set[str]()
+        with suppress(ModelLoadError):  # no index yet, or none that could be read
+            used = {file["name"] for file in read_manifest(folder)["files"].values()}
+        files = {}
+        for part, choice in _NAMES.items():
+            name = next(name for name in choice if name not in used)
+            with replacing(folder / name) as beside:
+                if part == "index":
+                    faiss().write_index(flat, str(beside))
+                else:
+                    with beside.open("wb") as file:
+                        file.writelines(_line(passage.to_dict()) for passage in passages)
+                with beside.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+            files[part] = {"name": name, "sha256": digest}
+        manifest = {
+            "format": FORMAT,
+            "encoder": encoder,
+            "metric": "inner_product",
+            "kind": kind,
+            "count": len(passages),
+            "files": files,
+        }
+        write_whole(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+        kept = {file["name"] for file in files.values()}
+        older = {name for names in _NAMES.values() for name in names} - kept
+        for left in (*map(folder.joinpath, older), *folder.glob(".fitrag-*.partial")):
+            left.unlink(missing_ok=True)
         return version(folder)
 
 
@@ -71,32 +99,6 @@ def version(folder: Path) -> str:
         return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
     except OSError:
         return ""
-
-
-def _write(
-    folder: Path, flat: Any, passages: Sequence[Passage], encoder: dict[str, object], kind: Kind
-) -> None:
-    used = _used(folder)
-    names = {part: next(n for n in _NAMES[part] if n not in used) for part in _NAMES}
-    writers: dict[str, Callable[[Path], None]] = {
-        "index": lambda path: faiss().write_index(flat, str(path)),
-        "passages": lambda path: _write_lines(path, passages),
-    }
-    files = {
-        part: {"name": name, "sha256": _replace(folder / name, writers[part])}
-        for part, name in names.items()
-    }
-    manifest = {
-        "format": FORMAT,
-        "encoder": encoder,
-        "metric": "inner_product",
-        "kind": kind,
-        "count": len(passages),
-        "files": files,
-    }
-    text = json.dumps(manifest, indent=2)
-    _replace(folder / MANIFEST, lambda path: path.write_text(text + "\n", encoding="utf-8"))
-    _sweep(folder, keep={MANIFEST, *names.values()})
 
 
 def read(folder: Path, *, mapped: bool = False) -> tuple[Any, list[Passage], dict[str, Any], str]:
@@ -215,36 +217,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ModelLoadError(f"{path} is not an index manifest: {error!r}") from error
     return manifest
-
-
-def _used(folder: Path) -> set[str]:
-    try:
-        return {file["name"] for file in read_manifest(folder)["files"].values()}
-    except ModelLoadError:  # no index yet, or none that could be read
-        return set()
-
-
-def _replace(path: Path, write_to: Callable[[Path], object]) -> str:
-    """Write a file atomically; gives the SHA-256 digest."""
-    with replacing(path) as beside:
-        write_to(beside)
-        with beside.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sweep(folder: Path, *, keep: set[str]) -> None:
-    """Remove the older index's files, and what a stopped save left."""
-    known = [name for names in _NAMES.values() for name in names]
-    for name in known:
-        if name not in keep:
-            (folder / name).unlink(missing_ok=True)
-    for left in folder.glob(".fitrag-*.partial"):
-        left.unlink(missing_ok=True)
-
-
-def _write_lines(path: Path, passages: Iterable[Passage]) -> None:
-    with path.open("wb") as file:
-        file.writelines(_line(passage.to_dict()) for passage in passages)
 
 
 def _line(row: dict[str, object]) -> bytes:

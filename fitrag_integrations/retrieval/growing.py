@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_whole
-from fitrag_integrations.core.files import only_writer
+from fitrag_integrations.core.files import only_writer, write_whole
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
-from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval._encoding import (
     Origin,
     TextEncoder,
@@ -40,7 +39,7 @@ from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
 
 STATE, SEGMENTS = "state.json", "segments.jsonl"
-FORMATS = (1, 2)  # without and with checksums
+FORMAT = 2
 PARTS = ("vectors.f16", "passages.jsonl", "ends.i64", "marks.i64")
 BLOCK = 1024  # passages encoded and committed at once
 ROWS = 32768  # vectors that a search holds in float32 at once
@@ -103,8 +102,16 @@ class GrowingIndex:
             self._cut()
             items = iter(passages)
             while block := list(islice(items, BLOCK)):
-                new, _ = admit(block, stored={}, on_bad=on_bad)
-                new = list(self._unknown(new, on_bad))
+                known, new = self._known_marks(), []
+                for passage in admit(block, stored={}, on_bad=on_bad)[0]:
+                    own, text = _marks(passage)
+                    if own not in known:
+                        new.append(passage)
+                    elif known[own] != text and on_bad == "raise":
+                        allowed = "the text that is stored under this id, or another id"
+                        raise InputError.of(
+                            f"id {passage.id!r}", given=passage.text, allowed=allowed
+                        )
                 if new:
                     self._append(new)
                 added += len(new)
@@ -136,16 +143,11 @@ class GrowingIndex:
     def verify(self) -> None:
         """Compare all that is committed with its checksums; reads every file once.
 
-        An index begun before there were checksums gets them with its next `add`; until then only
-        its sizes are checked.
-
         Raises:
             ChecksumError: If a file was changed.
             ModelLoadError: If a file is missing or too short.
         """
         state = self._state()
-        if state["format"] == 1 or not state["count"]:
-            return
         with (self._folder / SEGMENTS).open("rb") as file:
             lines = file.read(state["segments"])
         if hashlib.sha256(lines).hexdigest() != state["checksum"]:
@@ -208,19 +210,13 @@ class GrowingIndex:
                 file.flush()
                 os.fsync(file.fileno())
         self._sums.update(segment)
-        grown = {"count": state["count"] + len(new), "bytes": int(ends[-1])}
-        self._commit({**state, **grown, **self._segments(state["segments"] + len(segment))})
+        self._commit(
+            state["encoder"],
+            count=state["count"] + len(new),
+            bytes=int(ends[-1]),
+            segments=state["segments"] + len(segment),
+        )
         self._known_marks().update(map(_marks, new))
-
-    def _unknown(self, passages: Iterable[Passage], on_bad: str) -> Iterator[Passage]:
-        known = self._known_marks()
-        for passage in passages:
-            own, text = _marks(passage)
-            if own not in known:
-                yield passage
-            elif known[own] != text and on_bad == "raise":
-                allowed = "the text that is stored under this id, or another id"
-                raise InputError.of(f"id {passage.id!r}", given=passage.text, allowed=allowed)
 
     def _known_marks(self) -> dict[int, int]:
         if self._known is None:
@@ -231,20 +227,9 @@ class GrowingIndex:
         return self._known
 
     def _cut(self) -> None:
-        """Cut off what was never committed, and give an older index checksums."""
+        """Cut off what was never committed."""
         state = self._state()
         self._known = None
-        if state["format"] == 1:
-            found = dict[str, list[object]]()
-            for part, size in self._sizes(state).items():
-                (self._folder / part).touch()
-                with (self._folder / part).open("rb") as file:
-                    found[part] = [size, _digest(file, size)]
-            line = jsonl.dump(found) if state["count"] else b""
-            _storage._replace(self._folder / SEGMENTS, lambda path: path.write_bytes(line))
-            self._sums = hashlib.sha256(line)
-            state = {**state, **self._segments(len(line))}
-            self._commit(state)
         for name, size in self._sizes(state).items():
             with (self._folder / name).open("ab") as file:
                 file.truncate(size)
@@ -252,15 +237,11 @@ class GrowingIndex:
         if self._sums.hexdigest() != state["checksum"]:
             self._refuse(SEGMENTS, "was changed after it was written", ChecksumError)
 
-    def _segments(self, size: int) -> dict[str, object]:
-        return {"format": FORMATS[-1], "segments": size, "checksum": self._sums.hexdigest()}
-
     def _sizes(self, state: dict[str, Any]) -> dict[str, int]:
         """Return how many bytes of each file are committed."""
         count = state["count"]
         sizes = (2 * state["encoder"]["width"] * count, state["bytes"], 8 * count, 16 * count)
-        found = dict(zip(PARTS, sizes, strict=True))
-        return found if state["format"] == 1 else {**found, SEGMENTS: state["segments"]}
+        return dict(zip((*PARTS, SEGMENTS), (*sizes, state["segments"]), strict=True))
 
     def _checked(self, found: object, count: int) -> Vectors:
         return checked_vectors(found, count=count, width=self._width, encoder=self.encoder)
@@ -289,9 +270,8 @@ class GrowingIndex:
                         if left:
                             self._refuse(STATE, f"is missing beside {left[0]}")
                         self._sums = hashlib.sha256()
-                        empty = {"count": 0, "bytes": 0, "encoder": encoder}
                         (self._folder / SEGMENTS).touch()
-                        self._commit({**empty, **self._segments(0)})
+                        self._commit(encoder, count=0, bytes=0, segments=0)
             except InputError:  # another process is creating it
                 if time.monotonic() > until:
                     raise
@@ -303,20 +283,13 @@ class GrowingIndex:
         try:
             text = (self._folder / STATE).read_text(encoding="utf-8")
             state: dict[str, Any] = jsonl.loads(text)
-            numbers = [state["count"], state["bytes"], state.get("segments", 0)]
+            if state["format"] != FORMAT:
+                raise ValueError(f"format {state['format']!r}, allowed {FORMAT}")
+            numbers = [state[name] for name in ("count", "bytes", "segments")]
             numbers.append(state["encoder"]["width"])
             if any(type(number) is not int or number < 0 for number in numbers):
                 raise ValueError(f"sizes {numbers}")
-            if state["format"] not in FORMATS:
-                raise ValueError(f"format {state['format']!r}, allowed {FORMATS}")
-            _ = (
-                state["encoder"]["name"],
-                state["format"] == 1
-                or (
-                    state["segments"],
-                    state["checksum"],
-                ),
-            )
+            _ = state["encoder"]["name"], state["checksum"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             self._refuse(STATE, f"is not an index's state: {error!r}")
         for name, size in self._sizes(state).items():
@@ -331,9 +304,9 @@ class GrowingIndex:
     ) -> NoReturn:
         raise kind(f"{self._folder / name} {problem}: {REMEDY}")
 
-    def _commit(self, state: dict[str, Any]) -> None:
-        text = json.dumps(state)
-        _storage._replace(self._folder / STATE, lambda path: path.write_text(text, "utf-8"))
+    def _commit(self, encoder: dict[str, Any], **sizes: int) -> None:
+        state = {**sizes, "encoder": encoder, "format": FORMAT, "checksum": self._sums.hexdigest()}
+        write_whole(self._folder / STATE, json.dumps(state))
 
 
 def _marks(passage: Passage) -> tuple[int, int]:

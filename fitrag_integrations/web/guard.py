@@ -118,7 +118,10 @@ def refusal(address: str, allowed: Iterable[Network] = ()) -> str | None:
             return f"a {name.replace('_', '-')} address"
     if any(found in network for network in _TUNNELS):
         return "a tunnelled address"
-    return None if _is_public(found) and not zone else "not a public address"
+    is_public = found.is_global and not any(found in network for network in _ALSO_SPECIAL)
+    if isinstance(found, IPv6Address) and found not in _UNICAST:
+        is_public = False
+    return None if is_public and not zone else "not a public address"
 
 
 def within(host: str, domains: Sequence[str]) -> bool:
@@ -135,44 +138,19 @@ def is_address(host: str) -> bool:
     return True
 
 
-def read_domain(field_name: str, text: str) -> str:
-    """Parse a domain: a host name or ``*.name``."""
-    try:
-        plain = text.strip().removeprefix("*").removeprefix(".").encode("idna").decode("ascii")
-        return canonical_host(plain)
-    except ValueError:
-        raise InputError.of(field_name, given=text, allowed="host names") from None
-
-
-def read_network(field_name: str, text: str) -> Network:
-    """Parse a network such as ``10.20.0.0/16``."""
-    try:
-        return ip_network(text)
-    except ValueError:
-        allowed = "networks such as 10.20.0.0/16"
-        raise InputError.of(field_name, given=text, allowed=allowed) from None
-
-
-def _is_public(address: Address) -> bool:
-    if isinstance(address, IPv6Address) and address not in _UNICAST:
-        return False
-    return address.is_global and not any(address in network for network in _ALSO_SPECIAL)
-
-
 def _ipv4(labels: list[str]) -> IPv4Address:
     """Read one to four numbers, decimal, octal or hexadecimal; the last fills what is left."""
     if len(labels) > 4 or not all(_NUMBER.fullmatch(label) for label in labels):
         raise ValueError("not an IPv4 address")
-    *head, last = map(_number, labels)
+    *head, last = (
+        int(digits[2:] or "0", 16)
+        if digits.startswith("0x")
+        else int(digits, 8 if digits.startswith("0") else 10)
+        for digits in labels
+    )
     if any(number > 255 for number in head) or last >= 256 ** (4 - len(head)):
         raise ValueError("not an IPv4 address")
     return IPv4Address(last + sum(number << 8 * (3 - i) for i, number in enumerate(head)))
-
-
-def _number(digits: str) -> int:
-    if digits.startswith("0x"):
-        return int(digits[2:] or "0", 16)
-    return int(digits, 8 if digits.startswith("0") else 10)
 
 
 AGENT = "fitrag-integrations"
@@ -233,15 +211,23 @@ class NetworkGuard:
     user_agent: str = USER_AGENT
 
     def __post_init__(self) -> None:
-        for name, given in (
-            ("allow_domains", self.allow_domains),
-            ("deny_domains", self.deny_domains),
+        def domain(text: str) -> str:
+            bare = text.strip().removeprefix("*").removeprefix(".")
+            return canonical_host(bare.encode("idna").decode("ascii"))
+
+        networks = "networks such as 10.20.0.0/16"
+        for name, read, allowed in (
+            ("allow_domains", domain, "host names"),
+            ("deny_domains", domain, "host names"),
+            ("allow_addresses", lambda text: ip_network(text) and text, networks),
         ):
-            domains = check_many(name, given, str)
-            object.__setattr__(self, name, tuple(read_domain(name, domain) for domain in domains))
-        networks = check_many("allow_addresses", self.allow_addresses, str)
-        object.__setattr__(self, "allow_addresses", networks)
-        _ = self._networks  # raises for an invalid network
+            known = []
+            for text in check_many(name, getattr(self, name), str):
+                try:
+                    known.append(read(text))
+                except ValueError:
+                    raise InputError.of(name, given=text, allowed=allowed) from None
+            object.__setattr__(self, name, tuple(known))
         ports = check_many("ports", self.ports, int)
         checked = tuple(check_whole("ports", port, low=1, high=65535) for port in ports)
         object.__setattr__(self, "ports", checked)
@@ -321,7 +307,7 @@ class NetworkGuard:
 
     @property
     def _networks(self) -> list[Network]:
-        return [read_network("allow_addresses", text) for text in self.allow_addresses]
+        return list(map(ip_network, self.allow_addresses))
 
     def _objection(self, url: httpx.URL, host: str) -> str | None:
         if url.scheme not in ("http", "https"):

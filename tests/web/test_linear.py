@@ -5,13 +5,13 @@ from contextlib import suppress
 
 import pytest
 
-from fitrag_integrations.core.http import _Meter
+from fitrag_integrations.core.http import Limits, Meter
 from fitrag_integrations.core.http import retry_after as wait_asked
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.web import clean_text
 from fitrag_integrations.web.extract import decode, extract
 from fitrag_integrations.web.fetch import _check_type
-from fitrag_integrations.web.guard import NetworkGuard, canonical_host, read_domain
+from fitrag_integrations.web.guard import NetworkGuard, canonical_host
 from fitrag_integrations.web.hits import hits_of
 from fitrag_integrations.web.pages import _LOGIN
 from fitrag_integrations.web.robots import RobotsRules
@@ -45,7 +45,7 @@ def type_checked(text):
 
 
 def encoding(text):
-    _tolerant(lambda: _Meter(f"gzip{text}", NetworkGuard(), None), SearchError)
+    _tolerant(lambda: Meter(f"gzip{text}", Limits()), SearchError)
 
 
 def retry_after(text):
@@ -55,7 +55,7 @@ def retry_after(text):
 
 def host(text):
     _tolerant(lambda: canonical_host(text), ValueError)
-    _tolerant(lambda: read_domain("domain", text[:60_000]), InputError)
+    _tolerant(lambda: NetworkGuard(allow_domains=[text[:60_000]]), InputError)
 
 
 def address(text):
