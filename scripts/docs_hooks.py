@@ -1,9 +1,8 @@
-"""What the documentation is built from besides ``docs/``, for mkdocs.
+"""Hooks of mkdocs that add pages from outside ``docs/``.
 
-Adds the model cards, the pages at the root of the repository, and one page of reference for each
-public package, from its ``__all__``. Rewrites links between all of these, which are written as
-paths in the repository so that they work there too. Fails if a built page would fetch anything
-from elsewhere.
+Adds the model cards, the pages at the root of the repository, and a reference page for each public
+package, from its ``__all__``. Rewrites links between these pages from paths in the repository to
+paths in the site. Rejects a site that loads anything from another host.
 """
 
 import importlib
@@ -26,7 +25,7 @@ PAGES = {
     "README.md": "readme.md",
     "SECURITY.md": "security.md",
 }
-# a package without a public list of names is shown module by module
+# a package without __all__ is shown module by module
 MODELS = ("", "methods", "methods.baselines", "models", "langchain", "llama_index", "retrieval")
 PARTS = (*MODELS, "web", "evaluation", "training.asking_llm", "training.collecting")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s:]+)((?:#[^)\s]*)?)\)")
@@ -38,14 +37,14 @@ FETCHED = re.compile(
 
 
 def origins() -> dict[str, str]:
-    """Give the path in the repository of every page that is not in ``docs/``, by its place."""
+    """Return the path in the repository of each page outside ``docs/``, by its place in the site."""
     cards = {f"models/{card.parent.name}.md": card for card in sorted(CARDS.glob("*/README.md"))}
     added = {place: card.relative_to(ROOT).as_posix() for place, card in cards.items()}
     return added | {place: page for page, place in PAGES.items()}
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are not in ``docs/``."""
+    """Add the pages from outside ``docs/``."""
     for place, path in origins().items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
     for place, text in reference().items():
@@ -54,7 +53,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def reference() -> dict[str, str]:
-    """Write the pages of reference, and their table of contents."""
+    """Return the reference pages and their index, by path in the site."""
     pages, listed = {}, []
     for part in PARTS:
         name = f"{PACKAGE}.{part}".rstrip(".")
@@ -63,16 +62,16 @@ def reference() -> dict[str, str]:
         place = f"{part.replace('.', '-') or 'core'}.md"
         pages[f"reference/{place}"] = f"# {name}\n\n{first}\n\n{members(name, module)}"
         listed.append(f"- [`{name}`]({place}): {first}\n")
-    intro = "# Reference\n\nFrom the docstrings. What is not listed may change without notice.\n\n"
+    intro = "# Reference\n\nNames that are not listed here may change without notice.\n\n"
     cards = "".join(f"- [{place[7:-3]}](../{place})\n" for place in origins() if "models/" in place)
-    pages["reference/index.md"] = f"{intro}{''.join(listed)}\n## Models that ship\n\n{cards}"
+    pages["reference/index.md"] = f"{intro}{''.join(listed)}\n## Bundled models\n\n{cards}"
     return pages
 
 
 def members(name: str, module: Any) -> str:
-    """List what a page shows: the names promised, else the modules, else the module itself."""
-    if promised := getattr(module, "__all__", None):
-        found = [f"{name}.{each}" for each in promised if each != "__version__"]
+    """Return a page's entries: the names of ``__all__``, else its modules, else the module."""
+    if public := getattr(module, "__all__", None):
+        found = [f"{name}.{each}" for each in public if each != "__version__"]
     elif hasattr(module, "__path__"):
         inside = pkgutil.iter_modules(module.__path__, f"{name}.")
         found = [each.name for each in inside if "._" not in each.name]
@@ -84,7 +83,7 @@ def members(name: str, module: Any) -> str:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Turn links to paths of the repository into links between pages.
 
-    What is a file there and no page here keeps its words and loses its link.
+    A link to a file without a page becomes plain text.
     """
     places = {path: place for place, path in origins().items()}
     here = origins().get(page.file.src_uri, f"docs/{page.file.src_uri}")
@@ -102,19 +101,19 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_post_build(config: Any) -> None:
-    """Refuse a site that fetches anything from elsewhere."""
+    """Reject a site that loads anything from another host."""
     for path in sorted(Path(config["site_dir"]).rglob("*")):
         if path.suffix in {".html", ".css"}:
             found = FETCHED.search(path.read_text(encoding="utf-8"))
             if found:
-                raise PluginError(f"{path}: fetches {found[0]}")
+                raise PluginError(f"{path}: loads {found[0]}; bundle it in docs/assets instead")
 
 
 class LiteralBlocks(griffe.Extension):
-    """Read ``::`` before an indented block as Markdown does: the block is code anyway."""
+    """Extension of griffe that removes ``::`` before indented blocks."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Take the colons from one docstring."""
+        """Remove the colons from one docstring."""
         if obj.docstring is not None:
             text = re.sub(r"(?m)^::\n", "", obj.docstring.value)
             obj.docstring.value = re.sub(r"(?m)::$", ":", text)

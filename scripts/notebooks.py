@@ -1,9 +1,9 @@
-"""Run the notebooks from start to end, and save them with their outputs.
+"""Run notebooks from start to end, and save them with their outputs.
 
-    python scripts/notebooks.py [NOTEBOOK ...]        run and save, all where none is named
+    python scripts/notebooks.py [NOTEBOOK ...]          run and save; by default all
     python scripts/notebooks.py --check [NOTEBOOK ...]  run without saving
 
-Ends with an error where a cell fails or writes to standard error.
+Exits with an error if a cell fails or writes to standard error.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import nbformat
 from nbclient import NotebookClient
 
 HOME = Path(__file__).resolve().parent.parent / "notebooks"
-SECONDS = 300  # the longest a cell may take
+SECONDS = 300  # maximum time of a cell
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the notebooks of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("notebooks", type=Path, nargs="*")
     parser.add_argument("--check", action="store_true")
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """Set what kernels inherit: this environment's commands, no network, no bars."""
+    """Set the kernels' environment: this environment's commands, no network, no bars."""
     here = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", "")])
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TQDM_DISABLE": "1"}
@@ -46,7 +46,7 @@ def prepare() -> None:
 
 
 def executed(path: Path) -> Any:
-    """Run a notebook in a kernel of its own, in the notebooks' folder, and tidy its outputs."""
+    """Return a notebook after running it in a new kernel, without execution times and widgets."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
@@ -57,7 +57,7 @@ def executed(path: Path) -> Any:
     )
     client.execute(env=os.environ.copy())
     for cell in notebook.cells:
-        cell.metadata.pop("execution", None)  # when it ran
+        cell.metadata.pop("execution", None)  # times
         for output in cell.get("outputs", ()):
             if output.get("name") == "stderr":
                 raise SystemExit(f"{path.name}: a cell wrote to standard error:\n{output.text}")

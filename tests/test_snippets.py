@@ -1,13 +1,13 @@
-"""What the documents show is run, page by page; what cannot be run here is checked by name.
+"""Run the code of README and docs page by page; check names and arguments of code that cannot run.
 
-A page is a program: its Python blocks are executed in order and share their names, in a folder of
-their own; those in a tab are indented. A line of HTML comment before a block says otherwise::
+The Python blocks of a page are executed in order, share their names, and run in a temporary folder.
+A comment before a block changes this::
 
-    <!-- not run: needs the model hub -->    compiled, and its names and arguments checked
-    <!-- run -->                             a block of `fitrag` commands that is run as well
-    <!-- output -->                          what the block of Python before it prints
+    <!-- not run: needs the model hub -->    compile it, and check names and arguments
+    <!-- run -->                             run a block of `fitrag` commands too
+    <!-- output -->                          compare it with what the previous block printed
 
-Every `fitrag` command shown has to exist, with every option it is given.
+Every `fitrag` command shown must exist, with its options.
 """
 
 import ast
@@ -38,7 +38,7 @@ WIDE = {"COLUMNS": "300", "TERMINAL_WIDTH": "300", "NO_COLOR": "1", "TERM": "dum
 
 @dataclass(frozen=True)
 class Block:
-    """Hold a fenced block, and the line its source begins at."""
+    """A fenced block, and the line of its first source line."""
 
     page: Path
     line: int
@@ -78,7 +78,7 @@ def label(page):
 
 
 def commands(block):
-    """Give the words of each `fitrag` command of a shell block."""
+    """Yield the words of each `fitrag` command of a shell block."""
     for line in block.source.replace("\\\n", " ").splitlines():
         words = shlex.split(line.strip().removeprefix("$ "), comments=True)
         if words and words[0] == "fitrag":
@@ -142,7 +142,7 @@ def imported(tree):
 
 
 def check_calls(tree, known):
-    """Check attributes of what was imported, and the keywords its calls are given."""
+    """Check attributes of imported names, and the keywords of calls."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             owner = known.get(node.value.id)
@@ -165,7 +165,7 @@ def resolved(function, known):
 
 @cache
 def helped(path):
-    """Give the help of a command, or None where there is no such command."""
+    """Return the help of a command, or None if it does not exist."""
     done = CliRunner().invoke(app, [*path, "--help"], env=WIDE)
     return done.output if done.exit_code == 0 else None
 
