@@ -37,7 +37,7 @@ FETCHED = re.compile(
 
 
 def origins() -> dict[str, str]:
-    """Return the path in the repository of each page outside ``docs/``, by its place in the site."""
+    """Return the path in the repository of each page outside ``docs/``, by its place."""
     cards = {f"models/{card.parent.name}.md": card for card in sorted(CARDS.glob("*/README.md"))}
     added = {place: card.relative_to(ROOT).as_posix() for place, card in cards.items()}
     return added | {place: page for page, place in PAGES.items()}
