@@ -205,3 +205,11 @@ def test_commands_and_options_exist(words):
     options = [word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)]
     missing = [option for option in options if not re.search(rf"{option}(?![\w-])", text)]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_files_that_contributors_are_pointed_to_exist(page):
+    named = re.findall(r"`([\w/]+\.(?:py|md))`", (ROOT / page).read_text(encoding="utf-8"))
+    roots = (ROOT, ROOT / "fitrag_integrations")
+    assert named
+    assert [path for path in named if not any((root / path).exists() for root in roots)] == []
