@@ -19,16 +19,26 @@ class EncoderEmbedding(BaseEmbedding):
     """
 
     _vectors: EncoderVectors = PrivateAttr()
+    _given: Any = PrivateAttr(default=None)
 
     def __init__(self, encoder: Any = None, **options: Any) -> None:
         vectors = EncoderVectors(encoder)
         super().__init__(**{"model_name": vectors.name, **options})
         self._vectors = vectors
+        self._given = encoder
 
     @classmethod
     def class_name(cls) -> str:
         """Return the name of the component in serialized form."""
         return "EncoderEmbedding"
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the options in plain values; `from_dict` refuses those of an encoder object.
+
+        It raises nothing itself, because pipelines hash it for their caches.
+        """
+        own = self._given if isinstance(self._given, str | None) else [self._vectors.name]
+        return {**super().to_dict(**kwargs), "encoder": own}
 
     @property
     def encoder(self) -> Any:

@@ -133,6 +133,7 @@ class EmbeddedDetector:
     eligible, aeligible = _asks("detector", "eligible")
     eligible_among, aeligible_among = _asks("detector", "eligible_among")
     threshold = _tells("detector", "threshold")
+    name = _tells("detector", "name", "")
 
     @cached_property
     def fitted_for(self) -> Mapping[str, Any] | None:
@@ -153,6 +154,7 @@ class EmbeddedGate:
     fitted = _tells("gate", "fitted")
     draft_tokens = _tells("gate", "draft_tokens", 0)
     drafter = _tells("gate", "drafter")
+    name = _tells("gate", "name", "")
 
 
 class EmbeddedEvaluator:

@@ -44,7 +44,17 @@ NUMBERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Reranking:
-    """Rerank whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1)."""
+    """Rerank whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1).
+
+    Args:
+        top_n: Maximum number of passages kept; None keeps all but blank ones.
+        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
+        min_score: Lowest score kept, in [0, 2]; None keeps all.
+        scorer: Object with ``score(pairs)``; None is the bundled one.
+        deduplicate: Keep equal texts, and text that chunks of one source share, once.
+        max_passages: Maximum number of passages read, in the order given; None is no limit.
+        max_sentences: Maximum number of sentences read, of all passages; None is no limit.
+    """
 
     top_n: int | None = DEFAULTS.top_n
     weight: float = DEFAULTS.weight
@@ -99,7 +109,11 @@ class Reranking:
 class Reducing(TokenReducer):
     """Rerank passages to the `top_n` best, and reduce these (FIT-RAG, section 4.4).
 
-    `FitRag` without retrieval: equal passages give equal excerpts. `top_n` None reduces all.
+    `FitRag` without retrieval: equal passages give equal excerpts.
+
+    Args:
+        scorer: Object with ``score(pairs)``; None is the bundled one.
+        top_n: Passages that are reduced, best first; None reduces all.
     """
 
     scorer: Scorer | None = None

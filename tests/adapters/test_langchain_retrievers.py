@@ -261,7 +261,7 @@ async def test_a_deadline_is_kept():
 def test_models_and_bases_stay_out_of_what_is_written():
     retriever = fitrag()
     assert not {"base", "scorer", "gate"} & retriever.model_dump().keys()
-    assert dumpd(retriever)["type"] == "not_implemented"
+    assert dumpd(retriever)["kwargs"]["base"]["type"] == "not_implemented"
     metadata = [document.metadata for document in retriever.invoke(QUESTION)]
     assert json.loads(json.dumps(metadata)) == metadata
 

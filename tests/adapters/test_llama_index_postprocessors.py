@@ -247,7 +247,7 @@ def test_pickle_does_not_drop_a_model_in_silence():
 
 
 def test_numbers_travel_as_json():
-    compressor = SubDocumentCompressor(max_tokens=40, scorer=OverlapScorer())
+    compressor = SubDocumentCompressor(max_tokens=40)
     told = json.loads(compressor.to_json())
     assert told["class_name"] == "SubDocumentCompressor"
     assert SubDocumentCompressor.from_dict(told).max_tokens == 40

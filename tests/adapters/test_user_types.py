@@ -1,10 +1,14 @@
-"""A user's project in both frameworks under mypy: right lines pass, wrong lines are caught."""
+"""A user's project in both frameworks under strict checkers: wrong lines are caught, no others."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +20,7 @@ from fitrag_integrations.methods.settings import settings_of
 
 ROOT = Path(__file__).parents[2]
 PROJECT = """
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
@@ -29,6 +33,11 @@ from llama_index.core.schema import NodeWithScore
 from fitrag_integrations import langchain as lc
 from fitrag_integrations import llama_index as li
 from fitrag_integrations.methods import AskGate, FitRag
+from fitrag_integrations.types import Passage
+
+
+def grade(pairs: Sequence[tuple[str, Passage]]) -> list[float]:
+    return [1.0 for _ in pairs]
 
 
 def find(question: str) -> list[Document]:
@@ -67,10 +76,10 @@ def engines(base: BaseRetriever, engine: BaseQueryEngine, count: Callable[[str],
     compressor = li.SubDocumentCompressor(max_tokens=800, max_share=0.5)
     print(reranker.top_n, compressor.postprocess_nodes(nodes, query_str="Who?"))
     li.KnowledgeRefiner(top_n=3)
-    li.KnowledgeRefiner(lambda pairs: [1.0 for _ in pairs])
+    li.KnowledgeRefiner(grade)
     li.ITRGRetriever(base, llm=MockLLM(), rounds=2)
     li.SlimPLMRetriever(base, llm=MockLLM(), max_queries=2)
-    li.CorrectiveRetriever(base, search=lambda query: [], llm=MockLLM(), top_n=3)
+    li.CorrectiveRetriever(base, search=find, llm=MockLLM(), top_n=3)
     li.KnowledgeRouterQueryEngine(retrieve=engine, llm=MockLLM(), threshold=0.5)
     li.CorrectiveRouterQueryEngine(base, correct=engine, incorrect=engine, thresholds="popqa")
     li.KnowledgeSelector(threshold=0.5, drafter=MockLLM()).as_tool("gate")
@@ -100,17 +109,33 @@ def wrong(base: Base, other: BaseRetriever, engine: BaseQueryEngine) -> None:
 """
 
 
-def test_mypy_passes_the_right_lines_of_a_project_and_catches_the_wrong_ones(tmp_path, monkeypatch):
+WRONG = {at for at, line in enumerate(PROJECT.splitlines(), 1) if line.endswith("# wrong")}
+
+
+def project(folder: Path) -> Path:
+    path = folder / "project.py"
+    path.write_text(PROJECT)
+    return path
+
+
+def test_mypy_catches_the_wrong_lines_of_a_project_and_no_others(tmp_path, monkeypatch):
     api = pytest.importorskip("mypy.api")
-    project = tmp_path / "project.py"
-    project.write_text(PROJECT)
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("MYPYPATH", str(ROOT))
-    told, failed, _ = api.run(["--strict", "--follow-imports=silent", str(project)])
+    told, failed, _ = api.run(["--strict", "--follow-imports=silent", str(project(tmp_path))])
     assert not failed
-    caught = {int(line) for line in re.findall(r"project\.py:(\d+): error", told)}
-    lines = enumerate(PROJECT.splitlines(), start=1)
-    assert caught == {at for at, line in lines if line.endswith("# wrong")}, told
+    assert {int(line) for line in re.findall(r"project\.py:(\d+): error", told)} == WRONG, told
+
+
+@pytest.mark.skipif(shutil.which("pyright") is None, reason="needs pyright")
+def test_pyright_catches_the_same_lines(tmp_path):
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["project.py"]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    project(tmp_path)
+    command = ["pyright", "-p", str(tmp_path), "--pythonpath", sys.executable, "--outputjson"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = json.loads(run.stdout)["generalDiagnostics"]
+    assert {each["range"]["start"]["line"] + 1 for each in found} == WRONG, run.stdout
 
 
 def script():

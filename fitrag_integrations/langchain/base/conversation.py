@@ -14,12 +14,12 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import coerce_to_runnable
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from fitrag_integrations.core.show import error_line
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
-from fitrag_integrations.langchain.base.fields import AnyRunnable
+from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import KEYS, question_of
 from fitrag_integrations.types import Context
@@ -33,10 +33,8 @@ PROMPT = (
 HISTORIES = ("chat_history", "history")
 
 
-class Condensing(BaseModel):
+class Condensing(Brief):
     """Field of what takes conversations."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     condense: AnyRunnable | None = Field(default=None, exclude=True)
     """A language model or chain that makes one question of a conversation; None takes the last."""

@@ -7,37 +7,21 @@ is a field of its drop-in, with type, default and description.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
+from langchain_core.load.serializable import Serializable
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import coerce_to_runnable
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.langchain.base.models import is_language_model, is_tool
 from fitrag_integrations.methods.adapting import Named, check_method
-from fitrag_integrations.methods.settings import settings_of
+from fitrag_integrations.methods.settings import restored, saved, settings_of
 
-
-class Brief(BaseModel):
-    """Show only what was set: numbers and texts as they are, objects by their names."""
-
-    def __repr_args__(self) -> Iterator[tuple[str, object]]:
-        for name, spec in type(self).model_fields.items():
-            value = vars(self).get(name)  # absent while it is being made
-            if value == spec.default or value is None:
-                continue
-            if isinstance(value, bool | int | float | str):
-                yield name, value
-            else:
-                yield name, list(map(Named, value)) if isinstance(value, list) else Named(value)
+AnyRunnable: TypeAlias = Runnable[Any, Any] | Callable[[Any], Any] | Callable[..., Any]
+AnyModel = Annotated[Any, Field(exclude=True)]  # stays out of dumps; pickle keeps it
+Count = Annotated[int, Field(ge=1)]
 
 
 def _runnable(value: object) -> object:
@@ -57,26 +41,68 @@ def _finding(value: object) -> object:
 
 def _searching(value: object) -> object:
     is_provider = not isinstance(value, type) and callable(getattr(value, "search", None))
-    return value if value is None or is_tool(value) or is_provider else _finding(value)
+    return value if is_tool(value) or is_provider else _finding(value)
 
 
-# the objects behind these fields stay out of dumps; pickle keeps them
-if TYPE_CHECKING:  # a checker has to know that functions may be given
-    AnyRunnable: TypeAlias = Runnable[Any, Any] | Callable[..., Any]
-    AnyBase: TypeAlias = Runnable[Any, Any] | Callable[..., Any]
-else:
-    AnyRunnable = Annotated[Runnable[Any, Any], BeforeValidator(_runnable)]
-    AnyBase = Annotated[Runnable[Any, Any], BeforeValidator(_finding)]
-AnySearch = Annotated[Any, AfterValidator(_searching), Field(exclude=True)]
-AnyMethod = Annotated[Any, AfterValidator(check_method), Field(exclude=True)]
-AnyModel = Annotated[Any, Field(exclude=True)]
-Count = Annotated[int, Field(ge=1)]
+READ_BY = {
+    "base": _finding,
+    "retriever": _finding,
+    "search": _searching,
+    "method": check_method,
+    **dict.fromkeys(
+        ("llm", "condense", "known", "unknown", "correct", "incorrect", "ambiguous"), _runnable
+    ),
+}
+"""What checks, and makes a Runnable of, the value of a field."""
+
+
+class Brief(Serializable):
+    """Component of LangChain that shows, and serializes, what was set."""
+
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, extra="forbid", use_attribute_docstrings=True
+    )
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Return whether `dumpd` writes it: always."""
+        return True
+
+    def to_json(self) -> Any:
+        """Return the class and its arguments, as LangChain's `dumpd` calls for.
+
+        A bundled model is written as "embedded". Of what cannot be written, such as a function or a
+        model of your own, `dumpd` writes the name, with which `load` refuses it.
+        """
+        given = {name: saved(name, value) for name, value in self._given()}
+        return {"lc": 1, "type": "constructor", "id": self.lc_id(), "kwargs": given}
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _read(cls, value: object, info: ValidationInfo) -> object:
+        name = str(info.field_name)
+        value = restored(name, value)
+        if name not in READ_BY or (value is None and not cls.model_fields[name].is_required()):
+            return value
+        return READ_BY[name](value)
+
+    def _given(self) -> Iterator[tuple[str, Any]]:
+        for name, spec in type(self).model_fields.items():
+            value = vars(self).get(name)  # absent while it is being made
+            if value != spec.default and value is not None:
+                yield name, value
+
+    def __repr_args__(self) -> Iterator[tuple[str, object]]:
+        for name, value in self._given():
+            if isinstance(value, bool | int | float | str):
+                yield name, value
+            else:
+                yield name, list(map(Named, value)) if isinstance(value, list) else Named(value)
 
 
 class Settings(Brief):
     """Options of ``made`` as fields; they are read at each call."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     made: ClassVar[Any]
 
     def settings(self, **given: object) -> dict[str, Any]:

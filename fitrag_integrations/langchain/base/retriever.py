@@ -22,9 +22,8 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 from fitrag_integrations.langchain.base.convert import Documents, Ids, to_documents
 from fitrag_integrations.langchain.base.fields import (
-    AnyBase,
+    AnyModel,
     AnyRunnable,
-    AnySearch,
     Count,
     Settings,
 )
@@ -167,7 +166,7 @@ class MethodOverBase(FlowRetriever):
     ``explain()``; the documents themselves carry scores and places only.
     """
 
-    base: AnyBase = Field(exclude=True)
+    base: AnyRunnable = Field(exclude=True)
     """The retriever to start from: any Runnable from a question to documents."""
 
     ids: Ids = "pieces"
@@ -216,7 +215,7 @@ class Writing(MethodOverBase):
 class Searching(Writing):
     """Offer a web search as well."""
 
-    search: AnySearch = None
+    search: AnyModel = None
     """A search tool, provider, Runnable or callable; without one the web is not searched."""
 
     def offer(self) -> Offer:

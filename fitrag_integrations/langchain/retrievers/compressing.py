@@ -14,7 +14,7 @@ from pydantic import Field
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.compressor import FlowCompressor
 from fitrag_integrations.langchain.base.convert import passage_document, to_passages
-from fitrag_integrations.langchain.base.fields import AnyBase
+from fitrag_integrations.langchain.base.fields import AnyRunnable
 from fitrag_integrations.langchain.base.ports import Backend
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
 from fitrag_integrations.langchain.compressors.reranker import BiLabelReranker
@@ -30,14 +30,14 @@ class CompressingRetriever(FlowRetriever):
         CompressingRetriever(base=r, compressors=[BiLabelReranker(), SubDocumentCompressor()])
     """
 
-    base: AnyBase = Field(exclude=True)
+    base: AnyRunnable = Field(exclude=True)
     """The retriever to start from: any Runnable from a question to documents."""
 
     compressors: list[BaseDocumentCompressor] = Field(exclude=True)
     """Any LangChain compressors, in the order in which they are applied."""
 
     @classmethod
-    def from_fitted(cls, folder: str | Path, *, base: AnyBase, **given: Any) -> Self:
+    def from_fitted(cls, folder: str | Path, *, base: AnyRunnable, **given: Any) -> Self:
         """Rerank and compress what ``base`` finds with what ``fitrag fit`` found best.
 
         ``llm`` and ``allow_other_model`` are those of ``BiLabelReranker.from_fitted``; what else

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from fitrag_integrations.langchain.base.fields import AnyMethod
+from fitrag_integrations.langchain.base.fields import AnyModel
 from fitrag_integrations.langchain.base.retriever import Searching
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.ports import Method
@@ -18,7 +18,7 @@ class MethodRetriever(FromFitted, Searching):
         MethodRetriever(base=vectorstore.as_retriever(), method=FitRag(top_n=5))
     """
 
-    method: AnyMethod
+    method: AnyModel
     """A method: ``method(question, ports)`` gives the flow that ends in a context."""
 
     def method_now(self, **options: object) -> Method:

@@ -7,12 +7,11 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.convert import passage_document
-from fitrag_integrations.langchain.base.fields import AnyRunnable, AnySearch
+from fitrag_integrations.langchain.base.fields import AnyModel, AnyRunnable
 from fitrag_integrations.langchain.base.ports import Offer
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
 from fitrag_integrations.methods.crag.search import WebSearching
@@ -30,7 +29,7 @@ class WebSearchRetriever(FlowRetriever):
     and what there is to note. A search that fails raises; one that finds nothing gives nothing.
     """
 
-    search: AnySearch
+    search: AnyModel
     """A search tool, provider, Runnable or callable."""
 
     rewrite: bool = False
@@ -38,13 +37,6 @@ class WebSearchRetriever(FlowRetriever):
 
     llm: AnyRunnable | None = Field(default=None, exclude=True)
     """A language model that writes the keywords; None takes them from the question."""
-
-    @field_validator("search")
-    @classmethod
-    def _check_search(cls, search: object) -> object:
-        if search is None:
-            raise InputError.of("search", given=None, allowed="a search tool, provider or callable")
-        return search
 
     def documents(self, context: Context) -> list[Document]:
         """Return what was found, marked as what it is."""

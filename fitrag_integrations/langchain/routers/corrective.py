@@ -13,7 +13,7 @@ from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
-from fitrag_integrations.langchain.base.fields import AnyBase, AnyRunnable
+from fitrag_integrations.langchain.base.fields import AnyRunnable
 from fitrag_integrations.langchain.base.ports import Backend, internal
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.tools import Asked, AskedOfDocuments
@@ -47,7 +47,7 @@ class CorrectiveRouter(Condensing, JudgeFields, Router):
     None is ``incorrect``, which can tell the two apart by the action.
     """
 
-    base: AnyBase | None = Field(default=None, exclude=True)
+    base: AnyRunnable | None = Field(default=None, exclude=True)
     """The retriever for inputs without documents: any Runnable from a question to documents."""
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:

@@ -12,11 +12,8 @@ from pydantic import Field, field_validator
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.langchain.base.conversation import Condensing, noted, standalone
 from fitrag_integrations.langchain.base.fields import (
-    AnyBase,
-    AnyMethod,
     AnyModel,
     AnyRunnable,
-    AnySearch,
 )
 from fitrag_integrations.langchain.base.ports import Backend, Offer, internal, text_of
 from fitrag_integrations.langchain.base.runnable import AskedRunnable, Source
@@ -38,13 +35,13 @@ class MethodRunnable(FromFitted, Condensing, AskedRunnable[Any]):
         MethodRunnable(method=FitRag(), retriever=store.as_retriever(), llm=llm).invoke("Who ...?")
     """
 
-    method: AnyMethod
+    method: AnyModel
     """A method: ``method(question, ports)`` gives the flow that ends in a context."""
 
-    retriever: AnyBase | None = Field(default=None, exclude=True)
+    retriever: AnyRunnable | None = Field(default=None, exclude=True)
     """Any Runnable from a question to documents."""
 
-    search: AnySearch = None
+    search: AnyModel = None
     """A search tool, provider or callable, for a method that searches the web."""
 
     llm: AnyRunnable | None = Field(default=None, exclude=True)

@@ -24,7 +24,7 @@ from fitrag_integrations.llama_index.base.tools import AskedOfTexts, nodes_of, t
 from fitrag_integrations.methods.adapting import Named
 from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.methods.plain import Reranking
-from fitrag_integrations.methods.settings import settings_of
+from fitrag_integrations.methods.settings import restored, saved, settings_of
 from fitrag_integrations.types import Context
 
 
@@ -40,6 +40,7 @@ class Postprocessor(BaseNodePostprocessor):
     _last: Traced[Context] | None = PrivateAttr(default=None)
 
     def __init__(self, *, callback_manager: CallbackManager | None = None, **options: Any) -> None:
+        options = {name: restored(name, value) for name, value in options.items()}
         made_from(type(self), self.made, options)  # tells what is wrong
         models = {each.name for each in settings_of(self.made) if each.kind is None}
         plain = {name: value for name, value in options.items() if name not in models}
@@ -59,6 +60,20 @@ class Postprocessor(BaseNodePostprocessor):
     def class_name(cls) -> str:
         """Return the name of the component in serialized form."""
         return cls.__name__
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the options in plain values, from which `from_dict` builds an equal component.
+
+        A bundled model is written as "embedded". Raises `InputError` for another model or a
+        function, which no plain value can name.
+        """
+        values = {**super().to_dict(**kwargs)}
+        for name, value in self._models.items():
+            values[name] = saved(name, value)
+            if not isinstance(values[name], dict | str | bool | int | float):
+                allowed = "a bundled model: pass yours again when you load the rest"
+                raise InputError.of(name, given=value, allowed=allowed)
+        return values
 
     @property
     def last_run(self) -> Traced[Context] | None:

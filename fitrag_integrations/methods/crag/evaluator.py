@@ -89,7 +89,7 @@ def removed_actions(without: Any) -> frozenset[Action]:
 
 
 def check_without(_: str, without: object) -> frozenset[Action]:
-    """Async version of `removed_actions`, for a field."""
+    """Read a field as `removed_actions` does."""
     return removed_actions(without)
 
 
@@ -204,8 +204,15 @@ class GradedList(Record):
 class ActionJudge(Checked):
     """Grade passages against a question and decide on the action.
 
-    `evaluator`, `thresholds`, `allow_other_model` and `verdict` are those of `Crag`. Without
-    passages, or where all are blank, the action is incorrect.
+    Without passages, or where all are blank, the action is incorrect.
+
+    Args:
+        evaluator: An object with ``evaluate(pairs)``, a bi-label scorer, or a callable; None is the
+            bundled one.
+        thresholds: None are the evaluator's own; a text names a preset of the paper.
+        allow_other_model: Accept thresholds that were fitted for another evaluator.
+        verdict: "embedded" or a folder of `fitrag calibrate verdict`: the action is decided by all
+            grades, both labels and the reader's answers. None is the paper's rule.
     """
 
     evaluator: object = None

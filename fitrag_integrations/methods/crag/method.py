@@ -73,6 +73,7 @@ class Crag(Checked):
         verdict: "embedded" or a folder of `fitrag calibrate verdict`: the action is decided by all
             grades, both labels and the reader's answers, see `ListVerdict`. None is the paper's
             rule.
+        deduplicate: Keep equal texts, and text that chunks of one source share, once.
 
     Raises:
         InputError: If an option is out of range.

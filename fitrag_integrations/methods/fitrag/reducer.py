@@ -211,7 +211,28 @@ def compress(
 
 @dataclass(frozen=True, kw_only=True)
 class Reducing(Checked):
-    """Settings of the token reducer; see `TokenReducer`."""
+    """Settings of the token reducer.
+
+    Args:
+        window: Sentences in a window; None is one for a scorer that judges sentences, else three.
+        stride: Sentences from the start of one window to the next, at most ``window``.
+        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
+        max_tokens: Budget of prompt tokens of the excerpts; None is no limit.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        detector: Decides when the excerpts are enough; None is the bundled one where it fits the
+            scorer and the windows, False keeps all.
+        split: Returns the [start, end) of the sentences of a text; None is the built-in one.
+        per_passage: Maximum number of windows kept of a passage; None is no limit.
+        max_share: Fraction of the passages' tokens kept at most, in (0, 1]; None keeps all.
+        min_tokens: Tokens that ``max_share`` always allows.
+        min_score: Lowest score kept, in [0, 2], or any number with ``logits``; None keeps all.
+        scoring: "one_pass" judges windows from one reading of their passage, "windows" reads each
+            as a text of its own, as in the paper; None is what the scorer can do.
+        logits: Add logits instead of probabilities.
+        deduplicate: Keep equal texts, and text that chunks of one source share, once.
+        max_passages: Maximum number of passages read, in the order given; None is no limit.
+        max_sentences: Maximum number of sentences read, of all passages; None is no limit.
+    """
 
     window: Count | None = None
     stride: Count = DEFAULTS.sentences.stride
