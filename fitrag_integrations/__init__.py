@@ -10,39 +10,34 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.errors import (
-        ChecksumError,
-        FitRagError,
-        InputError,
-        MissingExtraError,
-        ModelLoadError,
-        PortError,
-        SearchError,
-        ThresholdMismatchError,
-        TrainingError,
-    )
-    from fitrag_integrations.flow import (
-        Ask,
-        Flow,
-        Port,
-        Step,
-        Traced,
-        arun,
-        arun_many,
-        run,
-        run_many,
-    )
-    from fitrag_integrations.methods.plain import compress, rerank
-    from fitrag_integrations.ports import Ports
-    from fitrag_integrations.types import (
-        Action,
-        BiLabelScore,
-        Context,
-        Draft,
-        Excerpt,
-        Passage,
-        RetrievalDecision,
-    )
+    from fitrag_integrations.errors import ChecksumError as ChecksumError
+    from fitrag_integrations.errors import FitRagError as FitRagError
+    from fitrag_integrations.errors import InputError as InputError
+    from fitrag_integrations.errors import MissingExtraError as MissingExtraError
+    from fitrag_integrations.errors import ModelLoadError as ModelLoadError
+    from fitrag_integrations.errors import PortError as PortError
+    from fitrag_integrations.errors import SearchError as SearchError
+    from fitrag_integrations.errors import ThresholdMismatchError as ThresholdMismatchError
+    from fitrag_integrations.errors import TrainingError as TrainingError
+    from fitrag_integrations.flow import Ask as Ask
+    from fitrag_integrations.flow import Flow as Flow
+    from fitrag_integrations.flow import Port as Port
+    from fitrag_integrations.flow import Step as Step
+    from fitrag_integrations.flow import Traced as Traced
+    from fitrag_integrations.flow import arun as arun
+    from fitrag_integrations.flow import arun_many as arun_many
+    from fitrag_integrations.flow import run as run
+    from fitrag_integrations.flow import run_many as run_many
+    from fitrag_integrations.methods.plain import compress as compress
+    from fitrag_integrations.methods.plain import rerank as rerank
+    from fitrag_integrations.ports import Ports as Ports
+    from fitrag_integrations.types import Action as Action
+    from fitrag_integrations.types import BiLabelScore as BiLabelScore
+    from fitrag_integrations.types import Context as Context
+    from fitrag_integrations.types import Draft as Draft
+    from fitrag_integrations.types import Excerpt as Excerpt
+    from fitrag_integrations.types import Passage as Passage
+    from fitrag_integrations.types import RetrievalDecision as RetrievalDecision
 
 __version__ = "0.1.0"
 
@@ -58,36 +53,6 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
-__all__ = [
-    "Action",
-    "Ask",
-    "BiLabelScore",
-    "ChecksumError",
-    "Context",
-    "Draft",
-    "Excerpt",
-    "FitRagError",
-    "Flow",
-    "InputError",
-    "MissingExtraError",
-    "ModelLoadError",
-    "Passage",
-    "Port",
-    "PortError",
-    "Ports",
-    "RetrievalDecision",
-    "SearchError",
-    "Step",
-    "ThresholdMismatchError",
-    "Traced",
-    "TrainingError",
-    "__version__",
-    "arun",
-    "arun_many",
-    "compress",
-    "rerank",
-    "run",
-    "run_many",
-]
+__all__ = ["__version__", *sorted(_MODULE_OF)]
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

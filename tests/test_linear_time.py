@@ -40,7 +40,7 @@ from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
 from fitrag_integrations.values.search_results import pages_of
 from fitrag_integrations.values.slimplm import read_verdict
-from fitrag_integrations.values.windows import in_document_order, merge
+from fitrag_integrations.values.windows import merge
 
 SIZES = (10_000, 20_000, 40_000)  # characters
 PATIENCE = (2.0, 4.0, 8.0)  # seconds of CPU: one pass takes a thirtieth, its square far more
@@ -82,7 +82,6 @@ READERS = {
     "redact": SECRET.redact,
     "merge_spans": lambda text: merge_spans(text, every_other(text)),
     "merge": lambda text: merge(letters(text)),
-    "in_document_order": lambda text: in_document_order(letters(text)),
     "render_excerpts": lambda text: render_excerpts([Excerpt.whole(Passage("p", text, text))]),
     "PromptTemplate": lambda text: PromptTemplate("name", text),
     "read_verdict": read_verdict,

@@ -10,34 +10,55 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import installed, lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.langchain.citing import cite_documents, numbered_documents
-    from fitrag_integrations.langchain.compressors.cross_encoder import BiLabelCrossEncoder
-    from fitrag_integrations.langchain.compressors.refiner import KnowledgeRefiner
-    from fitrag_integrations.langchain.compressors.reranker import BiLabelReranker
-    from fitrag_integrations.langchain.compressors.sub_documents import SubDocumentCompressor
-    from fitrag_integrations.langchain.embeddings import EncoderEmbeddings
-    from fitrag_integrations.langchain.prompts import prompt
-    from fitrag_integrations.langchain.retrievers.compressing import CompressingRetriever
-    from fitrag_integrations.langchain.retrievers.corrective import CorrectiveRetriever
-    from fitrag_integrations.langchain.retrievers.faiss import FaissRetriever
-    from fitrag_integrations.langchain.retrievers.fitrag import FitRagRetriever
-    from fitrag_integrations.langchain.retrievers.itrg import ITRGRetriever
-    from fitrag_integrations.langchain.retrievers.method import MethodRetriever
-    from fitrag_integrations.langchain.retrievers.slimplm import SlimPLMRetriever
-    from fitrag_integrations.langchain.retrievers.web_search import WebSearchRetriever
-    from fitrag_integrations.langchain.routers.corrective import CorrectiveRouter
-    from fitrag_integrations.langchain.routers.gate import RetrievalGate
-    from fitrag_integrations.langchain.routers.judge import RetrievalJudge
-    from fitrag_integrations.langchain.routers.knowledge import KnowledgeRouter
-    from fitrag_integrations.langchain.routers.middleware import RetrievalGateMiddleware
-    from fitrag_integrations.langchain.tracing import TraceHandler
-    from fitrag_integrations.langchain.whole.answer import Answer
-    from fitrag_integrations.langchain.whole.method_runnable import MethodRunnable
+    from fitrag_integrations.langchain.citing import cite_documents as cite_documents
+    from fitrag_integrations.langchain.citing import numbered_documents as numbered_documents
+    from fitrag_integrations.langchain.compressors import (
+        BiLabelCrossEncoder as BiLabelCrossEncoder,
+    )
+    from fitrag_integrations.langchain.compressors import (
+        BiLabelReranker as BiLabelReranker,
+    )
+    from fitrag_integrations.langchain.compressors import (
+        KnowledgeRefiner as KnowledgeRefiner,
+    )
+    from fitrag_integrations.langchain.compressors import (
+        SubDocumentCompressor as SubDocumentCompressor,
+    )
+    from fitrag_integrations.langchain.embeddings import EncoderEmbeddings as EncoderEmbeddings
+    from fitrag_integrations.langchain.prompts import prompt as prompt
+    from fitrag_integrations.langchain.retrievers.compressing import (
+        CompressingRetriever as CompressingRetriever,
+    )
+    from fitrag_integrations.langchain.retrievers.corrective import (
+        CorrectiveRetriever as CorrectiveRetriever,
+    )
+    from fitrag_integrations.langchain.retrievers.faiss import FaissRetriever as FaissRetriever
+    from fitrag_integrations.langchain.retrievers.fitrag import FitRagRetriever as FitRagRetriever
+    from fitrag_integrations.langchain.retrievers.itrg import ITRGRetriever as ITRGRetriever
+    from fitrag_integrations.langchain.retrievers.method import MethodRetriever as MethodRetriever
+    from fitrag_integrations.langchain.retrievers.slimplm import (
+        SlimPLMRetriever as SlimPLMRetriever,
+    )
+    from fitrag_integrations.langchain.retrievers.web_search import (
+        WebSearchRetriever as WebSearchRetriever,
+    )
+    from fitrag_integrations.langchain.routers.corrective import (
+        CorrectiveRouter as CorrectiveRouter,
+    )
+    from fitrag_integrations.langchain.routers.gate import RetrievalGate as RetrievalGate
+    from fitrag_integrations.langchain.routers.judge import RetrievalJudge as RetrievalJudge
+    from fitrag_integrations.langchain.routers.knowledge import KnowledgeRouter as KnowledgeRouter
+    from fitrag_integrations.langchain.routers.middleware import (
+        RetrievalGateMiddleware as RetrievalGateMiddleware,
+    )
+    from fitrag_integrations.langchain.tracing import TraceHandler as TraceHandler
+    from fitrag_integrations.langchain.whole import Answer as Answer
+    from fitrag_integrations.langchain.whole import MethodRunnable as MethodRunnable
 
 _MODULE_OF = {
-    "Answer": "whole.answer",
-    "BiLabelCrossEncoder": "compressors.cross_encoder",
-    "BiLabelReranker": "compressors.reranker",
+    "Answer": "whole",
+    "BiLabelCrossEncoder": "compressors",
+    "BiLabelReranker": "compressors",
     "CompressingRetriever": "retrievers.compressing",
     "CorrectiveRetriever": "retrievers.corrective",
     "CorrectiveRouter": "routers.corrective",
@@ -45,15 +66,15 @@ _MODULE_OF = {
     "FaissRetriever": "retrievers.faiss",
     "FitRagRetriever": "retrievers.fitrag",
     "ITRGRetriever": "retrievers.itrg",
-    "KnowledgeRefiner": "compressors.refiner",
+    "KnowledgeRefiner": "compressors",
     "KnowledgeRouter": "routers.knowledge",
     "MethodRetriever": "retrievers.method",
-    "MethodRunnable": "whole.method_runnable",
+    "MethodRunnable": "whole",
     "RetrievalGate": "routers.gate",
     "RetrievalGateMiddleware": "routers.middleware",
     "RetrievalJudge": "routers.judge",
     "SlimPLMRetriever": "retrievers.slimplm",
-    "SubDocumentCompressor": "compressors.sub_documents",
+    "SubDocumentCompressor": "compressors",
     "TraceHandler": "tracing",
     "WebSearchRetriever": "retrievers.web_search",
     "cite_documents": "citing",
@@ -73,32 +94,7 @@ _NEEDED = {
 }
 """What has to be installed for a name; ``dir`` and ``help`` leave out what is not to be had."""
 
-__all__ = [
-    "Answer",
-    "BiLabelCrossEncoder",
-    "BiLabelReranker",
-    "CompressingRetriever",
-    "CorrectiveRetriever",
-    "CorrectiveRouter",
-    "EncoderEmbeddings",
-    "FaissRetriever",
-    "FitRagRetriever",
-    "ITRGRetriever",
-    "KnowledgeRefiner",
-    "KnowledgeRouter",
-    "MethodRetriever",
-    "MethodRunnable",
-    "RetrievalGate",
-    "RetrievalGateMiddleware",
-    "RetrievalJudge",
-    "SlimPLMRetriever",
-    "SubDocumentCompressor",
-    "TraceHandler",
-    "WebSearchRetriever",
-    "cite_documents",
-    "numbered_documents",
-    "prompt",
-]
+__all__ = list(_MODULE_OF)
 
 __getattr__, _names = lazy_names(
     __name__, _MODULE_OF | _SINCE_CORE_1_8, extra="langchain", needs="langchain_core"

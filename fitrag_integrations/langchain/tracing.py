@@ -9,7 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.langchain.base.convert import Documents
-from fitrag_integrations.langchain.whole.answer import Answer
+from fitrag_integrations.langchain.whole import Answer
 from fitrag_integrations.methods.explaining import TraceFile, trace_row
 from fitrag_integrations.types import Context
 

@@ -7,32 +7,53 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
+    from fitrag_integrations.llama_index.base.events import CompressionEvent as CompressionEvent
     from fitrag_integrations.llama_index.base.events import (
-        CompressionEvent,
-        RetrievalSkippedEvent,
-        RouteDecisionEvent,
+        RetrievalSkippedEvent as RetrievalSkippedEvent,
     )
-    from fitrag_integrations.llama_index.citing import cite_nodes, numbered_nodes
-    from fitrag_integrations.llama_index.embeddings import EncoderEmbedding
-    from fitrag_integrations.llama_index.postprocessors.refiner import KnowledgeRefiner
-    from fitrag_integrations.llama_index.postprocessors.reranker import BiLabelReranker
-    from fitrag_integrations.llama_index.postprocessors.sub_documents import SubDocumentCompressor
-    from fitrag_integrations.llama_index.prompts import prompt
-    from fitrag_integrations.llama_index.retrievers.corrective import CorrectiveRetriever
-    from fitrag_integrations.llama_index.retrievers.faiss import FaissRetriever
-    from fitrag_integrations.llama_index.retrievers.fitrag import FitRagRetriever
-    from fitrag_integrations.llama_index.retrievers.itrg import ITRGRetriever
-    from fitrag_integrations.llama_index.retrievers.method import MethodRetriever
-    from fitrag_integrations.llama_index.retrievers.slimplm import SlimPLMRetriever
-    from fitrag_integrations.llama_index.retrievers.web_search import WebSearchRetriever
-    from fitrag_integrations.llama_index.routers.corrective import CorrectiveRouterQueryEngine
-    from fitrag_integrations.llama_index.routers.knowledge import KnowledgeRouterQueryEngine
-    from fitrag_integrations.llama_index.routers.selector import KnowledgeSelector
-    from fitrag_integrations.llama_index.tracing import TraceHandler
-    from fitrag_integrations.llama_index.whole.method_query_engine import MethodQueryEngine
+    from fitrag_integrations.llama_index.base.events import RouteDecisionEvent as RouteDecisionEvent
+    from fitrag_integrations.llama_index.citing import cite_nodes as cite_nodes
+    from fitrag_integrations.llama_index.citing import numbered_nodes as numbered_nodes
+    from fitrag_integrations.llama_index.embeddings import EncoderEmbedding as EncoderEmbedding
+    from fitrag_integrations.llama_index.postprocessors import (
+        BiLabelReranker as BiLabelReranker,
+    )
+    from fitrag_integrations.llama_index.postprocessors import (
+        KnowledgeRefiner as KnowledgeRefiner,
+    )
+    from fitrag_integrations.llama_index.postprocessors import (
+        SubDocumentCompressor as SubDocumentCompressor,
+    )
+    from fitrag_integrations.llama_index.prompts import prompt as prompt
+    from fitrag_integrations.llama_index.retrievers.corrective import (
+        CorrectiveRetriever as CorrectiveRetriever,
+    )
+    from fitrag_integrations.llama_index.retrievers.faiss import FaissRetriever as FaissRetriever
+    from fitrag_integrations.llama_index.retrievers.fitrag import FitRagRetriever as FitRagRetriever
+    from fitrag_integrations.llama_index.retrievers.itrg import ITRGRetriever as ITRGRetriever
+    from fitrag_integrations.llama_index.retrievers.method import MethodRetriever as MethodRetriever
+    from fitrag_integrations.llama_index.retrievers.slimplm import (
+        SlimPLMRetriever as SlimPLMRetriever,
+    )
+    from fitrag_integrations.llama_index.retrievers.web_search import (
+        WebSearchRetriever as WebSearchRetriever,
+    )
+    from fitrag_integrations.llama_index.routers.corrective import (
+        CorrectiveRouterQueryEngine as CorrectiveRouterQueryEngine,
+    )
+    from fitrag_integrations.llama_index.routers.knowledge import (
+        KnowledgeRouterQueryEngine as KnowledgeRouterQueryEngine,
+    )
+    from fitrag_integrations.llama_index.routers.selector import (
+        KnowledgeSelector as KnowledgeSelector,
+    )
+    from fitrag_integrations.llama_index.tracing import TraceHandler as TraceHandler
+    from fitrag_integrations.llama_index.whole import (
+        MethodQueryEngine as MethodQueryEngine,
+    )
 
 _MODULE_OF = {
-    "BiLabelReranker": "postprocessors.reranker",
+    "BiLabelReranker": "postprocessors",
     "CompressionEvent": "base.events",
     "CorrectiveRetriever": "retrievers.corrective",
     "CorrectiveRouterQueryEngine": "routers.corrective",
@@ -40,15 +61,15 @@ _MODULE_OF = {
     "FaissRetriever": "retrievers.faiss",
     "FitRagRetriever": "retrievers.fitrag",
     "ITRGRetriever": "retrievers.itrg",
-    "KnowledgeRefiner": "postprocessors.refiner",
+    "KnowledgeRefiner": "postprocessors",
     "KnowledgeRouterQueryEngine": "routers.knowledge",
     "KnowledgeSelector": "routers.selector",
-    "MethodQueryEngine": "whole.method_query_engine",
+    "MethodQueryEngine": "whole",
     "MethodRetriever": "retrievers.method",
     "RetrievalSkippedEvent": "base.events",
     "RouteDecisionEvent": "base.events",
     "SlimPLMRetriever": "retrievers.slimplm",
-    "SubDocumentCompressor": "postprocessors.sub_documents",
+    "SubDocumentCompressor": "postprocessors",
     "TraceHandler": "tracing",
     "WebSearchRetriever": "retrievers.web_search",
     "cite_nodes": "citing",
@@ -56,30 +77,7 @@ _MODULE_OF = {
     "prompt": "prompts",
 }
 
-__all__ = [
-    "BiLabelReranker",
-    "CompressionEvent",
-    "CorrectiveRetriever",
-    "CorrectiveRouterQueryEngine",
-    "EncoderEmbedding",
-    "FaissRetriever",
-    "FitRagRetriever",
-    "ITRGRetriever",
-    "KnowledgeRefiner",
-    "KnowledgeRouterQueryEngine",
-    "KnowledgeSelector",
-    "MethodQueryEngine",
-    "MethodRetriever",
-    "RetrievalSkippedEvent",
-    "RouteDecisionEvent",
-    "SlimPLMRetriever",
-    "SubDocumentCompressor",
-    "TraceHandler",
-    "WebSearchRetriever",
-    "cite_nodes",
-    "numbered_nodes",
-    "prompt",
-]
+__all__ = list(_MODULE_OF)
 
 __getattr__, __dir__ = lazy_names(
     __name__, _MODULE_OF, extra="llama-index", needs="llama_index.core"

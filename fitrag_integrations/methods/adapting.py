@@ -15,7 +15,6 @@ from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import Decider, check_fitted
 from fitrag_integrations.methods.prompts import template_named
 from fitrag_integrations.ports import Method
-from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_or_none
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
 from fitrag_integrations.values.passage import LEAD, origin_of
 from fitrag_integrations.values.search_results import first_text, made_id, pages_of
@@ -97,7 +96,6 @@ __all__ = [
     "Named",
     "check_judged",
     "check_method",
-    "counter_of",
     "first_text",
     "made_id",
     "marks",
@@ -143,11 +141,6 @@ def name_of(value: object) -> str:
     if isinstance(value, str):
         return value
     return str(getattr(value, "__qualname__", type(value).__name__))
-
-
-def counter_of(count_tokens: CountTokens) -> TokenCounter | None:
-    """Find the counter that is meant, as `counter_for` does; None stays None."""
-    return counter_or_none(count_tokens)
 
 
 def check_method(method: object) -> Method:

@@ -224,7 +224,8 @@ class Answering:
         prompt = context.prompt(self.template)
         if answer := own_answer(context):
             return Answered(answer, context, prompt)
-        if self.reader is None or (ports.generate and _left_to_the_model(context)):
+        skipped = context.decision is not None and not context.decision.retrieve
+        if self.reader is None or (ports.generate and skipped and not context.excerpts):
             (text,) = yield from ports.generate.ask([prompt])
             notes = cut_note(text, "answer") if text.strip() else (WROTE_NOTHING,)
             return Answered(text.strip(), _noted(context, *notes), prompt)
@@ -237,10 +238,6 @@ class Answering:
 def own_answer(context: Context) -> str:
     """Return the answer the method itself wrote; blank where that is left to the caller."""
     return (context.draft or "").strip() if context.details.get("answers") else ""
-
-
-def _left_to_the_model(context: Context) -> bool:
-    return not context.excerpts and context.decision is not None and not context.decision.retrieve
 
 
 def _best(context: Context, prompt: str, answers: Sequence[AnswerLike], least: float) -> Answered:

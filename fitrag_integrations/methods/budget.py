@@ -16,7 +16,7 @@ from fitrag_integrations.text.layout import under_heading, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.excerpt import place
+from fitrag_integrations.values.excerpt import place, trimmed
 from fitrag_integrations.values.passage import is_web
 from fitrag_integrations.values.prompt import ELLIPSIS, WEB_RULE, render_excerpts
 from fitrag_integrations.values.windows import fit
@@ -165,7 +165,9 @@ class Budget:
             if len(parts) > 1:
                 if ask is not None:
                     parts = yield from ask(parts)
-                excerpt = self._without_ends(parts, before)
+                while len(parts) > 1 and not self.fits([*before, _joined(parts)]):
+                    parts = parts[1:] if parts[0].score < parts[-1].score else parts[:-1]
+                excerpt = _joined(parts)
             if self.fits([*before, excerpt]):
                 return excerpt
             if before:
@@ -174,15 +176,6 @@ class Budget:
                 return excerpt
         excerpt = replace(excerpt, start=excerpt.start + under_heading(excerpt.body))
         return self._first_words(excerpt) or self._first_words(replace(excerpt, lead=()))
-
-    def _without_ends(self, parts: Sequence[Excerpt], before: Sequence[Excerpt]) -> Excerpt:
-        first, last = 0, len(parts) - 1
-        while first < last and not self.fits([*before, _joined(parts[first : last + 1])]):
-            if parts[first].score < parts[last].score:
-                first += 1
-            else:
-                last -= 1
-        return _joined(parts[first : last + 1])
 
     def _first_words(self, excerpt: Excerpt) -> Excerpt | None:
         ends = [word.end() for word in re.finditer(r"\S+", excerpt.body)]
@@ -229,12 +222,7 @@ class _Costs:
 
 def clauses(text: str) -> list[tuple[int, int]]:
     """Return [start, end) of the clauses of a text: what stands between its marks."""
-    found = [(m.start(), m.end(), m[0]) for m in _CLAUSE.finditer(text)]
-    return [
-        (start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip()))
-        for start, end, piece in found
-        if piece.strip()
-    ]
+    return [trimmed(text, *found.span()) for found in _CLAUSE.finditer(text) if found[0].strip()]
 
 
 def _joined(parts: Sequence[Excerpt]) -> Excerpt:

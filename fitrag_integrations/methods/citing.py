@@ -19,7 +19,7 @@ from fitrag_integrations.core.html import folded, merge_spans
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.answering import Citation, Cited
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.excerpt import by_number, excerpts_html
+from fitrag_integrations.values.excerpt import by_number, excerpts_html, grouped
 from fitrag_integrations.values.passage import LEAD, PLACE, is_web, named, origin_of
 from fitrag_integrations.values.prompt import (
     ELLIPSIS,
@@ -156,22 +156,19 @@ def highlight(
         group = what.excerpts if isinstance(what, Citation) else (what,)
         return excerpts_html(group) if html else _between(group, markers)
     parts: list[str] = []
-    for number, excerpts in _numbered(what):
-        title = f"[{number}] {named(excerpts[0].passage)}"
-        if html:
-            parts.append(folded(title, excerpts_html(excerpts), shown=True))
-        else:
-            parts.append(f"{title}\n{_between(excerpts, markers)}")
-    return ("" if html else "\n\n").join(parts)
-
-
-def _numbered(
-    what: Cited | Context | Iterable[Excerpt],
-) -> Iterable[tuple[int, Sequence[Excerpt]]]:
+    groups: Iterable[tuple[int, Sequence[Excerpt]]]
     if isinstance(what, Cited):
-        return [(citation.number, citation.excerpts) for citation in what.citations]
-    excerpts = what.excerpts if isinstance(what, Context) else what
-    return enumerate(by_number(check_many("what", excerpts, Excerpt)), start=1)
+        groups = [(citation.number, citation.excerpts) for citation in what.citations]
+    else:
+        excerpts = what.excerpts if isinstance(what, Context) else what
+        groups = enumerate(by_number(check_many("what", excerpts, Excerpt)), start=1)
+    for number, group in groups:
+        title = f"[{number}] {named(group[0].passage)}"
+        if html:
+            parts.append(folded(title, excerpts_html(group), shown=True))
+        else:
+            parts.append(f"{title}\n{_between(group, markers)}")
+    return ("" if html else "\n\n").join(parts)
 
 
 def _between(group: Sequence[Excerpt], markers: tuple[str, str]) -> str:
@@ -191,9 +188,5 @@ def _marked(excerpts: Sequence[Excerpt], markers: tuple[str, str]) -> str:
 def _groups(excerpts: Sequence[Excerpt], by_source: bool) -> list[list[Excerpt]]:
     if not by_source:
         return by_number(excerpts)
-    groups: dict[tuple[str, str], list[Excerpt]] = {}
-    for excerpt in excerpts:
-        groups.setdefault((origin_of(excerpt.passage)[0], excerpt.passage.title), []).append(
-            excerpt
-        )
-    return list(groups.values())
+    sources = grouped(excerpts, lambda one: (origin_of(one.passage)[0], one.passage.title))
+    return list(sources.values())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import Any, ClassVar, TypeVar
 
 from fitrag_integrations.core.checks import check_is, check_number, check_whole
 from fitrag_integrations.core.html import Html, block, card, folded, marked, merge_spans
@@ -13,6 +14,9 @@ from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.values.passage import Passage, named
 from fitrag_integrations.values.score import BiLabelScore
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 ELLIPSIS = " … "
 """Marks what was left out between two parts of a line."""
@@ -191,11 +195,31 @@ def place(excerpt: Excerpt) -> str:
 
 def by_number(excerpts: Iterable[Excerpt]) -> list[list[Excerpt]]:
     """Group excerpts by the number under which a prompt shows them: one for each passage."""
-    groups: dict[tuple[str, str, str], list[Excerpt]] = {}
+    known = attrgetter("passage.id", "passage.title", "passage.text")
+    return list(grouped(excerpts, known).values())
+
+
+def grouped(excerpts: Iterable[Excerpt], by: Callable[[Excerpt], K]) -> dict[K, list[Excerpt]]:
+    """Group excerpts by a key, in the order in which the keys first appear."""
+    groups: dict[K, list[Excerpt]] = {}
     for excerpt in excerpts:
-        passage = excerpt.passage
-        groups.setdefault((passage.id, passage.title, passage.text), []).append(excerpt)
-    return list(groups.values())
+        groups.setdefault(by(excerpt), []).append(excerpt)
+    return groups
+
+
+def unique(items: Iterable[T], by: Callable[[T], Hashable]) -> list[T]:
+    """Keep the first of items with equal keys."""
+    first: dict[Hashable, T] = {}
+    for item in items:
+        first.setdefault(by(item), item)
+    return list(first.values())
+
+
+def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return [start, end) of a text without the blanks at its ends."""
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    return start, max(start, end - len(piece) + len(piece.rstrip()))
 
 
 def excerpts_html(group: Sequence[Excerpt]) -> Html:

@@ -19,8 +19,8 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.text.cleaning import site_of
 from fitrag_integrations.values.decision import RetrievalDecision
 from fitrag_integrations.values.excerpt import ELLIPSIS as ELLIPSIS
-from fitrag_integrations.values.excerpt import Excerpt, by_number, joined
-from fitrag_integrations.values.passage import Passage, is_web
+from fitrag_integrations.values.excerpt import Excerpt, by_number, joined, trimmed
+from fitrag_integrations.values.passage import is_web
 
 FIELDS = ("question", "passages", "draft")
 USUAL_TOKENS = 256  # of a reply, where nobody says
@@ -166,34 +166,20 @@ def render_excerpts(excerpts: Sequence[Excerpt]) -> str:
 def _passage_line(group: Sequence[Excerpt]) -> str:
     passage = group[0].passage
     text, title = passage.text, _one_line(passage.title)
-    spans = [_trimmed(text, *span) for excerpt in group for span in excerpt.spans]
+    spans = [trimmed(text, *span) for excerpt in group for span in excerpt.spans]
     body = joined(text, spans, layout=any(excerpt.lead for excerpt in group))
     line = f"{title}: {body}" if title else body
     if any(is_web(excerpt.passage) for excerpt in group):
-        return f"[web, unverified: {_site(passage)}] {_one_line(line)}"
-    return _one_line(line) if _could_be_numbered(line) else line
-
-
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    piece = text[start:end]
-    start += len(piece) - len(piece.lstrip())
-    return start, max(start, end - len(piece) + len(piece.rstrip()))
-
-
-def _site(passage: Passage) -> str:
-    """Return the site of a web passage, after all redirects."""
-    addresses = (passage.metadata.get("final_url"), passage.metadata.get("url"), passage.source)
-    found = next((address for address in addresses if address), "")
-    return site_of(str(found)) or "unknown site"
+        # the site after all redirects
+        urls = (passage.metadata.get("final_url"), passage.metadata.get("url"), passage.source)
+        site = site_of(str(next(filter(None, urls), ""))) or "unknown site"
+        return f"[web, unverified: {site}] {_one_line(line)}"
+    looks_numbered = any(_NUMBERED.match(each) for each in line.splitlines()[1:])
+    return _one_line(line) if looks_numbered else line
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _could_be_numbered(line: str) -> bool:
-    """Check whether a text with its line breaks would show a line that looks numbered."""
-    return any(_NUMBERED.match(each) for each in line.splitlines()[1:])
 
 
 RETRIEVAL = PromptTemplate(

@@ -10,12 +10,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from operator import attrgetter
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.html import merge_spans
 from fitrag_integrations.text.layout import is_links, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
-from fitrag_integrations.values.excerpt import Excerpt, place
+from fitrag_integrations.values.excerpt import Excerpt, grouped, place, trimmed
 from fitrag_integrations.values.passage import Passage, named
 from fitrag_integrations.values.selected import Selection
 
@@ -52,19 +53,6 @@ def windows(
     return made
 
 
-def best_per_passage(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
-    """Keep the best-scored excerpt of each passage, the first of equals.
-
-    Passages in the order they first appear.
-    """
-    best: dict[Passage, Excerpt] = {}
-    for excerpt in excerpts:
-        kept = best.get(excerpt.passage)
-        if kept is None or excerpt.score > kept.score:
-            best[excerpt.passage] = excerpt
-    return list(best.values())
-
-
 def by_score(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
     """Sort by score, best first, and ``only_links`` last; equals keep their order."""
     return sorted(excerpts, key=lambda excerpt: (only_links(excerpt), -excerpt.score))
@@ -78,19 +66,13 @@ def only_links(excerpt: Excerpt) -> bool:
     return not is_links(text)
 
 
-def in_document_order(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
-    """Sort by place: passages as they first appear, each one's excerpts by offset."""
-    groups = _by_passage(excerpts)
-    return [excerpt for group in groups.values() for excerpt in sorted(group, key=_span)]
-
-
 def merge(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
     """Join overlapping and adjacent excerpts of one passage, in document order.
 
     A joined excerpt takes the score and the labels of the best of its parts.
     """
     merged: list[Excerpt] = []
-    for passage, group in _by_passage(excerpts).items():
+    for passage, group in grouped(excerpts, attrgetter("passage")).items():
         placed = deque(sorted(enumerate(group), key=lambda each: _span(each[1])))
         for start, end in merge_spans(passage.text, map(_span, group)):
             parts = []
@@ -322,10 +304,9 @@ def _rest(one: Excerpt, base: int, over: Sequence[tuple[int, int, int]]) -> Exce
     edges.append(base + one.end)
     spans = [(a - base, b - base) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
     start, end = max(spans, key=lambda span: span[1] - span[0], default=(0, 0))
-    piece = one.passage.text[start:end]
-    if not any(sign.isalnum() for sign in piece):
+    if not any(sign.isalnum() for sign in one.passage.text[start:end]):
         return None
-    start, end = start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
+    start, end = trimmed(one.passage.text, start, end)
     return replace(one, start=start, end=end, lead=())
 
 
@@ -340,10 +321,3 @@ def _words(heading: str) -> str:
 
 def _span(excerpt: Excerpt) -> tuple[int, int]:
     return excerpt.start, excerpt.end
-
-
-def _by_passage(excerpts: Iterable[Excerpt]) -> dict[Passage, list[Excerpt]]:
-    groups: dict[Passage, list[Excerpt]] = {}
-    for excerpt in excerpts:
-        groups.setdefault(excerpt.passage, []).append(excerpt)
-    return groups

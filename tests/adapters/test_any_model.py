@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run, run_many
-from fitrag_integrations.langchain import RetrievalGate
+from fitrag_integrations.langchain import KnowledgeRouter, RetrievalGate
 from fitrag_integrations.langchain.base.ports import Writer
 from fitrag_integrations.llama_index import KnowledgeSelector
 from fitrag_integrations.methods import AskGate, Decider, PTrueGate, SlimPLM
@@ -214,6 +214,16 @@ def test_a_reply_without_a_verdict_is_reported_and_retrieves(reply, why):
     gate = AskGate(RunnableLambda(lambda prompt: reply), draft_tokens=0)
     decision = RetrievalGate(gate=gate).invoke(QUESTION)
     assert decision["retrieve"] and why in decision["why"]
+
+
+@pytest.mark.parametrize("reply", [None, 3])
+def test_an_answer_that_is_no_text_is_an_error_of_ours(reply):
+    gate = AskGate(RunnableLambda(lambda prompt: "Yes"), draft_tokens=0)
+    llm = RunnableLambda(lambda prompt: reply)
+    router = KnowledgeRouter(gate=gate, llm=llm, unknown=lambda question: "")
+    for answered in (router.invoke, lambda question: list(router.stream(question))):
+        with pytest.raises(InputError, match="llm output: given"):
+            answered(QUESTION)
 
 
 def test_methods_take_any_model_too():

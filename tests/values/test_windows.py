@@ -9,10 +9,8 @@ from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.windows import (
-    best_per_passage,
     by_score,
     fit,
-    in_document_order,
     merge,
     windows,
 )
@@ -75,25 +73,9 @@ def test_every_sentence_is_in_a_window(count, size, data):
     assert len(set(found)) == len(found)
 
 
-def test_the_best_window_stands_for_its_passage():
-    first = [Excerpt(FIVE, 0, 7, 0.5), Excerpt(FIVE, 8, 15, 0.9), Excerpt(FIVE, 16, 25, 0.9)]
-    other = Excerpt(OTHER, 0, 9, 0.1)
-    assert best_per_passage([first[0], other, *first[1:]]) == [first[1], other]
-
-
-def test_equal_ids_with_different_texts_stay_apart():
-    same = [Excerpt.whole(Passage("p", text)) for text in ("a", "b")]
-    assert best_per_passage(same) == same
-
-
 def test_sorting_keeps_equals_in_order():
     some = [Excerpt(FIVE, n, n + 1, score) for n, score in enumerate((0.1, 0.5, 0.5))]
     assert by_score(some) == [some[1], some[2], some[0]]
-
-
-def test_document_order():
-    late, early, other = Excerpt(FIVE, 8, 15), Excerpt(FIVE, 0, 7), Excerpt(OTHER, 0, 5)
-    assert in_document_order([late, other, early]) == [early, late, other]
 
 
 def test_adjacent_and_overlapping_excerpts_merge():

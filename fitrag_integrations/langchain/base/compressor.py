@@ -96,11 +96,8 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
     """Compress the documents of ``{"documents", "question"}`` in a run of its own."""
 
     _use: ClassVar[str] = "Keep what matters in documents for a question."
+    _takes: ClassVar[type[BaseModel]] = AskedOfDocuments
     compressor: SkipValidation[FlowCompressor]  # it was validated when it was made
-
-    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """Return the fields of the input."""
-        return AskedOfDocuments
 
     def flows(
         self,

@@ -46,12 +46,10 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     _use: ClassVar[str] = "Find passages that help to answer a question."
+    _takes: ClassVar[type[BaseModel]] = Query
 
     k: Count | None = None
     """Documents to give at most, the first ones; also an argument of ``invoke``."""
-
-    def _arguments(self) -> type[BaseModel]:
-        return Query
 
     def documents(self, context: Context) -> list[Document]:
         """Write what was found as documents."""
@@ -182,7 +180,7 @@ class MethodOverBase(FlowRetriever):
 
     def offer(self) -> Offer:
         """Return the I/O the method may ask for."""
-        return Offer.of(self.base)
+        return Offer.of(self.base, getattr(self, "search", None), getattr(self, "llm", None))
 
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
@@ -207,20 +205,12 @@ class Writing(MethodOverBase):
     llm: AnyRunnable | None = Field(default=None, exclude=True)
     """A language model or chain, for a method that has one write."""
 
-    def offer(self) -> Offer:
-        """Return the I/O the method may ask for."""
-        return Offer.of(self.base, llm=self.llm)
-
 
 class Searching(Writing):
     """Offer a web search as well."""
 
     search: AnyModel = None
     """A search tool, provider, Runnable or callable; without one the web is not searched."""
-
-    def offer(self) -> Offer:
-        """Return the I/O the method may ask for."""
-        return Offer.of(self.base, self.search, self.llm)
 
 
 class DerivedRetriever(Settings, MethodOverBase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from langchain_core.callbacks import CallbackManager, CallbackManagerForChainRun
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
@@ -82,7 +82,9 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     _last: Last = PrivateAttr(default_factory=Last)
-    _use: ClassVar[str] = "Answer a question."
+    _use: ClassVar[str] = "Answer a question."  # as a tool
+    _takes: ClassVar[type[BaseModel]] = Asked
+    _gives: ClassVar[type[BaseModel] | None] = None
 
     @abstractmethod
     def flows(
@@ -121,10 +123,6 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         use = self._use if description is None else description
         return tool_of(self, schema, name=named, description=use, arg_types=arg_types)
 
-    def _arguments(self) -> type[BaseModel]:
-        """Return the arguments of the tool."""
-        return cast(type[BaseModel], self.get_input_schema())
-
     @property
     def last_run(self) -> Traced[object] | None:
         """The trace of the run of this object that ended last, None where none has."""
@@ -145,6 +143,9 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         if input is not None:
             self._noted(await arun_many(self.explained([input], [ensure_config(config)])))
         return self._told()
+
+    def _arguments(self) -> type[BaseModel]:
+        return self._takes
 
     def result(self, traced: Traced[Any]) -> object:
         """Return what a flow, here ``traced``, ended with, which may be its exception."""
@@ -193,6 +194,14 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
 class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
     """Answer ``invoke`` and ``ainvoke`` in a run of their own too."""
 
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """Return the named and described fields of the input."""
+        return self._arguments()
+
+    def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """Return the named and described fields of the output, where it is a dict."""
+        return self._gives or super().get_output_schema(config)
+
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
         """Run one input."""
         return self._call_with_config(self._once, input, config, **kwargs)
@@ -238,8 +247,7 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
 
     @abstractmethod
     def source(self, given: Input, config: RunnableConfig) -> Flow[Source | Output] | None:
-        """Return the flow to what streams, or to a whole answer; None where ``invoke`` has to
-        do.
+        """Return the flow to what streams, or to a whole answer; None calls ``invoke``.
 
         ``given`` and ``config`` are those of ``stream``.
         """
@@ -291,18 +299,6 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
 
 async def _one(item: T) -> AsyncIterator[T]:
     yield item
-
-
-class AskedRunnable(StreamedRunnable[Any, Output], Generic[Output]):
-    """Runnable that accepts a question in any form; as a tool, under the name ``question``."""
-
-    def source(self, given: object, config: RunnableConfig) -> Flow[Source | Output] | None:
-        """Return None: the answer to what is ``given`` comes whole, whatever the ``config``."""
-        return None
-
-    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """Return what a tool made of this takes."""
-        return Asked
 
 
 def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:

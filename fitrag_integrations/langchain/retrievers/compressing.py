@@ -17,8 +17,7 @@ from fitrag_integrations.langchain.base.convert import passage_document, to_pass
 from fitrag_integrations.langchain.base.fields import AnyRunnable
 from fitrag_integrations.langchain.base.ports import Backend
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
-from fitrag_integrations.langchain.compressors.reranker import BiLabelReranker
-from fitrag_integrations.langchain.compressors.sub_documents import SubDocumentCompressor
+from fitrag_integrations.langchain.compressors import BiLabelReranker, SubDocumentCompressor
 from fitrag_integrations.types import Context, Excerpt
 
 

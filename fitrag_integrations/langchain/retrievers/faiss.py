@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Self
 
@@ -83,23 +82,12 @@ class FaissRetriever(FlowRetriever):
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
         """Return one flow per question; the search of one call is one."""
-        search = _Search(self.index, self.most(**options))
-        is_async = callable(getattr(self.index, "asearch", None))
-        port = Port.of("search", search.call, search.acall if is_async else None)
+        index, most = self.index, self.most(**options)
+        asearch = getattr(index, "asearch", None)
+
+        async def found(queries: Sequence[str]) -> list[list[Passage]]:
+            return await asearch(queries, most)
+
+        acall = found if callable(asearch) else None
+        port = Port.of("search", lambda queries: index.search(queries, most), acall, owner=index)
         return [searched(query, port) for query in inputs]
-
-
-@dataclass(frozen=True)
-class _Search:
-    """Search one index for k."""
-
-    index: Any
-    k: int | None
-
-    def call(self, queries: Sequence[str]) -> list[list[Passage]]:
-        found: list[list[Passage]] = self.index.search(queries, self.k)
-        return found
-
-    async def acall(self, queries: Sequence[str]) -> list[list[Passage]]:
-        found: list[list[Passage]] = await self.index.asearch(queries, self.k)
-        return found

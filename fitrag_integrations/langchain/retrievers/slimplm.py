@@ -29,32 +29,32 @@ class SlimPLMRetriever(SlimPLMOptions, DerivedRetriever, Writing):
     is to note.
     """
 
-    def method_now(self, **options: object) -> Method:
-        """Return SlimPLM with the fields as they are at this call."""
-        return self.methods([RunnableConfig()])[0]
-
     def methods(self, configs: Sequence[RunnableConfig], **options: object) -> list[Method]:
-        """Return the method of each question: Runnables are asked under its config, in joined
-        calls.
+        """Return the method of each question, whose Runnables are called under its config.
 
-        Those of all questions are equal but for that.
+        They are equal but for the configs, so that the calls of all questions join.
         """
-        backends = {
+        backends = self._backends()
+        return [
+            SlimPLM(
+                **self.settings(
+                    **{name: each.port(config, ROLES[name]) for name, each in backends.items()}
+                )
+            )
+            for config in configs
+        ]
+
+    def settings(self, **given: object) -> dict[str, Any]:
+        """Return SlimPLM's options as they are now, with ports for what is a Runnable."""
+        ports = {
+            name: each.port(RunnableConfig(), ROLES[name])
+            for name, each in self._backends().items()
+        }
+        return super().settings(**{**ports, **given})
+
+    def _backends(self) -> dict[str, Backend]:
+        return {
             name: Backend(each, text_of)
             for name, each in self
             if name in ROLES and isinstance(each, Runnable)
         }
-        return [self._method(backends, config) for config in configs]
-
-    def settings(self, **given: object) -> dict[str, Any]:
-        """Return SlimPLM's options as they are now, with ports for what is a Runnable."""
-        runnables = {
-            name: Backend(each, text_of).port(RunnableConfig(), ROLES[name])
-            for name, each in self
-            if name in ROLES and isinstance(each, Runnable)
-        }
-        return super().settings(**{**runnables, **given})
-
-    def _method(self, backends: dict[str, Backend], config: RunnableConfig) -> Method:
-        ports = {name: each.port(config, ROLES[name]) for name, each in backends.items()}
-        return SlimPLM(**self.settings(**ports))

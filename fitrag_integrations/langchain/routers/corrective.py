@@ -50,8 +50,7 @@ class CorrectiveRouter(Condensing, JudgeFields, Router):
     base: AnyRunnable | None = Field(default=None, exclude=True)
     """The retriever for inputs without documents: any Runnable from a question to documents."""
 
-    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """Return the fields of the input: a question and, without a ``base``, documents."""
+    def _arguments(self) -> type[BaseModel]:
         return AskedOfDocuments if self.base is None else Asked
 
     def route(self, **options: object) -> Route:

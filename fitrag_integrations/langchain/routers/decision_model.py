@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 from langchain_core.documents import Document
+from langchain_core.runnables import Runnable
 from pydantic import ConfigDict
 
 from fitrag_integrations.core.checks import check_number, check_text
@@ -47,33 +48,35 @@ class OwnDecision(Base):  # type: ignore[misc]
         return decisions.Noul(instructions=cls.model_fields["instructions"].default)
 
     @abstractmethod
-    def noul(self, state: object) -> float:
-        """Return the probability of yes, in [0, 1], for a ``state``."""
+    def asked(self, state: Any) -> tuple[Runnable[Any, dict[str, Any]], object]:
+        """Return what decides about a ``state``, and its input."""
 
     @abstractmethod
-    async def anoul(self, state: object) -> float:
-        """Return the probability of yes, in [0, 1], without blocking the event loop."""
+    def noul(self, decided: dict[str, Any]) -> object:
+        """Return the probability of yes, in [0, 1], of what was ``decided``."""
 
     @property
     def _provider(self) -> str:
         return "fitrag"
 
     def _classify(self, state: object, questions: Mapping[str, object]) -> object:
-        self._check(questions)
-        return self._response(questions, self.noul(state))
+        runnable, given = self._check(questions, state)
+        return self._response(questions, runnable.invoke(given))
 
     async def _aclassify(self, state: object, questions: Mapping[str, object]) -> object:
-        self._check(questions)
-        return self._response(questions, await self.anoul(state))
+        runnable, given = self._check(questions, state)
+        return self._response(questions, await runnable.ainvoke(given))
 
-    def _check(self, questions: Mapping[str, Any]) -> None:
+    def _check(self, questions: Mapping[str, Any], state: object) -> Any:
         for name, question in questions.items():
             is_noul = isinstance(question, decisions.Noul)
             if not is_noul or question.instructions != self.instructions:
                 allowed = f"a Noul with the instructions {self.instructions!r}"
                 raise InputError.of(f"questions[{name!r}]", given=question, allowed=allowed)
+        return self.asked(state)
 
-    def _response(self, questions: Mapping[str, object], noul: float) -> object:
+    def _response(self, questions: Mapping[str, object], decided: dict[str, Any]) -> object:
+        noul = check_number("noul", self.noul(decided), low=0.0, high=1.0)
         answers = {name: decisions.NoulAnswer(type="noul", noul=noul) for name in questions}
         return decisions.ClassifierResponse(model=self.model, answers=answers)
 
@@ -99,15 +102,13 @@ class KnowledgeDecision(GateFields, OwnDecision):
     on_error: Literal["raise"] = "raise"
     """A probability cannot be made up: a gate that fails is heard of."""
 
-    def noul(self, state: object) -> float:
-        """Return the probability that the question of ``state`` is known, in [0, 1]."""
-        decided = self.decide(question_of(state, self.question_key))
-        return check_number("p_known", decided.p_known, low=0.0, high=1.0)
+    def asked(self, state: Any) -> tuple[Runnable[Any, dict[str, Any]], object]:
+        """Return the gate, and the question of a ``state``."""
+        return self._asker(), question_of(state, self.question_key)
 
-    async def anoul(self, state: object) -> float:
-        """Return the probability that the question of ``state`` is known, in [0, 1]."""
-        decided = await self.adecide(question_of(state, self.question_key))
-        return check_number("p_known", decided.p_known, low=0.0, high=1.0)
+    def noul(self, decided: dict[str, Any]) -> object:
+        """Return the probability that the question is known."""
+        return decided["p_known"]
 
 
 class RelevanceDecision(JudgeFields, OwnDecision):
@@ -128,13 +129,17 @@ class RelevanceDecision(JudgeFields, OwnDecision):
     instructions: str = RELEVANT
     """What a question has to say in order to be answered."""
 
-    def noul(self, state: object) -> float:
-        """Return how surely the document of ``state`` is about its question, in [0, 1]."""
-        return _share(self._judging().invoke(_judged(state)))
+    def asked(self, state: Any) -> tuple[Runnable[Any, dict[str, Any]], object]:
+        """Return the judge, and question and document of a ``state``."""
+        text = state.get("document") if isinstance(state, Mapping) else None
+        if not isinstance(text, str):
+            allowed = "a dict with 'question' and 'document'"
+            raise InputError.of("state", given=state, allowed=allowed)
+        return self._judging(), {"question": question_of(state), "documents": [Document(text)]}
 
-    async def anoul(self, state: object) -> float:
-        """Return how surely the document of ``state`` is about its question, in [0, 1]."""
-        return _share(await self._judging().ainvoke(_judged(state)))
+    def noul(self, decided: dict[str, Any]) -> object:
+        """Return the document's grade, from [-1, 1] brought to [0, 1]."""
+        return (decided["grades"][0] + 1) / 2
 
 
 class Decided:
@@ -150,6 +155,12 @@ class Decided:
     def name(self) -> str:
         """The model's name, as thresholds fitted on what it says do."""
         return str(self.model.model)
+
+    def _nouls(self, states: Sequence[object]) -> list[float]:
+        return list(map(_noul, self.model.batch(self._asking(states), internal({}))))
+
+    async def _anouls(self, states: Sequence[object]) -> list[float]:
+        return list(map(_noul, await self.model.abatch(self._asking(states), internal({}))))
 
     def _asking(self, states: Sequence[object]) -> list[dict[str, object]]:
         ask = {"yes": decisions.Noul(instructions=self.instructions)}
@@ -177,11 +188,11 @@ class DecisionGate(Decided):
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
         """Return how likely each question is known, in one batch."""
-        return list(map(_noul, self.model.batch(self._asking(questions), internal({}))))
+        return self._nouls(questions)
 
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
         """Return how likely each question is known without blocking the event loop."""
-        return list(map(_noul, await self.model.abatch(self._asking(questions), internal({}))))
+        return await self._anouls(questions)
 
 
 class DecisionEvaluator(Decided):
@@ -199,24 +210,11 @@ class DecisionEvaluator(Decided):
 
     def evaluate(self, pairs: Sequence[Pair]) -> list[float]:
         """Grade each pair in [-1, 1], in one batch."""
-        asked = self._asking(list(map(_state, pairs)))
-        return [2 * _noul(answer) - 1 for answer in self.model.batch(asked, internal({}))]
+        return [2 * noul - 1 for noul in self._nouls(list(map(_state, pairs)))]
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
         """Grade each pair in [-1, 1] without blocking the event loop."""
-        asked = self._asking(list(map(_state, pairs)))
-        return [2 * _noul(answer) - 1 for answer in await self.model.abatch(asked, internal({}))]
-
-
-def _judged(state: object) -> dict[str, object]:
-    text = state.get("document") if isinstance(state, Mapping) else None
-    if not isinstance(text, str):
-        raise InputError.of("state", given=state, allowed="a dict with 'question' and 'document'")
-    return {"question": question_of(state), "documents": [Document(text)]}
-
-
-def _share(judged: Mapping[str, Any]) -> float:
-    return check_number("grade", (judged["grades"][0] + 1) / 2, low=0.0, high=1.0)
+        return [2 * noul - 1 for noul in await self._anouls(list(map(_state, pairs)))]
 
 
 def _state(pair: Pair) -> dict[str, str]:

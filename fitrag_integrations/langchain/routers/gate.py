@@ -17,7 +17,7 @@ from fitrag_integrations.langchain.base.fields import Settings
 from fitrag_integrations.langchain.base.models import check_model
 from fitrag_integrations.langchain.base.options import DeciderOptions
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
-from fitrag_integrations.langchain.base.runnable import AskedRunnable
+from fitrag_integrations.langchain.base.runnable import FlowRunnable
 from fitrag_integrations.langchain.base.tools import Decision
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import Decider
@@ -71,7 +71,7 @@ class GateFields(FromFitted, Condensing, DeciderOptions, Settings):
         return [Decider(**self.settings(drafter=port)) for port in ports]
 
 
-class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):
+class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
     """Runnable that returns ``{"retrieve", "p_known", "threshold", "why"}`` for a question.
 
     The question is a text, a message, the last one of the user in a list of messages, or an entry
@@ -81,13 +81,10 @@ class RetrievalGate(GateFields, AskedRunnable[dict[str, Any]]):
     """
 
     _use: ClassVar[str] = "Decide whether a question needs retrieval, or is known without."
+    _gives: ClassVar[type[BaseModel]] = Decision
 
     def _asker(self) -> RetrievalGate:
         return self
-
-    def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """Return the fields of a decision."""
-        return Decision
 
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object

@@ -43,14 +43,8 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
     """
 
     _use: ClassVar[str] = "Judge whether documents answer a question."
-
-    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """Return the fields of the input."""
-        return AskedOfDocuments
-
-    def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """Return the fields of a judgment."""
-        return Judgment
+    _takes: ClassVar[type[BaseModel]] = AskedOfDocuments
+    _gives: ClassVar[type[BaseModel]] = Judgment
 
     def flows(
         self,

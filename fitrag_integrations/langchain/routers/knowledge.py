@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import coerce_to_runnable
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.fields import AnyRunnable
 from fitrag_integrations.langchain.base.models import check_model
-from fitrag_integrations.langchain.base.ports import Backend, internal
+from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import question_of
-from fitrag_integrations.langchain.base.tools import Asked
 from fitrag_integrations.langchain.routers.gate import GateFields
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.prompts import NO_RETRIEVAL
@@ -51,7 +49,7 @@ class KnowledgeRouter(GateFields, Router):
         check_model(Decider(**self.settings()), self.llm if self.known is None else self.known)
         gate = Backend(self._asker(), name="gate")
         branches = {
-            False: Backend(self._known(), name="known", options=options),
+            False: self._known(options),
             True: Backend(coerce_to_runnable(self.unknown), name="unknown", options=options),
         }
 
@@ -68,15 +66,12 @@ class KnowledgeRouter(GateFields, Router):
             raise InputError.of("known", given=None, allowed="a Runnable, or give an llm")
         return self
 
-    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """Return what a tool made of this takes."""
-        return Asked
-
-    def _known(self) -> Runnable[Any, Any]:
+    def _known(self, options: dict[str, object]) -> Backend:
         if self.known is not None:
-            return coerce_to_runnable(self.known)
+            return Backend(coerce_to_runnable(self.known), name="known", options=options)
         assert self.llm is not None
-        return RunnableLambda(self._prompt) | self.llm | StrOutputParser()
 
-    def _prompt(self, given: Any) -> str:
-        return NO_RETRIEVAL.render(Context(question_of(given, self.question_key)))
+        def prompt(given: object) -> str:
+            return NO_RETRIEVAL.render(Context(question_of(given, self.question_key)))
+
+        return Backend(RunnableLambda(prompt) | self.llm, text_of, "known", options)

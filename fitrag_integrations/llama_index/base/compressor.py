@@ -105,8 +105,7 @@ class Postprocessor(BaseNodePostprocessor):
         async def acall(question: str, documents: list[str]) -> list[NodeWithScore]:
             return await self.apostprocess_nodes(nodes_of(documents), query_str=question)
 
-        named = name or type(self).__name__
-        return tool_of(AskedOfTexts, call, acall, name=named, description=description)
+        return tool_of(self, AskedOfTexts, call, acall, name=name, description=description)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

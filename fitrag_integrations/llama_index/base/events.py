@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
-from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.instrumentation.events.retrieval import (
-    RetrievalEndEvent,
-    RetrievalStartEvent,
-)
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher  # the core re-exports both
 from llama_index_instrumentation.base import BaseEvent
@@ -89,14 +84,27 @@ class TraceEvent(Event):
     row: dict[str, Any]
 
 
+def tell(events: Iterable[BaseEvent]) -> None:
+    """Report several events, in order."""
+    for event in events:
+        dispatcher.event(event)
+
+
 def tell_decided(context: Context) -> None:
     """Report what was done for a question: its row, a gate's decision or CRAG's action."""
     dispatcher.event(TraceEvent(row=trace_row(context)))
     decision, query = context.decision, context.question
     if context.action is not None:
-        why, notes = explanation(context), list(context.notes)
+        grades, limits = context.details.get("grades"), context.details.get("thresholds")
+        limits = limits if isinstance(limits, dict) else {}
         graded = RouteDecisionEvent(
-            query=query, route=context.action.value, why=why, notes=notes, **_grading(context)
+            query=query,
+            route=context.action.value,
+            best_grade=max(grades) if grades else None,
+            upper=limits.get("upper"),
+            lower=limits.get("lower"),
+            why=explanation(context),
+            notes=list(context.notes),
         )
         dispatcher.event(graded)
     if decision is not None:
@@ -164,9 +172,8 @@ def reranking(
 ) -> Iterator[None]:
     """Report the start of a reranking, and at its end what is in ``kept`` by then."""
     model = name_of("embedded" if step.scorer is None else step.scorer)
-    start = ReRankStartEvent(
-        query=query_bundle, nodes=nodes, top_n=_most(step, nodes), model_name=model
-    )
+    most = len(nodes) if step.top_n is None else step.top_n
+    start = ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=most, model_name=model)
     dispatcher.event(start)
     payload: dict[str, Any] = {
         EventPayload.NODES: nodes,
@@ -178,10 +185,6 @@ def reranking(
         yield
         event.on_end(payload={EventPayload.NODES: kept})
     dispatcher.event(ReRankEndEvent(nodes=kept))
-
-
-def _most(step: Reranking, nodes: Sequence[NodeWithScore]) -> int:
-    return len(nodes) if step.top_n is None else step.top_n
 
 
 def _scored(traced: Traced[Context], count: int) -> Iterator[tuple[Passage, BiLabelScore]]:
@@ -197,43 +200,8 @@ def _scored(traced: Traced[Context], count: int) -> Iterator[tuple[Passage, BiLa
             return
 
 
-def _grading(context: Context) -> dict[str, Any]:
-    """Find the numbers behind an action, where the method tells them."""
-    grades, limits = context.details.get("grades"), context.details.get("thresholds")
-    values = (
-        {name: limits.get(name) for name in ("upper", "lower")} if isinstance(limits, dict) else {}
-    )
-    return {**values, "best_grade": max(grades) if grades else None}
-
-
 def explanation(context: Context) -> str:
     """Return one line: what was decided, and by which numbers; empty if nothing was."""
     heads = ("decision: ", "action: ")
     lines = (line for line in decided(context) if line.startswith(heads))
     return next(lines, "").partition(": ")[2]
-
-
-def tell_retrieving(bundles: Sequence[QueryBundle]) -> None:
-    """Report the start of each query of a batch, as ``retrieve`` does for one."""
-    for bundle in bundles:
-        dispatcher.event(RetrievalStartEvent(str_or_query_bundle=bundle))
-
-
-def tell_retrieved(bundles: Sequence[QueryBundle], found: Sequence[Any]) -> None:
-    """Report the end of each query of a batch that did not fail."""
-    for bundle, nodes in zip(bundles, found, strict=True):
-        if not isinstance(nodes, Exception):
-            dispatcher.event(RetrievalEndEvent(str_or_query_bundle=bundle, nodes=nodes))
-
-
-def tell_asked(bundles: Sequence[QueryBundle]) -> None:
-    """Report the start of each query of a batch, as ``query`` does for one."""
-    for bundle in bundles:
-        dispatcher.event(QueryStartEvent(query=bundle))
-
-
-def tell_answered(bundles: Sequence[QueryBundle], responses: Sequence[Any]) -> None:
-    """Report the end of each query of a batch that did not fail."""
-    for bundle, response in zip(bundles, responses, strict=True):
-        if not isinstance(response, Exception):
-            dispatcher.event(QueryEndEvent(query=bundle, response=response))

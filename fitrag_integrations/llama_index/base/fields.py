@@ -65,15 +65,15 @@ class Configured:
         if holder is not None:
             changed = replace(vars(self)[holder], **{name: value})
             object.__setattr__(self, holder, changed)
-        elif name.startswith("_") or name in vars(self) or self._knows(name):
-            super().__setattr__(name, value)
+        elif (
+            name.startswith("_")
+            or name in {*vars(self), *dir(type(self))}
+            or self._held[-1] not in vars(self)
+        ):
+            super().__setattr__(name, value)  # the class's, or the framework's while this is made
         else:
             allowed = ", ".join(self._names())
             raise AttributeError(f"{type(self).__name__} has no option {name!r}, but {allowed}")
-
-    def _knows(self, name: str) -> bool:
-        """Check whether a name is the class's, or the framework's while this is being made."""
-        return hasattr(type(self), name) or self._held[-1] not in vars(self)
 
     def _names(self) -> list[str]:
         held = (vars(self)[at] for at in self._held if at in vars(self))

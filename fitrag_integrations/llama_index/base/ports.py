@@ -123,29 +123,20 @@ def search_port(search: object) -> Port[str, Any]:
     """
     if isinstance(search, BaseRetriever):
         return retrieve_port(search, name="search")
-    if isinstance(search, BaseTool):
-        return _tool_port(search)
-    if isinstance(search, Port | type) or hasattr(search, "search") or not callable(search):
+    is_tool, is_async = isinstance(search, BaseTool), iscoroutinefunction(search)
+    if not is_tool and (
+        isinstance(search, Port | type) or hasattr(search, "search") or not callable(search)
+    ):
         return port_of("search", search, "search")
-    if iscoroutinefunction(search):
-        return Port("search", None, aeach(_then_results(search)))
-    return Port("search", each(lambda query: results(search(query))))
+    given: Any = search
 
-
-def _tool_port(tool: BaseTool) -> Port[str, Any]:
     async def aone(query: str) -> list[Passage]:
-        if isinstance(tool, AsyncBaseTool):
-            return results(await tool.acall(query))
-        return results(await asyncio.to_thread(tool, query))
+        if is_async or isinstance(search, AsyncBaseTool):
+            return results(await (given if is_async else given.acall)(query))
+        return results(await asyncio.to_thread(given, query))
 
-    return Port("search", each(lambda query: results(tool(query))), aeach(aone))
-
-
-def _then_results(search: Any) -> Any:
-    async def one(query: str) -> list[Passage]:
-        return results(await search(query))
-
-    return one
+    call = None if is_async else each(lambda query: results(given(query)))
+    return Port("search", call, aeach(aone) if is_tool or is_async else None)
 
 
 def results(found: object) -> list[Passage]:

@@ -8,6 +8,10 @@ from typing import Any, ClassVar, cast
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
+from llama_index.core.instrumentation.events.retrieval import (
+    RetrievalEndEvent,
+    RetrievalStartEvent,
+)
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.tools import FunctionTool
 
@@ -15,10 +19,9 @@ from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 from fitrag_integrations.llama_index.base.convert import Ids, check_ids, context_nodes
 from fitrag_integrations.llama_index.base.events import (
     dispatcher,
+    tell,
     tell_decided,
     tell_reduced,
-    tell_retrieved,
-    tell_retrieving,
 )
 from fitrag_integrations.llama_index.base.fields import Configured, made_from
 from fitrag_integrations.llama_index.base.ports import Caller, bundles_of, settled
@@ -73,8 +76,7 @@ class FlowRetriever(Configured, BaseRetriever):
         async def acall(query: str) -> list[NodeWithScore]:
             return await self.aretrieve(query)
 
-        named = name or type(self).__name__
-        return tool_of(Query, call, acall, name=named, description=description)
+        return tool_of(self, Query, call, acall, name=name, description=description)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self._found(self.trace_many([query_bundle])[0])
@@ -92,7 +94,7 @@ class FlowRetriever(Configured, BaseRetriever):
         ``return_exceptions``, stands in the place of its query's nodes.
         """
         bundles = bundles_of(queries)
-        tell_retrieving(bundles)
+        tell(RetrievalStartEvent(str_or_query_bundle=bundle) for bundle in bundles)
         return self._many(bundles, self.trace_many(bundles), return_exceptions)
 
     @dispatcher.span
@@ -101,7 +103,7 @@ class FlowRetriever(Configured, BaseRetriever):
     ) -> list[Any]:
         """Retrieve for all queries in lock step, as ``retrieve_many``."""
         bundles = bundles_of(queries)
-        tell_retrieving(bundles)
+        tell(RetrievalStartEvent(str_or_query_bundle=bundle) for bundle in bundles)
         traces = await self.atrace_many(bundles)  # many nodes take their time to make, too
         return await asyncio.to_thread(self._many, bundles, traces, return_exceptions)
 
@@ -118,7 +120,11 @@ class FlowRetriever(Configured, BaseRetriever):
     ) -> list[Any]:
         settled(traces, return_exceptions)
         found = [traced.error or self._found(traced) for traced in traces]
-        tell_retrieved(bundles, found)
+        tell(
+            RetrievalEndEvent(str_or_query_bundle=bundle, nodes=nodes)
+            for bundle, nodes in zip(bundles, found, strict=True)
+            if not isinstance(nodes, Exception)
+        )
         return found
 
     def _found(self, traced: Traced[Context]) -> list[NodeWithScore]:

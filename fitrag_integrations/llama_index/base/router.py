@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.llms import LLM
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
@@ -21,7 +23,7 @@ from llama_index.core.types import TokenAsyncGen, TokenGen
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port, Traced, arun, arun_many, run, run_many
-from fitrag_integrations.llama_index.base.events import dispatcher, tell_answered, tell_asked
+from fitrag_integrations.llama_index.base.events import dispatcher, tell
 from fitrag_integrations.llama_index.base.fields import Configured
 from fitrag_integrations.llama_index.base.models import astream, stream
 from fitrag_integrations.llama_index.base.ports import aeach, bundles_of, each, has_own, settled
@@ -31,6 +33,7 @@ from fitrag_integrations.llama_index.prompts import Written
 from fitrag_integrations.methods.answering import own_answer
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.types import Context
+from fitrag_integrations.values.excerpt import unique
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,7 @@ class Router(Configured, BaseQueryEngine):
         async def acall(question: str) -> RESPONSE_TYPE:
             return await self.aquery(question)
 
-        named = name or type(self).__name__
-        return tool_of(Asked, call, acall, name=named, description=description)
+        return tool_of(self, Asked, call, acall, name=name, description=description)
 
     def explain(self, query: QueryType | None = None) -> str:
         """Return what was asked and decided, for ``query``, which is answered, or last time."""
@@ -94,7 +96,7 @@ class Router(Configured, BaseQueryEngine):
         ``return_exceptions``, stands in the place of its query's response.
         """
         bundles = bundles_of(queries)
-        tell_asked(bundles)
+        tell(QueryStartEvent(query=bundle) for bundle in bundles)
         return self._responses(
             bundles, self._noted(run_many(self._flows(bundles))), return_exceptions
         )
@@ -105,7 +107,7 @@ class Router(Configured, BaseQueryEngine):
     ) -> list[object]:
         """Decide for all queries in lock step, as ``query_many``; engines answer side by side."""
         bundles = bundles_of(queries)
-        tell_asked(bundles)
+        tell(QueryStartEvent(query=bundle) for bundle in bundles)
         traces = self._noted(await arun_many(self._flows(bundles)))
         # many nodes take their time to make, too
         return await asyncio.to_thread(self._responses, bundles, traces, return_exceptions)
@@ -126,7 +128,11 @@ class Router(Configured, BaseQueryEngine):
     ) -> list[Any]:
         settled(traces, return_exceptions)
         responses = [traced.error or self._response(traced) for traced in traces]
-        tell_answered(bundles, responses)
+        tell(
+            QueryEndEvent(query=bundle, response=response)
+            for bundle, response in zip(bundles, responses, strict=True)
+            if not isinstance(response, Exception)
+        )
         return responses
 
 
@@ -262,13 +268,17 @@ def engine_port(name: str, engine: Any, *, alone: bool) -> Port[Handed, Any]:
     def many(items: Sequence[Handed]) -> list[object]:
         if any(item.nodes is not None for item in items):
             return call(items)
-        found: list[object] = engine.query_many(_bundles(items), return_exceptions=True)
+        found: list[object] = engine.query_many(
+            [item.bundle for item in items], return_exceptions=True
+        )
         return found
 
     async def amany(items: Sequence[Handed]) -> list[object]:
         if any(item.nodes is not None for item in items):
             return await acall(items)
-        found: list[object] = await engine.aquery_many(_bundles(items), return_exceptions=True)
+        found: list[object] = await engine.aquery_many(
+            [item.bundle for item in items], return_exceptions=True
+        )
         return found
 
     return Port(name, many, amany)
@@ -296,14 +306,7 @@ async def _aask(engine: Any, handed: Handed) -> object:
 
 
 def _distinct(*lists: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-    once: dict[str, NodeWithScore] = {}
-    for node in (node for nodes in lists for node in nodes):
-        once.setdefault(node.node_id, node)
-    return list(once.values())
-
-
-def _bundles(items: Sequence[Handed]) -> list[QueryBundle]:
-    return [item.bundle for item in items]
+    return unique((node for nodes in lists for node in nodes), attrgetter("node_id"))
 
 
 def decided_context(decider: Decider, question: str) -> Flow[Context]:

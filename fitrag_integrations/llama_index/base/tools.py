@@ -31,11 +31,12 @@ class AskedOfTexts(Asked):
 
 
 def tool_of(
+    component: object,
     schema: type[BaseModel],
     call: Callable[..., object],
     acall: Callable[..., Awaitable[object]],
     *,
-    name: str,
+    name: str | None,
     description: str,
 ) -> FunctionTool:
     """Build the tool of a component.
@@ -44,10 +45,11 @@ def tool_of(
     component returned.
 
     Args:
+        component: What the tool is made of.
         schema: The arguments.
         call: Function that takes them.
         acall: Async version of it.
-        name: Name of the tool.
+        name: Name of the tool; None is that of the component's class.
         description: When an agent is to call it.
 
     Returns:
@@ -55,7 +57,7 @@ def tool_of(
     """
     return FunctionTool.from_defaults(
         call,
-        name=name,
+        name=name or type(component).__name__,
         description=description,
         fn_schema=schema,
         async_fn=acall,

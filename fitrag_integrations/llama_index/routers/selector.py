@@ -110,8 +110,7 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
         async def acall(question: str) -> RetrievalDecision | None:
             return decided(await arun(decided_context(self._decider, question)))
 
-        named = name or type(self).__name__
-        return tool_of(Asked, call, acall, name=named, description=description)
+        return tool_of(self, Asked, call, acall, name=name, description=description)
 
     def _get_prompts(self) -> PromptDictType:
         return {}

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from fitrag_integrations.core.checks import Count, Share, check_is, check_number, check_text
@@ -86,11 +87,6 @@ class Reflector(Protocol):
     def reflect(self, items: Sequence[Item], /) -> Sequence[Reflection]:
         """Return one reflection per item, a question and its passage or None, in order."""
         ...
-
-
-def check_reflection(answer: object) -> Reflection:
-    """Require a reflection."""
-    return check_is("reflection", answer, Reflection)
 
 
 def reflect_port(model: object) -> Port[Item, Reflection]:
@@ -171,14 +167,26 @@ class SelfRag(Generating):
         best = next((one for _, one in ranked if one.text), first)
         if best is first and (made or not first.text):
             work.notes.append("no passage gave an answer: the one without them stands")
-        pairs = zip(excerpts, made, strict=True)
-        details = {"passages": [_passage_details(one, answer) for one, answer in pairs]}
-        return work.ended(best.text, details, excerpts=by_score(excerpts), decision=decision)
+        rows = [
+            {
+                "passage": excerpt.passage.id,
+                "answer": shortened(answer.text),
+                "score": excerpt.score,
+                "relevance": relevance(answer),
+                "support": support(answer),
+                "utility": utility(answer),
+            }
+            for excerpt, answer in zip(excerpts, made, strict=True)
+        ]
+        return work.ended(
+            best.text, {"passages": rows}, excerpts=by_score(excerpts), decision=decision
+        )
 
     def _reflected(self, items: Sequence[Item], work: Rounds) -> Flow[list[Reflection]]:
         """Generate an answer for each item; a failed call returns blank reflections and a note."""
         port = reflect_port(self.model)
-        whole, failed = yield from self.asked(port, items, NO_ANSWER, check_reflection)
+        check = partial(check_is, "reflection", kind=Reflection)
+        whole, failed = yield from self.asked(port, items, NO_ANSWER, check)
         if failed:
             work.notes += failed
             return [Reflection()] * len(items)
@@ -199,14 +207,3 @@ class SelfRag(Generating):
     def _score(self, made: Reflection) -> float:
         parts = (relevance(made), support(made), utility(made))
         return made.likelihood + sum(w * x for w, x in zip(self.weights, parts, strict=True))
-
-
-def _passage_details(excerpt: Excerpt, made: Reflection) -> dict[str, object]:
-    return {
-        "passage": excerpt.passage.id,
-        "answer": shortened(made.text),
-        "score": excerpt.score,
-        "relevance": relevance(made),
-        "support": support(made),
-        "utility": utility(made),
-    }

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, TypeAlias, cast
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_callable, meant
@@ -323,11 +323,8 @@ def _kind(place: str, name: object) -> type:
     if plain not in NAMES:
         raise InputError.of(place, given=name, allowed=", ".join(NAMES) + meant(plain, NAMES))
     home = vars(importlib.import_module(NAMES[plain]))
-    return next(kind for kind in home.values() if _is_named(kind, plain))
-
-
-def _is_named(kind: object, plain: str) -> TypeGuard[type]:
-    return isinstance(kind, type) and kind.__name__.lower() == plain
+    kinds = (kind for kind in home.values() if isinstance(kind, type))
+    return next(kind for kind in kinds if kind.__name__.lower() == plain)
 
 
 def _made(kind: type, table: Mapping[str, object], at: str, models: Models) -> Method:

@@ -34,6 +34,7 @@ from fitrag_integrations.text.layout import units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.excerpt import trimmed, unique
 from fitrag_integrations.values.passage import is_web
 from fitrag_integrations.values.selected import Selected, Selection
 from fitrag_integrations.values.thresholds import ActionThresholds, Grade
@@ -69,18 +70,14 @@ def paragraphs(text: str) -> Iterator[tuple[int, int]]:
     """Return [start, end) of each paragraph, without the blanks around it."""
     at = 0
     for gap in _GAP.finditer(text):
-        piece = text[at : gap.start()]
-        if piece.strip():
-            yield at + len(piece) - len(piece.lstrip()), at + len(piece.rstrip())
+        if text[at : gap.start()].strip():
+            yield trimmed(text, at, gap.start())
         at = gap.end()
 
 
 def distinct(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
     """Leave out excerpts that repeat an earlier one but for case and blanks."""
-    once: dict[str, Excerpt] = {}
-    for excerpt in excerpts:
-        once.setdefault(" ".join(excerpt.text.split()).casefold(), excerpt)
-    return list(once.values())
+    return unique(excerpts, lambda one: " ".join(one.text.split()).casefold())
 
 
 def _shares(count: int, most: int) -> Iterable[tuple[int, int]]:

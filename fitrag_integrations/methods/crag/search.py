@@ -26,6 +26,7 @@ from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.cleaning import clean_text
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.excerpt import unique
 from fitrag_integrations.values.windows import with_text
 
 _STOP_WORDS = """
@@ -61,7 +62,8 @@ def key_phrases(text: str, most: int) -> list[str]:
     words; of equals the longer, then the earlier. A text with letters of a script other than
     Latin gives none.
     """
-    if any(letter.isalpha() and not _is_latin(letter) for letter in text):
+    foreign = (letter for letter in text if letter > "\u024f" and letter.isalpha())
+    if any(not "\u1e00" <= letter <= "\u1eff" and letter not in "ʻʼʹ" for letter in foreign):
         return []
     first: dict[str, Ranked] = {}
     for candidate in _candidates(text):
@@ -69,10 +71,6 @@ def key_phrases(text: str, most: int) -> list[str]:
         first.setdefault(text[start:end].casefold(), candidate)
     places = sorted(place for _, _, place in sorted(first.values())[:most])
     return [text[start:end] for start, end in places]
-
-
-def _is_latin(letter: str) -> bool:
-    return letter <= "\u024f" or "\u1e00" <= letter <= "\u1eff" or letter in "ʻʼʹ"
 
 
 def _candidates(text: str) -> Iterator[Ranked]:
@@ -231,11 +229,7 @@ def _bare(piece: str) -> str:
 
 
 def _once(words: Iterable[str]) -> tuple[str, ...]:
-    kept: dict[str, str] = {}
-    for word in words:
-        if word:
-            kept.setdefault(word.casefold(), word)
-    return tuple(kept.values())
+    return tuple(unique(filter(None, words), str.casefold))
 
 
 NO_PORT = "no search port was given: the web was not searched"
@@ -272,7 +266,11 @@ def search_web(
     except Exception as error:
         if on_error == "raise":
             raise
-        return _failed(searched, error)
+        kind = error.kind if isinstance(error, SearchError) else type(error).__name__
+        failed = {"kind": kind, "message": shortened(str(error))}
+        note = f"the web search failed ({kind}): {failed['message']}"
+        details = {**searched.details, "web_error": failed}
+        return replace(searched, notes=(*searched.notes, note), details=details)
     return _found(searched, pages)
 
 
@@ -313,14 +311,6 @@ def _kind(page: Passage) -> str:
 
 def _whole(count: object) -> int:
     return count if isinstance(count, int) and count > 0 else 0
-
-
-def _failed(searched: Searched, error: Exception) -> Searched:
-    kind = error.kind if isinstance(error, SearchError) else type(error).__name__
-    message = shortened(str(error))
-    note = f"the web search failed ({kind}): {message}"
-    details = {**searched.details, "web_error": {"kind": kind, "message": message}}
-    return replace(searched, notes=(*searched.notes, note), details=details)
 
 
 @dataclass(frozen=True)

@@ -409,7 +409,11 @@ class TokenReducer(Reducing):
             notes = (f"{repeated} of {len(ranked)} excerpts left out: repeated",)
         able = at_least(self.min_score, ordered)
         selection.drop(ordered[len(able) :], "min_score", f"min_score={self.min_score}")
-        notes += _too_low(len(ordered), len(able), self.min_score)
+        if not able and ordered:
+            notes += (f"nothing to refer to: no excerpt reaches min_score={self.min_score:g}",)
+        elif low := len(ordered) - len(able):
+            left = f"{low} of {len(ordered)} excerpts left out"
+            notes += (f"{left} by min_score={self.min_score:g}",)
 
         # the sub-document filter: is this prefix enough?
         cutting = {"window": self.window, "stride": self.stride, "per_passage": each}
@@ -444,11 +448,3 @@ class TokenReducer(Reducing):
             if self.max_tokens is None or share < self.max_tokens:
                 limit = f"max_share={self.max_share:g}"
         return Budget(self.max_tokens, share, limit, self.counter, self.split)
-
-
-def _too_low(count: int, able: int, min_score: float | None) -> tuple[str, ...]:
-    if able == count:
-        return ()
-    if able:
-        return (f"{count - able} of {count} excerpts left out by min_score={min_score:g}",)
-    return (f"nothing to refer to: no excerpt reaches min_score={min_score:g}",)

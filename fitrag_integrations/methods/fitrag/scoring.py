@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from fitrag_integrations.core.checks import can
@@ -22,6 +23,7 @@ from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Detector, Pair, Scorer, model_name, port_of, scorer_of
 from fitrag_integrations.text.layout import named_by
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.values.excerpt import grouped
 from fitrag_integrations.values.score import labels_of
 
 ScorePort: TypeAlias = Port[Pair, BiLabelScore]
@@ -141,9 +143,7 @@ class OnePass(Scoring):
 
     def windows(self, windows: Sequence[Excerpt]) -> Flow[list[Excerpt]]:
         """Read the passages of windows, and judge these from it."""
-        groups: dict[Passage, list[Excerpt]] = {}
-        for window in windows:
-            groups.setdefault(window.passage, []).append(window)
+        groups = grouped(windows, attrgetter("passage"))
         _, judged = yield from self._read(list(groups.items()))
         return [window for own in judged for window in own]
 
@@ -175,12 +175,9 @@ class OnePass(Scoring):
 
     def _named(self, windows: Sequence[Excerpt]) -> set[tuple[int, int]]:
         """Return the places of windows that the question names among those with the same lead."""
-        groups: dict[tuple[tuple[int, int], ...], list[Excerpt]] = {}
-        for window in windows:
-            groups.setdefault(window.lead, []).append(window)
         return {
             _place(group[at])
-            for group in groups.values()
+            for group in grouped(windows, attrgetter("lead")).values()
             for at in named_by(self.question, [one.body for one in group])
         }
 

@@ -259,7 +259,8 @@ def _gathered(events: Iterable[Event]) -> list[_Open]:
         elif not kind:
             current = None
         elif kind == "search" and current is not None:
-            current.search = _says(body)
+            said = _SAYS.match(body)
+            current.search = None if said is None else said[2] is None
         elif kind == "query":
             if current is not None and current.query is None:
                 current.query = _line(body)
@@ -271,17 +272,13 @@ def _gathered(events: Iterable[Event]) -> list[_Open]:
 
 def _closed(one: _Open) -> tuple[Lead, list[str]]:
     text, query, repairs = one.text[:LONGEST_TEXT], one.query or "", []
+    unsaid = one.kind == "question" and one.query is None and one.search is None
+    is_query = one.search is True or unsaid
     if len(query) > LONGEST_QUERY:
         query, repairs = "", [TOO_LONG]
-    elif not query and _stands_in(one) and text and len(text) <= LONGEST_QUERY:
+    elif not query and is_query and text and len(text) <= LONGEST_QUERY:
         query, repairs = text, [NO_QUERY]
     return Lead(text, query, one.search), repairs
-
-
-def _stands_in(one: _Open) -> bool:
-    """Check whether a lead without a query is to be asked as it stands."""
-    unsaid = one.kind == "question" and one.query is None and one.search is None
-    return one.search is True or unsaid
 
 
 def _line(body: str, *, whole: bool = False) -> str:
@@ -290,8 +287,3 @@ def _line(body: str, *, whole: bool = False) -> str:
     paragraph = lines[: lines.index("")] if "" in lines else lines
     text = " ".join(paragraph) if whole else lines[0]
     return "" if not _WORD.search(text) or _PLACEHOLDER.fullmatch(text) else text
-
-
-def _says(body: str) -> bool | None:
-    found = _SAYS.match(body)
-    return None if found is None else found[2] is None

@@ -50,6 +50,7 @@ from fitrag_integrations.values.selected import Selection
 
 ALONE = "the question itself is retrieved for"
 NOTHING_UNKNOWN = "all that the claims and queries ask is known: nothing is retrieved"
+ABLATIONS = ("judge_question", "rewrite", "filter")
 NOT_JUDGED = "the question was not judged: every question is retrieved for"
 
 
@@ -143,7 +144,11 @@ class SlimPLM(Checked):
         # the rewriter's claims and queries, and which of them are known (section 3.3)
         followed, queries = Followed(), tuple[str, ...]()
         if decision.retrieve:
-            followed = yield from self._followed(question, heuristic, ports)
+            followed = Followed(notes=(heuristic.failed,) * bool(heuristic.failed))
+            if self.rewrite and not heuristic.failed:
+                parts = self._rewriter, self._judge if self.filter else None, ports
+                following = follow(question, heuristic.text, *parts, strict=self._is_strict)
+                followed = yield from following
             queries, more = self._asked(question, followed)
             verdicts, notes = (*verdicts, *followed.verdicts), (*notes, *more)
             if not queries:
@@ -158,8 +163,9 @@ class SlimPLM(Checked):
             **followed.details(),
             "retrieved": {query: len(some) for query, some in zip(queries, found, strict=True)},
             "tokens": tokens_written(heuristic, followed, verdicts, self._count),
-            **self._without(),
         }
+        if off := [name for name in ABLATIONS if not getattr(self, name)]:
+            details["without"] = off
         return Context(
             question,
             kept,
@@ -216,13 +222,6 @@ class SlimPLM(Checked):
             failed = failure("judge", error)
         return RetrievalDecision(True, why=f"{failed}: retrieving"), ()
 
-    def _followed(self, question: str, heuristic: Heuristic, ports: Ports) -> Flow[Followed]:
-        if heuristic.failed or not self.rewrite:
-            return Followed(notes=(heuristic.failed,) * bool(heuristic.failed))
-        asking = self._rewriter, self._judge if self.filter else None, ports
-        strict = self._is_strict
-        return (yield from follow(question, heuristic.text, *asking, strict=strict))
-
     def _asked(self, question: str, followed: Followed) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return what is retrieved for: nothing where all is known, the question where who
         knows.
@@ -251,12 +250,3 @@ class SlimPLM(Checked):
         fitted = yield from budget.fitted(fused[: self.k])
         selection.drop(fitted.left, "budget", f"over {limit}")
         return tuple(fitted.kept), (*notes, *fitted.notes)
-
-    def _without(self) -> dict[str, list[str]]:
-        steps = {
-            "judge_question": self.judge_question,
-            "rewrite": self.rewrite,
-            "filter": self.filter,
-        }
-        off = [name for name, is_on in steps.items() if not is_on]
-        return {"without": off} if off else {}

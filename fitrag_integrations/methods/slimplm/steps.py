@@ -21,6 +21,7 @@ from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
 from fitrag_integrations.ports import Ports, pair_port, port_of
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Context, Draft, Excerpt, Passage
+from fitrag_integrations.values.excerpt import unique
 from fitrag_integrations.values.prompt import LimitedPrompt, PromptTemplate, cut_note
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.slimplm import Lead, Leads
@@ -260,10 +261,7 @@ def follow(
 
 def different(queries: Sequence[str]) -> tuple[str, ...]:
     """Keep the first of queries that differ in nothing but case and blanks."""
-    once: dict[str, str] = {}
-    for query in queries:
-        once.setdefault(" ".join(query.casefold().split()), query)
-    return tuple(once.values())
+    return tuple(unique(queries, lambda query: " ".join(query.casefold().split())))
 
 
 def failure(who: str, error: Exception | None) -> str:

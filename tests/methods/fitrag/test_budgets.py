@@ -17,10 +17,8 @@ from fitrag_integrations.text.blocks import HEADING, blocks_of
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.windows import (
-    best_per_passage,
     by_score,
     fit,
-    in_document_order,
     merge,
     windows,
 )
@@ -200,7 +198,7 @@ def test_of_equal_scores_the_passage_given_first_comes_first():
 def test_within_a_passage_the_first_of_equals_is_kept():
     passage = Passage("p", "One is. Two is. Three is.")
     cut = windows(passage, size=1)
-    assert best_per_passage(cut) == cut[:1] == by_score(cut)[:1]
+    assert by_score(cut) == cut
 
 
 def test_the_prompt_shows_excerpts_in_document_order_with_their_title():
@@ -209,7 +207,7 @@ def test_the_prompt_shows_excerpts_in_document_order_with_their_title():
     one, two, _, four, five = windows(film, size=1)
     given = [five, Excerpt.whole(other), two, one]
     shown = "1. Film: One is. Two is. … Five is.\n2. Other: Alpha."
-    assert render_excerpts(given) == render_excerpts(in_document_order(given)) == shown
+    assert render_excerpts(given) == shown
     assert render_excerpts(merge(given)) == shown
     budget = Budget(count=len)
     assert fit(given, max_tokens=len(shown), cost=budget.cost) == given

@@ -1,4 +1,4 @@
-"""Give the bi-label scorer LangChain's cross-encoder interface."""
+"""Compressors: rerank documents, and cut them down (FIT-RAG, section 4.4; CRAG, section 4.4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from langchain_core.documents import Document
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow, arun, run
+from fitrag_integrations.langchain.base.compressor import CuttingCompressor, FlowCompressor
 from fitrag_integrations.langchain.base.convert import to_passage
+from fitrag_integrations.langchain.base.options import (
+    ReducerOptions,
+    RefinerOptions,
+    RerankerOptions,
+)
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.fitrag.reducer import score_port
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Passage
@@ -58,3 +65,33 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
 
 def _passage(text: str) -> Passage:
     return to_passage(Document(page_content=text))
+
+
+class BiLabelReranker(FromFitted, RerankerOptions, FlowCompressor):
+    """Keep the documents most likely to hold the answer and to help the language model.
+
+    Works in every host of LangChain compressors::
+
+        ContextualCompressionRetriever(base_retriever=r, base_compressor=BiLabelReranker(top_n=5))
+    """
+
+    def as_cross_encoder(self) -> BiLabelCrossEncoder:
+        """Return the scorer the face the stock ``CrossEncoderReranker`` takes."""
+        return BiLabelCrossEncoder(self.scorer, weight=self.weight)
+
+
+class SubDocumentCompressor(FromFitted, ReducerOptions, CuttingCompressor):
+    """Cut each document down to its best sentences, within a budget of tokens.
+
+    Documents come back best first. The budget is counted on the numbered and titled lines that a
+    prompt of this package shows.
+    """
+
+
+class KnowledgeRefiner(FromFitted, RefinerOptions, CuttingCompressor):
+    """Cut documents into strips and keep the best, in the order of the documents.
+
+    Works in every host of LangChain compressors::
+
+        ContextualCompressionRetriever(base_retriever=r, base_compressor=KnowledgeRefiner())
+    """

@@ -1,1 +1,0 @@
-"""Whole methods as Runnables."""

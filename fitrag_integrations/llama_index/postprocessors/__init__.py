@@ -1,1 +1,0 @@
-"""Node postprocessors."""
