@@ -1,0 +1,198 @@
+"""The bundled models in graphs with interrupts and fan-out, agents, workflows and a web service."""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import ModelCallLimitMiddleware
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, Send, interrupt
+from llama_index.core.agent.workflow import AgentWorkflow, ReActAgent
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.llms.callbacks import llm_completion_callback
+from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
+
+from fitrag_integrations import llama_index as li
+from fitrag_integrations.langchain import (
+    FaissRetriever,
+    FitRagRetriever,
+    KnowledgeRouter,
+    RetrievalGateMiddleware,
+    RetrievalJudge,
+)
+from fitrag_integrations.methods import AskGate, FitRag
+from fitrag_integrations.models import ExtractiveReader
+
+TEXTS = [
+    "The bridge over the Tirva was opened in 1932. It has nine arches of granite.",
+    "The lighthouse of Corran Head was built by Ilse Marbach. A ferry leaves at noon.",
+    "Bakers in Olm sell rye bread. The market is on Fridays.",
+]
+BRIDGE, LIGHTHOUSE = "When was the bridge over the Tirva opened?", "Who built the lighthouse?"
+
+
+@pytest.fixture(scope="module")
+def retriever() -> FitRagRetriever:
+    return FitRagRetriever(base=FaissRetriever.from_texts(TEXTS, k=3), max_tokens=60)
+
+
+def test_a_graph_fans_out_waits_for_a_person_and_goes_on(retriever):
+    """Agentic retrieval: parts of a question in parallel, a judge, an interrupt, an answer."""
+
+    class State(TypedDict):
+        parts: list[str]
+        documents: Annotated[list[Document], operator.add]
+        action: str
+        answer: str
+
+    def search(state: dict[str, str]) -> dict[str, Any]:
+        return {"documents": retriever.invoke(state["part"])}
+
+    def judge(state: State) -> dict[str, Any]:
+        given = {"question": state["parts"][0], "documents": state["documents"]}
+        return {"action": RetrievalJudge().invoke(given)["action"]}
+
+    def answer(state: State) -> dict[str, Any]:
+        approved = interrupt({"action": state["action"], "found": len(state["documents"])})
+        texts = " ".join(document.page_content for document in state["documents"])
+        return {"answer": texts if approved else ""}
+
+    graph = StateGraph(State)
+    for node in (search, judge, answer):
+        graph.add_node(node.__name__, node)
+    parts = lambda state: [Send("search", {"part": part}) for part in state["parts"]]  # noqa: E731
+    graph.add_conditional_edges(START, parts, ["search"])
+    for one, other in (("search", "judge"), ("judge", "answer"), ("answer", END)):
+        graph.add_edge(one, other)
+    whole, config = graph.compile(checkpointer=InMemorySaver()), {"configurable": {"thread_id": 1}}
+
+    stopped = whole.invoke({"parts": [BRIDGE, LIGHTHOUSE]}, config)
+    (waiting,) = stopped["__interrupt__"]
+    assert waiting.value["action"] == "correct" and waiting.value["found"] >= 2
+    answered = whole.invoke(Command(resume=True), config)["answer"]
+    assert "1932" in answered and "Ilse Marbach" in answered
+
+
+class Scripted(BaseChatModel):
+    """Call the first tool on offer once for each question, then answer with what it said."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self.bind(tools=[tool.name for tool in tools])
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any):
+        last, tools = messages[-1], kwargs.get("tools")
+        message = AIMessage(f"answer: {last.text}")
+        if tools and isinstance(last, HumanMessage):
+            calls = [{"name": tools[0], "args": {"query": last.text}, "id": str(len(messages))}]
+            message = AIMessage("", tool_calls=calls)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def test_an_agent_with_middleware_over_four_turns(retriever):
+    known = "Which housekeeper tells the story of Heathcliff?"  # as the bundled gate finds
+    tool = retriever.as_tool(name="search")
+    agent = create_agent(
+        Scripted(),
+        [tool],
+        middleware=[RetrievalGateMiddleware(tools=[tool]), ModelCallLimitMiddleware(run_limit=4)],
+        checkpointer=InMemorySaver(),
+    )
+    config = {"configurable": {"thread_id": "talk"}}
+    turns = [BRIDGE, known, LIGHTHOUSE, known]
+    for turn in turns:
+        found = agent.invoke({"messages": [HumanMessage(turn)]}, config)
+        assert found["retrieval_decision"]["retrieve"] is (turn is not known)
+    results = [each for each in found["messages"] if isinstance(each, ToolMessage)]
+    assert ["1932" in results[0].content, "Ilse Marbach" in results[1].content] == [True, True]
+    assert len(results) == 2
+
+
+def test_a_web_service_streams_the_answer_alone():
+    fastapi = pytest.importorskip("fastapi")
+    testing = pytest.importorskip("fastapi.testclient")
+    responses = importlib.import_module("fastapi.responses")
+    gate = AskGate(FakeListChatModel(responses=["A draft.", "Yes"]))
+    llm = FakeListChatModel(responses=["In 1932."])
+    router = KnowledgeRouter(gate=gate, llm=llm, unknown=lambda question: "retrieved")
+    app = fastapi.FastAPI()
+
+    @app.get("/answer")
+    async def answer(question: str):
+        return responses.StreamingResponse(router.astream(question), media_type="text/plain")
+
+    with testing.TestClient(app).stream("GET", "/answer", params={"question": BRIDGE}) as response:
+        pieces = list(response.iter_text())
+    assert "".join(pieces) == "In 1932."
+
+
+@pytest.fixture(scope="module")
+def nodes() -> li.FitRagRetriever:
+    return li.FitRagRetriever(li.FaissRetriever.from_texts(TEXTS, similarity_top_k=3))
+
+
+class Found(Event):
+    nodes: list[Any]
+    question: str
+
+
+async def test_a_workflow_of_llama_index(nodes):
+    engine = li.MethodQueryEngine(FitRag(), nodes, reader=ExtractiveReader.embedded())
+
+    class Answering(Workflow):
+        @step
+        async def look_up(self, begun: StartEvent) -> Found:
+            return Found(nodes=await nodes.aretrieve(begun.question), question=begun.question)
+
+        @step
+        async def answer(self, found: Found) -> StopEvent:
+            response = await engine.aquery(found.question)
+            return StopEvent((str(response), len(found.nodes)))
+
+    answered, count = await Answering(timeout=120).run(question=LIGHTHOUSE)
+    assert answered == "Ilse Marbach" and count >= 1
+
+
+class Reasoning(CustomLLM):
+    """Call the tool of a ReAct agent, then answer with its first line."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="reasoning")
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        _, seen, observed = prompt.rpartition("Observation: ")
+        if seen and "1932" in observed:
+            return CompletionResponse(text=f"Thought: done.\nAnswer: {observed.splitlines()[0]}")
+        call = f'Thought: search.\nAction: find\nAction Input: {{"query": "{BRIDGE}"}}'
+        return CompletionResponse(text=call)
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        whole = self.complete(prompt)
+        yield CompletionResponse(text=whole.text, delta=whole.text)
+
+
+@pytest.mark.filterwarnings("ignore:The `__fields__` attribute is deprecated")  # of LlamaIndex
+async def test_an_agent_workflow_of_llama_index(nodes):
+    agent = ReActAgent(
+        name="finder",
+        description="Finds passages.",
+        tools=[nodes.as_tool("find")],
+        llm=Reasoning(),
+    )
+    response = await AgentWorkflow(agents=[agent], root_agent="finder").run(user_msg=BRIDGE)
+    assert "1932" in str(response)
