@@ -108,11 +108,12 @@ def llama_index_stub() -> str:
     stub.imports["llama_index.core.base.base_retriever"] = {"BaseRetriever"}
     stub.imports["llama_index.core.callbacks"] = {"CallbackManager"}
     stub.imports["fitrag_integrations.llama_index.base.convert"] = {"Ids"}
-    for name, (place, kind, takes) in llama_index.MADE.items():
+    for name, (place, takes) in llama_index.MADE.items():
         settings = settings_of(langchain.method(place))
-        is_model = kind != "retriever"
+        is_model = "base" not in takes
+        base = llama_index.Postprocessor if is_model else llama_index.DerivedRetriever
         default = " = ..." if is_model else ""
-        lines = [f"class {name}({stub.use(llama_index.base_of(kind))}):"]
+        lines = [f"class {name}({stub.use(base)}):"]
         lines += [
             f"    {each.name}: {stub.shown(each.hint)}{default}"
             for each in settings

@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow, arun, run
-from fitrag_integrations.langchain.base.compressor import CuttingCompressor, FlowCompressor
+from fitrag_integrations.langchain.base.compressor import FlowCompressor
 from fitrag_integrations.langchain.base.convert import to_passage
 from fitrag_integrations.langchain.base.options import (
     ReducerOptions,
@@ -80,7 +80,7 @@ class BiLabelReranker(FromFitted, RerankerOptions, FlowCompressor):
         return BiLabelCrossEncoder(self.scorer, weight=self.weight)
 
 
-class SubDocumentCompressor(FromFitted, ReducerOptions, CuttingCompressor):
+class SubDocumentCompressor(FromFitted, ReducerOptions, FlowCompressor):
     """Cut each document down to its best sentences, within a budget of tokens.
 
     Documents come back best first. The budget is counted on the numbered and titled lines that a
@@ -88,7 +88,7 @@ class SubDocumentCompressor(FromFitted, ReducerOptions, CuttingCompressor):
     """
 
 
-class KnowledgeRefiner(FromFitted, RefinerOptions, CuttingCompressor):
+class KnowledgeRefiner(FromFitted, RefinerOptions, FlowCompressor):
     """Cut documents into strips and keep the best, in the order of the documents.
 
     Works in every host of LangChain compressors::

@@ -88,10 +88,6 @@ class FlowCompressor(Settings, BaseDocumentCompressor):
         return CompressorRunnable(name=type(self).__name__, compressor=self)
 
 
-class CuttingCompressor(FlowCompressor):
-    """Cut documents: each piece is a new document with an id of its own and its source's id."""
-
-
 class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
     """Compress the documents of ``{"documents", "question"}`` in a run of its own."""
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from langchain_core.cross_encoders import BaseCrossEncoder
-from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import BaseModel
 
@@ -14,7 +13,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
 from fitrag_integrations.langchain.base.fields import Settings
-from fitrag_integrations.langchain.base.models import check_model
+from fitrag_integrations.langchain.base.models import check_model, is_language_model
 from fitrag_integrations.langchain.base.options import DeciderOptions
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import FlowRunnable
@@ -54,7 +53,7 @@ class GateFields(FromFitted, Condensing, DeciderOptions, Settings):
         if isinstance(self.drafter, Runnable):
             port = Backend(self.drafter, text_of).port(RunnableConfig(), "draft")
             given = {"drafter": port, **given}
-        if isinstance(self.gate, BaseLanguageModel | BaseCrossEncoder):
+        if is_language_model(self.gate) or isinstance(self.gate, BaseCrossEncoder):
             allowed = "an object with a 'p_known' method, such as IKClassifier or AskGate"
             raise InputError.of("gate", given=self.gate, allowed=allowed)
         return super().settings(**given)

@@ -210,10 +210,6 @@ class Postprocessor(BaseNodePostprocessor):
         return {each.name for each in settings_of(cls.made)}
 
 
-class Cutter(Postprocessor):
-    """Postprocessor that cuts nodes into pieces."""
-
-
 def question_of(query_bundle: QueryBundle | None) -> str:
     """Require a query with a visible character."""
     if not isinstance(query_bundle, QueryBundle):

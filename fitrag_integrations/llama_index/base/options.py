@@ -6,33 +6,28 @@ added there is an option of the drop-in.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar
 
 from llama_index.core.bridge.pydantic import Field, create_model
 
-from fitrag_integrations.llama_index.base.compressor import Cutter, Postprocessor
+from fitrag_integrations.llama_index.base.compressor import Postprocessor
 from fitrag_integrations.llama_index.base.fields import signed
 from fitrag_integrations.llama_index.base.retriever import DerivedRetriever
 from fitrag_integrations.methods.settings import settings_of
 
-MADE = {
-    "CragOptions": ("crag.method:Crag", "retriever", ("base", "search", "llm")),
-    "FitRagOptions": ("fitrag.method:FitRag", "retriever", ("base",)),
-    "ITRGOptions": ("itrg.method:ITRG", "retriever", ("base", "llm")),
-    "ReducerOptions": ("plain:Reducing", "cutter", ()),
-    "RefinerOptions": ("plain:Refining", "cutter", ("evaluator",)),
-    "RerankerOptions": ("plain:Reranking", "postprocessor", ()),
-    "SlimPLMOptions": ("slimplm.method:SlimPLM", "retriever", ("base", "llm")),
+MADE: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "CragOptions": ("crag.method:Crag", ("base", "search", "llm")),
+    "FitRagOptions": ("fitrag.method:FitRag", ("base",)),
+    "ITRGOptions": ("itrg.method:ITRG", ("base", "llm")),
+    "ReducerOptions": ("plain:Reducing", ()),
+    "RefinerOptions": ("plain:Refining", ("evaluator",)),
+    "RerankerOptions": ("plain:Reranking", ()),
+    "SlimPLMOptions": ("slimplm.method:SlimPLM", ("base", "llm")),
 }
-"""The method of each, the kind of component, and what is taken before the options."""
-
-
-def base_of(kind: str) -> type:
-    """Return the base class of a kind of component."""
-    bases = {"retriever": DerivedRetriever, "cutter": Cutter, "postprocessor": Postprocessor}
-    return bases[kind]
+"""The method of each, and what is taken before the options; with a `base` it is a retriever."""
 
 
 @cache
@@ -40,10 +35,10 @@ def __getattr__(name: str) -> Any:
     """Make the component with the options of a method."""
     if name not in MADE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    place, base, takes = MADE[name]
+    place, takes = MADE[name]
     module, _, method = place.partition(":")
     made: Any = vars(import_module(f"fitrag_integrations.methods.{module}"))[method]
-    if base == "retriever":
+    if "base" in takes:
         fixed = {"made": made, "takes": takes[1:], "__module__": __name__}
         kind: Any = type(name, (DerivedRetriever,), fixed)
         signed(kind, made, takes[1:])
@@ -54,4 +49,4 @@ def __getattr__(name: str) -> Any:
         if each.kind is not None
     }
     fields["made"] = (ClassVar[Any], made)
-    return create_model(name, __base__=base_of(base), __module__=__name__, **fields)
+    return create_model(name, __base__=Postprocessor, __module__=__name__, **fields)

@@ -12,10 +12,7 @@ from typing import (
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 
-from fitrag_integrations.llama_index.base.compressor import (
-    Cutter,
-    Postprocessor,
-)
+from fitrag_integrations.llama_index.base.compressor import Postprocessor
 from fitrag_integrations.llama_index.base.convert import Ids
 from fitrag_integrations.llama_index.base.retriever import DerivedRetriever
 from fitrag_integrations.methods.ik.decider import Decider
@@ -144,7 +141,7 @@ class ITRGOptions(DerivedRetriever):
         callback_manager: CallbackManager | None = ...,
     ) -> None: ...
 
-class ReducerOptions(Cutter):
+class ReducerOptions(Postprocessor):
     window: int | None = ...
     stride: int = ...
     weight: float = ...
@@ -164,7 +161,7 @@ class ReducerOptions(Cutter):
     scorer: Scorer | None = ...
     top_n: int | None = ...
 
-class RefinerOptions(Cutter):
+class RefinerOptions(Postprocessor):
     evaluator: object = ...
     top_n: int | None = ...
     threshold: float | None = ...
