@@ -16,8 +16,10 @@ import typer
 
 import fitrag_integrations
 from fitrag_integrations.commands.engine import options
+from fitrag_integrations.core.extras import installed
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import FitRagError
 
 PACKAGES = (
     "torch",
@@ -56,21 +58,25 @@ TIKTOKEN_FOLDER = "TIKTOKEN_CACHE_DIR"
 
 def findings() -> dict[str, dict[str, Any]]:
     """Return sections of plain values; what could not be looked at says why."""
+    root = Path(fitrag_integrations.__file__).parent / "embedded"
+    sizes = {
+        folder.name: sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
+        for folder in sorted(root.iterdir())
+    }
     return {
         "versions": {
             "fitrag-integrations": fitrag_integrations.__version__,
             "python": platform.python_version(),
-            **{package: _version(package) for package in PACKAGES},
+            **{package: installed_version(package) for package in PACKAGES},
         },
         "devices": _or_why_not(_devices),
         "faiss": _or_why_not(_faiss),
         "offline": {
-            "MiniLM package": _minilm(),
-            "tiktoken cache": _tiktoken(),
+            **_or_why_not(_offline),
             **{name: os.environ.get(name) for name in FOLDERS},
         },
-        "embedded models": _embedded(),
-        "extras": {name: _is_there(module) for name, module in EXTRAS.items()},
+        "embedded models": {name: f"{size / 1e6:.3g} MB" for name, size in sizes.items() if size},
+        "extras": {name: installed(module) for name, module in EXTRAS.items()},
     }
 
 
@@ -82,7 +88,8 @@ def _or_why_not(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"problem": f"{type(error).__name__}: {error}"}
 
 
-def _version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -90,7 +97,7 @@ def _version(package: str) -> str | None:
 
 
 def _devices() -> dict[str, Any]:
-    if not _is_there("torch"):
+    if not installed("torch"):
         return {"cpu cores": os.cpu_count(), "torch": "not installed (the extra torch)"}
     import torch
 
@@ -100,7 +107,7 @@ def _devices() -> dict[str, Any]:
 
 
 def _faiss() -> dict[str, Any]:
-    if not _is_there("faiss"):
+    if not installed("faiss"):
         return {"build": None}
     import faiss
 
@@ -109,44 +116,20 @@ def _faiss() -> dict[str, Any]:
     return {"build": "GPU" if has_gpu else "CPU", "version": faiss.__version__, "gpus": gpus}
 
 
-def _minilm() -> str:
-    """Check the offline package's weights."""
-    from fitrag_integrations.errors import FitRagError
+def _offline() -> dict[str, Any]:
+    """Check the weights of the offline package, and find a folder with tiktoken's encodings."""
     from fitrag_integrations.models.runtime.sources import offline_minilm
 
     try:
-        return "not installed" if offline_minilm() is None else "installed, checksum right"
+        minilm = "not installed" if offline_minilm() is None else "installed, checksum right"
     except FitRagError as error:
-        return f"unusable: {error}"
-
-
-def _tiktoken() -> str | None:
-    """Find a folder that holds encodings."""
-    if folder := os.environ.get(TIKTOKEN_FOLDER):
-        return folder
-    spec = find_spec("llama_index.core") if _is_there("llama_index") else None
-    if spec is None or spec.origin is None:
-        return None
-    shipped = Path(spec.origin).parent / "_static" / "tiktoken_cache"
-    return f"{shipped} (give it as {TIKTOKEN_FOLDER})" if shipped.is_dir() else None
-
-
-def _embedded() -> dict[str, Any]:
-    """Sum up the weights in each folder of `embedded`."""
-    root = Path(fitrag_integrations.__file__).parent / "embedded"
-    found = {}
-    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
-        size = sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
-        if size:
-            found[folder.name] = f"{size / 1e6:.3g} MB"
-    return found
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # its parent package is missing
-        return False
+        minilm = f"unusable: {error}"
+    encodings = os.environ.get(TIKTOKEN_FOLDER) or None
+    spec = find_spec("llama_index.core") if installed("llama_index.core") else None
+    if encodings is None and spec is not None and spec.origin is not None:
+        shipped = Path(spec.origin).parent / "_static" / "tiktoken_cache"
+        encodings = f"{shipped} (give it as {TIKTOKEN_FOLDER})" if shipped.is_dir() else None
+    return {"MiniLM package": minilm, "tiktoken cache": encodings}
 
 
 @dataclass(frozen=True)
@@ -164,40 +147,23 @@ class DoctorPlan:
 
     def run(self) -> None:
         """Print what was found."""
-        if self.defaults:
-            self._print_defaults()
-            return
-        found = findings()
+        heads = ("option", "default", "applies to") if self.defaults else ("what", "found")
+        rows = DEFAULTS.rows() if self.defaults else []
+        found = {} if self.defaults else findings()
         if self.json:
-            typer.echo(json.dumps(found))
+            listed = [dict(zip(heads, row, strict=True)) for row in rows]
+            typer.echo(json.dumps(listed if self.defaults else found))
             return
         from rich.console import Console
+        from rich.markup import escape
         from rich.table import Table
 
-        table = Table("what", "found", show_header=False, box=None, padding=(0, 2, 0, 0))
+        table = Table(*heads, show_header=self.defaults, box=None, padding=(0, 2, 0, 0))
+        for row in rows:
+            table.add_row(*row)
         for section, values in found.items():
             table.add_row(f"[bold]{section}[/bold]", "")
             for name, value in values.items():
-                table.add_row(f"  {name}", _shown(value), style=None)
+                shown = value if not isinstance(value, bool) else "yes" if value else "no"
+                table.add_row(f"  {name}", escape("-" if shown is None else str(shown)))
         Console().print(table)
-
-    def _print_defaults(self) -> None:
-        heads = ("option", "default", "applies to")
-        if self.json:
-            typer.echo(json.dumps([dict(zip(heads, row, strict=True)) for row in DEFAULTS.rows()]))
-            return
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(*heads, box=None, padding=(0, 2, 0, 0))
-        for row in DEFAULTS.rows():
-            table.add_row(*row)
-        Console().print(table)
-
-
-def _shown(value: Any) -> str:
-    from rich.markup import escape
-
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return escape("-" if value is None else str(value))

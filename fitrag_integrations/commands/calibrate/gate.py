@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,19 +10,16 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson, Hardware, ModelOptions
-from fitrag_integrations.commands.evaluate.decisions import (
-    check_drafter,
-    gate_manifest,
-    outcomes_of,
-)
+from fitrag_integrations.commands.evaluate.decisions import gate_manifest, outcomes_of
 from fitrag_integrations.commands.evaluate.options import own_rows
 from fitrag_integrations.commands.train.rows import labelled
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
 from fitrag_integrations.training.options import Rows
-from fitrag_integrations.values.thresholds import FittedThreshold
 
 OWN = ("format", "kind")  # of every `model.json`, written by the folder itself
 
@@ -57,11 +53,19 @@ class CalibrateGate:
     def run(self) -> None:
         """Fit and store it, and report its figures."""
         manifest, given = gate_manifest(self.model), own_rows(self.rows)
-        judged = _model(manifest) if self.fitted_for is None else self.fitted_for
+        before = manifest.get("threshold")
+        named = before.get("model") if isinstance(before, dict) else None
+        own = str(named or manifest.get("model") or "")
+        judged = own if self.fitted_for is None else self.fitted_for
         outcomes, loaded = outcomes_of(
             given, ModelOptions(str(self.model), **asdict(self.hardware))
         )
-        check_drafter(given, loaded, judged)
+        drafter = getattr(loaded, "drafter", None)
+        writes = getattr(loaded, "draft_tokens", 0) and any(r.get("draft") is None for r in given)
+        name = None if drafter is None else trait(drafter, "name", str)
+        if name is not None and writes and judged not in ("", name):
+            allowed = f"drafts of {judged!r}, or --fitted-for {name}"
+            raise InputError.of("draft", given=f"rows that leave it to {name!r}", allowed=allowed)
         fitted = choose_threshold(
             outcomes,
             self.target.replace("-", " "),
@@ -84,22 +88,12 @@ class CalibrateGate:
             "accuracy": outcomes.accuracy(fitted.value),
             "share": outcomes.share(fitted.value),
         }
-        typer.echo(_summary(fitted, figures), err=True)
+        interval = "" if fitted.low is None else f" ({fitted.low:.3f} to {fitted.high:.3f})"
+        text = f"accuracy {figures['accuracy']:.3f}, share of retrieval {figures['share']:.3f}"
+        where = f"threshold {fitted.value:.3f}{interval}"
+        typer.echo(f"{where}: {text} of {fitted.rows} rows; {fitted.target}", err=True)
         if self.json:
             typer.echo(json.dumps({**fitted.to_dict(), **figures}))
-
-
-def _model(manifest: Mapping[str, object]) -> str:
-    """Return the name of the language model whose knowledge the gate judges."""
-    before = manifest.get("threshold")
-    named = before.get("model") if isinstance(before, dict) else None
-    return str(named or manifest.get("model") or "")
-
-
-def _summary(fitted: FittedThreshold, figures: Mapping[str, float]) -> str:
-    interval = "" if fitted.low is None else f" ({fitted.low:.3f} to {fitted.high:.3f})"
-    text = f"accuracy {figures['accuracy']:.3f}, share of retrieval {figures['share']:.3f}"
-    return f"threshold {fitted.value:.3f}{interval}: {text} of {fitted.rows} rows; {fitted.target}"
 
 
 @dataclass(frozen=True)
@@ -114,7 +108,7 @@ class CalibrateReader:
         """Fit the score, and report how often it is right."""
         manifest = read_manifest(self.model, "model.json", kind="reader")
         threshold, accuracy = fit_abstention(labelled(self.rows), depth=self.depth)
-        fields = {name: value for name, value in manifest.items() if name not in ("format", "kind")}
+        fields = {name: value for name, value in manifest.items() if name not in OWN}
         fields["thresholds"] = {"abstain_below": threshold}
         write_manifest(self.model, "model.json", kind="reader", fields=fields)
         typer.echo(f"abstain below {threshold}: right on {accuracy:.3f} of the rows", err=True)

@@ -13,14 +13,13 @@ import typer
 
 from fitrag_integrations.commands.engine.options import AsJson, Hardware
 from fitrag_integrations.commands.evaluate import options
-from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Published, Source
+from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Published
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
 from fitrag_integrations.commands.label.options import EMBEDDED, Server, load_llm
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.answers import (
     answer_figures,
     answer_plots,
@@ -100,9 +99,20 @@ class EvaluateAnswers:
             rows = [with_gold(each, golden) for each in rows]
         if self.apart:
             rows = [list(map(each_apart, each)) for each in rows]
-        systems = [""] if self.second is None else _systems(names)
-        parts = [_rows(*each, prices) for each in zip(names, rows, systems, strict=True)]
-        questions, lost = _same(parts, self.common)
+        systems = [Path(name).name.partition(".")[0] for name in names]
+        if len(set(systems)) < len(systems):
+            systems = [f"{i}: {name}" for i, name in enumerate(names, 1)]
+        questions: list[Question] = []
+        for name, given, system in zip(names, rows, systems, strict=True):
+            try:
+                questions += answer_rows(given, system if len(names) > 1 else "", prices)
+            except InputError as error:
+                raise InputError(f"{name}, {error}") from error
+        notes = [note for each in loaded for note in each.notes]
+        if self.common:
+            every, questions = len(questions), _common(questions)
+            lost = f"{every - len(questions)} answers to questions that not every system was asked"
+            notes += [f"{lost} are left out"] * (len(questions) < every)
         if self.judge.judge is not None:
             questions = with_judge(questions, self.judge.load())
         figures = answer_figures(questions, self.outcome.draws)
@@ -114,49 +124,27 @@ class EvaluateAnswers:
             "apart": self.apart,
             "prices": prices and prices.to_dict(),
         }
-        source = Source(names, [row for each in rows for row in each])
+        read = [row for each in rows for row in each]
         result = Result(
             "answers",
             options.rows_of(figures),
             questions,
-            self.outcome.settings("answers", source, options=chosen),
+            self.outcome.settings("answers", names, read, options=chosen),
             answer_plots(figures, questions),
-            [*(note for each in loaded for note in each.notes), *lost],
+            notes,
         )
-        self.outcome.publish(
-            result,
-            options.summary_of(questions, result),
-            lambda: show_figures(figures, f"{len(questions)} answers"),
-        )
-        options.refuse_errors([row.get("error") for each in rows for row in each])
+        self.outcome.publish(result, lambda: show_figures(figures, f"{len(questions)} answers"))
+        options.refuse_errors([row.get("error") for row in read])
 
 
-def _systems(names: Sequence[str]) -> list[str]:
-    """Return the file names as names of systems, or the whole paths if they are equal."""
-    stems = [Path(name).name.partition(".")[0] for name in names]
-    return stems if len(set(stems)) == len(stems) else [f"{i}: {n}" for i, n in enumerate(names, 1)]
-
-
-def _rows(name: str, rows: Sequence[Row], system: str, prices: Prices | None) -> list[Question]:
-    try:
-        return answer_rows(rows, system, prices)
-    except InputError as error:
-        raise InputError(f"{name}, {error}") from error
-
-
-def _same(parts: Sequence[list[Question]], common: bool) -> tuple[list[Question], list[str]]:
-    """Keep the questions that every system was asked, where that is asked for."""
-    questions = [question for part in parts for question in part]
-    if not common:
-        return questions, []
+def _common(questions: Sequence[Question]) -> list[Question]:
+    """Keep the questions that every system was asked."""
     systems = {question["system"] for question in questions}
     asked = Counter(question["id"] for question in questions)
     kept = [question for question in questions if asked[question["id"]] == len(systems)]
     if not kept:
         raise InputError.of("--common", given=0, allowed="questions that all systems answered")
-    lost = len(questions) - len(kept)
-    note = f"{lost} answers to questions that not every system was asked are left out"
-    return kept, [note] if lost else []
+    return kept
 
 
 @dataclass(frozen=True)

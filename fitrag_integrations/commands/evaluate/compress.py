@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,6 @@ from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import (
     Outcome,
     Published,
-    Source,
     answered,
     cache_of,
     model_entry,
@@ -41,9 +40,7 @@ from fitrag_integrations.evaluation.figures.compress import (
     compress_rows,
     kept_curves,
 )
-from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import (
-    Draws,
     Question,
     by_set,
     column,
@@ -52,7 +49,6 @@ from fitrag_integrations.evaluation.figures.summaries import (
 )
 from fitrag_integrations.evaluation.judging import gold
 from fitrag_integrations.evaluation.result import Result, each_row, set_of
-from fitrag_integrations.ports import Reader
 from fitrag_integrations.types import Excerpt, Passage
 
 
@@ -82,57 +78,40 @@ class EvaluateCompress:
         loaded = self.shape.read(self.rows)
         given = each_row(loaded.rows, compressed_row)
         count = models.token_counter(self.tokenizer)
-        questions = self._read(compress_rows(given, count), given)
+        questions, used = compress_rows(given, count), {}
+        if self.reader is not None:
+            own = None if self.reader == options.EMBEDDED else self.reader
+            used, cache = {"reader": own}, cache_of(self.cache, self.outcome.out)
+            with progress_bar("read", 2 * len(given), shown=not self.quiet) as advance:
+                how = self.hardware.of(own)
+                questions = with_readings(questions, given, how, cache, advance)
         draws = self.outcome.draws
-        figures = [*compress_figures(questions, draws), *_readings(questions, draws)]
-        curves = kept_curves(given, count)
+        figures, curves = compress_figures(questions, draws), kept_curves(given, count)
+        for name, part in by_set(questions).items():
+            before, after = (mean_figure(part, which, draws, set=name) for which in (BEFORE, AFTER))
+            if before is not None and after is not None:
+                change = difference(column(part, BEFORE), column(part, AFTER), draws)
+                figures += [before, replace(after, change=change)]
+        notes = list(loaded.notes)
+        if without := sum(KEPT not in question["values"] for question in questions):
+            notes.append(f"the passages of {without} questions hold no answer: {NOTHING_KEPT}")
         chosen = {"format": loaded.format, "tokenizer": self.tokenizer}
-        used = {} if self.reader is None else {"reader": self._reader}
         result = Result(
             "compress",
             options.rows_of(figures),
             questions,
-            self.outcome.settings("compress", Source([self.rows], loaded.rows), used, chosen),
+            self.outcome.settings("compress", [self.rows], loaded.rows, used, chosen),
             (compress_plot(curves),),
-            [*loaded.notes, *_notes(questions)],
+            notes,
         )
         self.outcome.publish(
             result,
-            options.summary_of(questions, result, curves=curves),
             lambda: show_figures(figures, f"{len(questions)} questions"),
+            more={"curves": curves},
         )
 
-    @property
-    def _reader(self) -> str | None:
-        return None if self.reader == options.EMBEDDED else self.reader
 
-    def _read(self, questions: list[Question], given: Sequence[Compressed]) -> list[Question]:
-        """Let the reader answer from the passages and from the excerpts, if there is a reader."""
-        if self.reader is None:
-            return questions
-        cache = cache_of(self.cache, self.outcome.out)
-        with progress_bar("read", 2 * len(given), shown=not self.quiet) as advance:
-            return with_readings(questions, given, self.hardware.of(self._reader), cache, advance)
-
-
-def _readings(questions: Sequence[Question], draws: Draws) -> Iterator[Figure]:
-    """Compare the answers read before and after, where a reader was asked."""
-    for name, part in by_set(questions).items():
-        before = mean_figure(part, BEFORE, draws, set=name)
-        after = mean_figure(part, AFTER, draws, set=name)
-        if before is not None and after is not None:
-            yield before
-            yield replace(
-                after, change=difference(column(part, BEFORE), column(part, AFTER), draws)
-            )
-
-
-def _notes(questions: Sequence[Question]) -> list[str]:
-    without = sum(KEPT not in question["values"] for question in questions)
-    note = f"the passages of {without} questions hold no answer: nothing could be kept of them"
-    return [note] if without else []
-
-
+NOTHING_KEPT = "nothing could be kept of them"
 BEFORE, AFTER = "right from the passages", "right from the excerpts"
 
 
@@ -146,39 +125,37 @@ def with_readings(
     """Add to each question's values whether the reader is right before and after compression."""
     reader = models.load_reader(how)
     setup = {"verb": "read", "model": model_entry("reader", how.model), "dtype": how.dtype}
-    texts = [_asked(row, row.whole) for row in rows] + [_asked(row, row.excerpts) for row in rows]
-    said = answered(
-        texts, lambda some: _read(reader, some), setup=setup, path=cache, advance=advance
-    )
-    made: list[Question] = []
-    for question, row, before, after in zip(
-        questions, rows, said[: len(rows)], said[len(rows) :], strict=True
-    ):
-        values = {BEFORE: _is_right(before, row), AFTER: _is_right(after, row)}
-        read = {"prediction": after, "prediction_before": before}
-        made.append({**question, **read, "values": {**question["values"], **values}})
-    return made
-
-
-def _read(reader: Reader, rows: Sequence[Row]) -> list[str]:
-    """Read all texts of all rows in one batch; gives each row's best answer."""
-    pairs = [
-        (row["question"], Passage(str(i), text, title))
-        for row in rows
-        for i, (title, text) in enumerate(row["texts"])
+    shown = [(row, row.whole) for row in rows] + [(row, row.excerpts) for row in rows]
+    texts: list[Row] = [
+        {"question": row.question, "texts": [[e.passage.title, e.text] for e in excerpts]}
+        for row, excerpts in shown
     ]
-    answers = iter(reader.read(pairs) if pairs else [])
-    found = [[next(answers) for _ in row["texts"]] for row in rows]
-    return [str(best_answer(each, None)["answer"]) if each else "" for each in found]
 
+    def read(some: Sequence[Row]) -> list[str]:
+        """Read all texts of all rows in one batch; return each row's best answer."""
+        pairs = [
+            (row["question"], Passage(str(i), text, title))
+            for row in some
+            for i, (title, text) in enumerate(row["texts"])
+        ]
+        answers = iter(reader.read(pairs) if pairs else [])
+        found = [[next(answers) for _ in row["texts"]] for row in some]
+        return [str(best_answer(each, None)["answer"]) if each else "" for each in found]
 
-def _asked(row: Compressed, excerpts: Sequence[Excerpt]) -> Row:
-    texts = [[excerpt.passage.title, excerpt.text] for excerpt in excerpts]
-    return {"question": row.question, "texts": texts}
-
-
-def _is_right(answer: str, row: Compressed) -> float:
-    return float(contains_answer(answer, row.answers) or exact_match(answer, row.answers))
+    said = answered(texts, read, setup=setup, path=cache, advance=advance)
+    right = [
+        float(contains_answer(text, row.answers) or exact_match(text, row.answers))
+        for text, (row, _) in zip(said, shown, strict=True)
+    ]
+    return [
+        {
+            **question,
+            "prediction": said[at + len(rows)],
+            "prediction_before": said[at],
+            "values": {**question["values"], BEFORE: right[at], AFTER: right[at + len(rows)]},
+        }
+        for at, question in enumerate(questions)
+    ]
 
 
 def compressed_row(row: Row) -> Compressed:

@@ -10,12 +10,14 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from fitrag_integrations.commands.engine.batch import Advance, chunks
-from fitrag_integrations.commands.engine.outputs import resume
+from fitrag_integrations.commands.engine.batch import Answered as Lines
+from fitrag_integrations.commands.engine.batch import Answers as Batches
+from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.rows import (
     Line,
     described,
@@ -38,7 +40,6 @@ from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.methods.compose.recipe import is_file, method_from, read_recipe
 from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import TokenCounter
-from fitrag_integrations.types import Excerpt
 
 CHUNK = 32  # questions that go through a method in lock step
 ADDS = (
@@ -64,6 +65,52 @@ class Contender:
     name: str
     setup: str
     answers: Answers
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Engine of a batch whose rows are the questions of one method after the other.
+
+    With `warm` a method answers its first question once before the clock starts, so that loading
+    a model is no method's time. `explained` adds the fields of `trace_fields`.
+    """
+
+    runs: Sequence[Contender]
+    asked: Sequence[Row]
+    count: TokenCounter
+    warm: bool
+    explained: bool = False
+
+    def rows(self) -> Iterator[Line]:
+        """Yield a row for each method and question."""
+        for run in self.runs:
+            for at, row in enumerate(self.asked):
+                own = {"method": run.name, "setup": run.setup, "row": at}
+                yield Line({**own, "question": row["question"], "answers": row["answers"]})
+
+    def owned(self) -> Collection[str]:
+        """Return the names of the fields that an answer adds."""
+        return ADDS
+
+    def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Batches:
+        """Answer the rows of each method in lock step, a chunk in each call."""
+        named = {run.name: run.answers for run in self.runs}
+        for name, group in itertools.groupby(rows, key=lambda row: row.given["method"]):
+            waiting = list(group)
+            if self.warm:
+                run_many([named[name](self.asked[waiting[0].given["row"]])])
+            for chunk in chunks(waiting, CHUNK):
+                yield partial(self._answered, named[name], chunk)
+
+    def _answered(self, answers: Answers, chunk: Sequence[Line]) -> Lines:
+        began, lines = time.perf_counter(), []
+        traces = run_many([answers(self.asked[row.given["row"]]) for row in chunk])
+        timed = {SECONDS: round((time.perf_counter() - began) / len(chunk), 6)}
+        for row, traced in zip(chunk, traces, strict=True):
+            trace = trace_fields(traced) if self.explained else {}
+            judged = outcome(traced, row.given["answers"], self.count)
+            lines.append(jsonl.dump({**row.given, **judged, **timed, **trace}))
+        return Lines(lines, [])
 
 
 def named_recipes(given: str) -> dict[str, tuple[Row, Method]]:
@@ -117,59 +164,6 @@ def without_right(rows: Sequence[Row], share: float, seed: int) -> list[Row]:
     return made
 
 
-def answer_all(
-    runs: Sequence[Contender],
-    asked: Sequence[Row],
-    out: Path,
-    count: TokenCounter,
-    advance: Advance,
-    *,
-    warm: bool,
-    explained: bool = False,
-) -> int:
-    """Append what is missing of the answers; gives how many an earlier run had written.
-
-    With `warm` a method answers its first question once before the clock starts, so that loading
-    a model is no method's time. `explained` adds the fields of `trace_fields`.
-    """
-    rows: Iterator[Line] = (
-        Line(
-            {"method": run.name, "setup": run.setup, "row": i}
-            | {name: row[name] for name in ("question", "answers")}
-        )
-        for run in runs
-        for i, row in enumerate(asked)
-    )
-    named = {run.name: run.answers for run in runs}
-    with jsonl.appending(str(out)) as write:
-        resumed, rows = resume(out, rows, ADDS)
-        for name, group in itertools.groupby(rows, key=lambda row: row.given["method"]):
-            waiting = list(group)
-            if warm:
-                run_many([named[name](asked[waiting[0].given["row"]])])
-            for chunk in chunks(waiting, CHUNK):
-                write(b"".join(_answered(named[name], chunk, asked, count, explained)))
-                advance(len(chunk))
-    return resumed.rows
-
-
-def _answered(
-    answers: Answers,
-    chunk: Sequence[Line],
-    asked: Sequence[Row],
-    count: TokenCounter,
-    explained: bool,
-) -> Iterator[bytes]:
-    began = time.perf_counter()
-    traces = run_many([answers(asked[row.given["row"]]) for row in chunk])
-    seconds = (time.perf_counter() - began) / len(chunk)
-    timed = {SECONDS: round(seconds, 6)}
-    for row, traced in zip(chunk, traces, strict=True):
-        trace = trace_fields(traced) if explained else {}
-        judged = outcome(traced, row.given["answers"], count)
-        yield jsonl.dump({**row.given, **judged, **timed, **trace})
-
-
 def outcome(traced: Traced[Answered], answers: Sequence[str], count: TokenCounter) -> Row:
     """Judge an answer and count its costs; an error is a wrong answer with a reason."""
     judged = FAILED
@@ -199,18 +193,14 @@ def trace_fields(traced: Traced[Answered]) -> Row:
     if context.action is not None:
         kept["action"] = context.action.value
     if context.excerpts:
-        kept["excerpts"] = [_excerpt(each) for each in context.excerpts]
+        kept["excerpts"] = [
+            {
+                "passage": {name: getattr(one.passage, name) for name in ("id", "title", "text")},
+                **{name: getattr(one, name) for name in ("start", "end", "score")},
+            }
+            for one in context.excerpts
+        ]
     rounds = [each for each in context.details.get("rounds", ()) if "document" in each]
     if rounds:
         kept["rounds"] = [{name: each[name] for name in ("document", "answer")} for each in rounds]
     return kept
-
-
-def _excerpt(excerpt: Excerpt) -> Row:
-    passage = excerpt.passage
-    return {
-        "passage": {"id": passage.id, "title": passage.title, "text": passage.text},
-        "start": excerpt.start,
-        "end": excerpt.end,
-        "score": excerpt.score,
-    }

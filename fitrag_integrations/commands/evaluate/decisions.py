@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK, chunks
@@ -15,7 +15,6 @@ from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import (
     Outcome,
     Published,
-    Source,
     answered,
     cache_of,
     model_entry,
@@ -34,7 +33,7 @@ from fitrag_integrations.evaluation.figures.decisions import (
     route_plots,
     route_rows,
 )
-from fitrag_integrations.evaluation.figures.figure import CONFUSION, Figure
+from fitrag_integrations.evaluation.figures.figure import CONFUSION
 from fitrag_integrations.evaluation.outcomes import Outcomes
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.flow import run_many
@@ -78,58 +77,29 @@ class EvaluateGate:
         self.outcome.check()
         given, folder = own_rows(self.rows), self.model.model
         outcomes, gate = outcomes_of(given, self.model)
-        limit = _own(gate, folder) if self.threshold is None else self.threshold
+        limit = 0.5 if self.threshold is None else self.threshold
+        if self.threshold is None and gate is not None:
+            limit = limit_of(gate, None)
+        elif self.threshold is None and folder is not None and Path(folder).is_dir():
+            fitted = gate_manifest(Path(folder)).get("threshold")
+            limit = limit if fitted is None else FittedThreshold.from_dict(fitted).value
         figures = gate_figures(outcomes, limit, self.outcome.draws)
         used: Row = {} if gate is None else {"gate": folder}
-        source = Source(list(map(str, self.rows)), given)
         result = Result(
             "gate",
             options.rows_of(figures),
             gate_rows(given, outcomes, limit),
-            self.outcome.settings("gate", source, used, {"threshold": limit}),
+            self.outcome.settings("gate", self.rows, given, used, {"threshold": limit}),
             gate_plots(outcomes, limit),
         )
         ends = ("value", "low", "high")
         found = {str(row["figure"]): {end: row[end] for end in ends} for row in result.figures}
         self.outcome.publish(
             result,
-            {"rows": len(outcomes), "threshold": limit, "figures": found},
             lambda: show_figures(figures, f"{len(outcomes)} questions, threshold {limit:g}"),
-            draw=options.drawing(result.plots[:1]),
+            summary={"rows": len(outcomes), "threshold": limit, "figures": found},
+            drawn=1,
         )
-
-
-def _own(gate: Gate | None, folder: str | None) -> float:
-    """Find the threshold the gate was fitted with; 0.5 where the rows came without a gate."""
-    if gate is not None:
-        return limit_of(gate, None)
-    if folder is None or not Path(folder).is_dir():
-        return 0.5
-    fitted = gate_manifest(Path(folder)).get("threshold")
-    return 0.5 if fitted is None else FittedThreshold.from_dict(fitted).value
-
-
-@runtime_checkable
-class Named(Protocol):
-    """Model with a name."""
-
-    @property
-    def name(self) -> str: ...
-
-
-@runtime_checkable
-class Writing(Protocol):
-    """Gate that generates drafts."""
-
-    @property
-    def drafter(self) -> object: ...
-    @property
-    def draft_tokens(self) -> int: ...
-
-
-def is_scored(row: Row) -> bool:
-    """Return whether a row has a gate's score."""
-    return row.get("p_known") is not None or row.get("score") is not None
 
 
 def outcomes_of(rows: Sequence[Row], gate: ModelOptions) -> tuple[Outcomes, Gate | None]:
@@ -137,7 +107,7 @@ def outcomes_of(rows: Sequence[Row], gate: ModelOptions) -> tuple[Outcomes, Gate
 
     Scores of two gates are never mixed. Gives the gate as well, None where it was not loaded.
     """
-    if all(map(is_scored, rows)):
+    if all(row.get("p_known") is not None or row.get("score") is not None for row in rows):
         return Outcomes.of(rows), None
     loaded = models.load_gate(gate)
     verb = gate_verb(loaded, threshold=0.5)  # any will do: only the scores are wanted
@@ -147,16 +117,6 @@ def outcomes_of(rows: Sequence[Row], gate: ModelOptions) -> tuple[Outcomes, Gate
         for answer in run_many([verb.flow(row) for row in chunk])
     ]
     return Outcomes.of([{**row, "p_known": p} for row, p in zip(rows, scores, strict=True)]), loaded
-
-
-def check_drafter(rows: Sequence[Row], gate: Gate | None, judged: str) -> None:
-    """Raise `InputError` where the gate would write drafts in the place of the model judged."""
-    if not isinstance(gate, Writing) or not isinstance(gate.drafter, Named):
-        return
-    name, writes = gate.drafter.name, any(row.get("draft") is None for row in rows)
-    if gate.draft_tokens and writes and judged not in ("", name):
-        allowed = f"drafts of {judged!r}, or --fitted-for {name}"
-        raise InputError.of("draft", given=f"rows that leave it to {name!r}", allowed=allowed)
 
 
 def gate_manifest(folder: Path) -> Row:
@@ -211,7 +171,7 @@ class EvaluateRoute:
             "route",
             options.rows_of(figures),
             questions,
-            self.outcome.settings("route", Source([self.rows], loaded.rows), used, chosen),
+            self.outcome.settings("route", [self.rows], loaded.rows, used, chosen),
             route_plots(questions),
             loaded.notes,
         )
@@ -219,9 +179,16 @@ class EvaluateRoute:
         def show_all() -> None:
             plain = [figure for figure in figures if figure.name != CONFUSION]
             show_figures(plain, f"{len(questions)} questions")
-            _show_confusion([figure for figure in figures if figure.name == CONFUSION])
+            counts: dict[str, dict[str, str]] = {}
+            for figure in figures:
+                if figure.name == CONFUSION:
+                    by_truth = counts.setdefault(figure.of["action"], {})
+                    by_truth[figure.of["truth"]] = str(figure.value)
+            truths = list(next(iter(counts.values()), ()))
+            table = [[action, *map(by.__getitem__, truths)] for action, by in counts.items()]
+            show("questions by action", {"action": False, **dict.fromkeys(truths, True)}, table)
 
-        self.outcome.publish(result, options.summary_of(questions, result), show_all)
+        self.outcome.publish(result, show_all)
 
     def _graded(self, rows: Sequence[Row]) -> list[Row]:
         """Grade the passages of every row, and decide."""
@@ -230,9 +197,7 @@ class EvaluateRoute:
         verb = route_verb(evaluator, thresholds)
 
         def answer(some: list[Row]) -> list[list[float]]:
-            return [
-                list(traced.value.grades) for traced in run_many([verb.flow(row) for row in some])
-            ]
+            return [list(one.value.grades) for one in run_many(map(verb.flow, some))]
 
         named = model_entry("evaluator", self.model.model)
         setup = {"verb": "route", "model": named, "dtype": self.model.dtype}
@@ -254,11 +219,3 @@ def _decided(row: Row, upper: float | None, lower: float | None) -> Row:
     if not isinstance(grades, list):
         raise InputError.of("grades", given=grades, allowed="a list, or a --model to grade with")
     return {**row, "action": ActionThresholds(upper, lower).action(grades).value}
-
-
-def _show_confusion(figures: Sequence[Figure]) -> None:
-    truths = list(dict.fromkeys(figure.of["truth"] for figure in figures))
-    counts = {(figure.of["action"], figure.of["truth"]): str(figure.value) for figure in figures}
-    actions = dict.fromkeys(figure.of["action"] for figure in figures)
-    table = [[action, *(counts[action, truth] for truth in truths)] for action in actions]
-    show("questions by action", {"action": False, **dict.fromkeys(truths, True)}, table)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.batch import run_batch
 from fitrag_integrations.commands.engine.options import (
     AsJson,
     ModelOptions,
@@ -19,7 +20,7 @@ from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
-    answer_all,
+    Contest,
     named_recipes,
     question_rows,
     setup_of,
@@ -31,15 +32,17 @@ from fitrag_integrations.commands.evaluate.options import (
     Ours,
     Outcome,
     Priced,
-    Source,
     refuse_errors,
 )
-from fitrag_integrations.commands.evaluate.tables import WIDE, change, show
+from fitrag_integrations.commands.evaluate.tables import WIDE, show
 from fitrag_integrations.commands.run.answering import Answers, Generates
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.figures.figure import NOTHING
 from fitrag_integrations.evaluation.figures.methods import (
     System,
     method_plots,
@@ -137,9 +140,25 @@ class EvaluateMethods:
         if self.drop_right:
             asked = without_right(asked, self.drop_right, self.draws.seed)
         runs = self._runs(recipes, instruction)
-        self._answer(runs, asked)
-        rows = list(jsonl.read_jsonl(self.out))
-        lines = methods_table(rows, self.draws, prices)
+        if self.overwrite:
+            self.out.unlink(missing_ok=True)
+        # a model of our own is warmed up first
+        count, warm = models.token_counter(self.tokenizer), self.llm is None
+        contest, stopping = Contest(runs, asked, count, warm, self.traces), Stopping()
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        self.out.touch()
+        total = len(asked) * len(runs)
+        with (
+            stopping.heard(),
+            only_writer(self.out),
+            progress_bar("evaluate", total, shown=not self.quiet) as advance,
+        ):
+            rows, out = contest.rows(), str(self.out)
+            done = run_batch(contest, rows, out, advance=advance, stopping=stopping)
+        if done.stopped:
+            raise Terminated(f"after {done.summary.rows} answers")
+        written = list(jsonl.read_jsonl(self.out))
+        lines = methods_table(written, self.draws, prices)
         used = {} if self.llm is not None else {"reader": self.reader}
         chosen = {
             **self._world(),
@@ -150,8 +169,8 @@ class EvaluateMethods:
         result = Result(
             "methods",
             [line.to_dict() for line in lines],
-            method_rows(rows, prices),
-            outcome.settings("methods", Source([str(self.questions)], asked), used, chosen),
+            method_rows(written, prices),
+            outcome.settings("methods", [self.questions], asked, used, chosen),
             method_plots(lines),
         )
         summary = {
@@ -159,8 +178,8 @@ class EvaluateMethods:
             "seed": self.draws.seed,
             "methods": list(result.figures),
         }
-        outcome.publish(result, summary, lambda: _show(lines, len(asked)))
-        refuse_errors([row.get("error") for row in rows])
+        outcome.publish(result, lambda: _show(lines, len(asked)), summary=summary)
+        refuse_errors([row.get("error") for row in written])
 
     def check(self, outcome: Outcome) -> None:
         """Raise `InputError` for options that do not go together."""
@@ -202,18 +221,6 @@ class EvaluateMethods:
             for name, (recipe, method) in recipes.items()
         ]
 
-    def _answer(self, runs: Sequence[Contender], asked: Sequence[Row]) -> None:
-        """Write what an earlier run has not written; a model of our own is warmed up first."""
-        if self.overwrite:
-            self.out.unlink(missing_ok=True)
-        count, warm = models.token_counter(self.tokenizer), self.llm is None
-        total = len(asked) * len(runs)
-        with progress_bar("evaluate", total, shown=not self.quiet) as advance:
-            done = answer_all(
-                runs, asked, self.out, count, advance, warm=warm, explained=self.traces
-            )
-            advance(done)
-
 
 def _show(lines: Sequence[System], questions: int) -> None:
     """Print the table, with what a thousand questions cost where prices are given."""
@@ -224,7 +231,7 @@ def _show(lines: Sequence[System], questions: int) -> None:
         [
             line.name,
             str(line.accuracy),
-            change(line.accuracy.change),
+            str(line.accuracy.change or NOTHING),
             *(str(line.figures[name]) for name in COLUMNS),
             str(line.errors),
             *(str(line.figures[name]) for name in costs),

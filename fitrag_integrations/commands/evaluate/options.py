@@ -10,15 +10,15 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
 import fitrag_integrations
+from fitrag_integrations.commands.doctor import installed_version
 from fitrag_integrations.commands.engine.batch import Advance, chunks
 from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOut
 from fitrag_integrations.commands.engine.rows import reason_of
@@ -31,11 +31,10 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import Figure
-from fitrag_integrations.evaluation.figures.summaries import Draws, Question
+from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.loaders import Loaded, read_questions
 from fitrag_integrations.evaluation.loaders.reading import HUB
 from fitrag_integrations.evaluation.result import (
-    Plot,
     Result,
     check_result_name,
     content_id,
@@ -129,53 +128,54 @@ class Outcome:
         check_result_name(option, self.out)
 
     def settings(
-        self, command: str, source: Source, models: Row | None = None, options: Row | None = None
+        self,
+        command: str,
+        names: Sequence[object],
+        rows: Sequence[Row],
+        models: Row | None = None,
+        options: Row | None = None,
     ) -> Row:
-        """Return the `settings` of a `Result`."""
-        seed, resamples = self.draws.seed, self.draws.resamples
-        return settings_of(
-            command, source, seed=seed, resamples=resamples, models=models, options=options
-        )
+        """Return the `settings` of a `Result`; the arguments are those of `settings_of`."""
+        return settings_of(command, names, rows, self.draws, models, options)
 
     def publish(
         self,
         result: Result,
-        summary: Row,
         show: Callable[[], None],
-        draw: Callable[[Path], None] | None = None,
+        *,
+        summary: Row | None = None,
+        more: Row | None = None,
+        drawn: int | None = None,
+        draw: Callable[[], Any] | None = None,
     ) -> None:
-        """Write the result, draw it, and print it: `summary` as JSON, else by `show`."""
+        """Write a result, draw it, and print it: a summary as JSON, else by `show`.
+
+        Args:
+            result: What was measured.
+            show: Prints the table.
+            summary: JSON output in place of the one that most verbs share.
+            more: Further fields of the shared output.
+            drawn: Number of plots that --plot draws; None for all.
+            draw: Returns the drawing of --plot, where it is not that of the plots.
+        """
         if self.out is not None:
             result.write(self.out)
         if self.plot is not None:
-            (draw or drawing(result.plots))(self.plot)
+            from fitrag_integrations.evaluation.plots import draw_plots
+
+            (draw_plots(result.plots[:drawn]) if draw is None else draw()).savefig(self.plot)
         if self.json:
-            typer.echo(json.dumps(summary))
+            counts = {"questions": len(result.per_question), "figures": list(result.figures)}
+            shared = {**counts, **(more or {}), "notes": list(result.notes)}
+            typer.echo(json.dumps(shared if summary is None else summary))
             return
         show()
         show_notes(result.notes)
 
 
-def drawing(plots: Sequence[Plot]) -> Callable[[Path], None]:
-    """Draw all plots beside each other into one file."""
-
-    def draw(path: Path) -> None:
-        from fitrag_integrations.evaluation.plots import draw_plots
-
-        draw_plots(plots).savefig(path)
-
-    return draw
-
-
 def rows_of(figures: Iterable[Figure]) -> list[Row]:
     """Return figures as the rows of a `Result`."""
     return [figure.to_dict() for figure in figures]
-
-
-def summary_of(questions: Sequence[Question], result: Result, **more: object) -> Row:
-    """Return the JSON output that most verbs share."""
-    summary = {"questions": len(questions), "figures": list(result.figures)}
-    return {**summary, **more, "notes": list(result.notes)}
 
 
 def refuse_errors(errors: Sequence[object]) -> None:
@@ -206,31 +206,25 @@ def answered(
     the file holds something else.
     """
     keys = [content_id([setup, row]) for row in rows]
+    known: dict[str, Any] = {}
     with ExitStack() as held:
         log = None if path is None else held.enter_context(jsonl.Log(path))
-        known = {} if log is None else _known(log, path)
+        try:
+            for entry in log or ():
+                known[entry["key"]] = entry["value"]
+        except (ValueError, KeyError, TypeError) as error:
+            given = f"{path}, line {len(known) + 1}: {error}"
+            allowed = "a cache of fitrag evaluate: delete it or choose another"
+            raise InputError.of("--cache", given=given, allowed=allowed) from error
         advance(sum(key in known for key in keys))
         missing = {key: row for key, row in zip(keys, rows, strict=True) if key not in known}
-        for chunk in chunks(missing.items(), CHUNK):
-            given = answer([row for _, row in chunk])
-            fresh = dict(zip((key for key, _ in chunk), given, strict=True))
+        for chunk in chunks(missing, CHUNK):
+            fresh = dict(zip(chunk, answer([missing[key] for key in chunk]), strict=True))
             if log is not None:
-                log.append(*({"key": key, "value": fresh[key]} for key in fresh))
+                log.append(*({"key": key, "value": value} for key, value in fresh.items()))
             known |= fresh
             advance(sum(key in fresh for key in keys))
     return [known[key] for key in keys]
-
-
-def _known(log: jsonl.Log, path: Path | None) -> dict[str, Any]:
-    known: dict[str, Any] = {}
-    try:
-        for row in log:
-            known[row["key"]] = row["value"]
-    except (ValueError, KeyError, TypeError) as error:
-        given = f"{path}, line {len(known) + 1}: {error}"
-        allowed = "a cache of fitrag evaluate: delete it or choose another"
-        raise InputError.of("--cache", given=given, allowed=allowed) from error
-    return known
 
 
 def cache_of(cache: Path | None, out: Path | None) -> Path | None:
@@ -246,37 +240,42 @@ SHIPPED = Path(fitrag_integrations.__file__).parent / "embedded"
 FOLDERS = {"scorer": "bilabel", "evaluator": "evaluator", "reader": "reader", "gate": "ik"}
 
 
-@dataclass(frozen=True)
-class Source:
-    """Source of the rows: names of files or data sets, and the rows after conversion."""
-
-    names: Sequence[str]
-    rows: Sequence[Row] = field(repr=False)
-
-    def to_dict(self) -> Row:
-        """Return `files`, the `hash` of the rows' content, and the number of `rows`."""
-        names = [str(name) for name in self.names]
-        return {"files": names, "hash": data_hash(self.rows), "rows": len(self.rows)}
-
-
 def settings_of(
     command: str,
-    source: Source,
-    *,
-    seed: int,
-    resamples: int,
+    names: Sequence[object],
+    rows: Sequence[Row],
+    draws: Draws,
     models: Mapping[str, str | None] | None = None,
     options: Row | None = None,
 ) -> Row:
-    """Return the `settings` of a `Result`; `models` are names or folders by role, None bundled."""
+    """Return the `settings` of a `Result`.
+
+    Args:
+        command: Verb.
+        names: Files or data sets of the rows.
+        rows: Rows after conversion, for their hash and number.
+        draws: Draws of the intervals.
+        models: Names or folders by role, None for a bundled one.
+        options: Options that the figures depend on.
+    """
+    # looking for a GPU is not worth loading torch
+    torch = sys.modules.get("torch")
+    machine = [
+        f"{platform.system()} {platform.machine()}",
+        f"{os.cpu_count()} cores",
+        f"Python {platform.python_version()}",
+        *(f"{name} {installed_version(name) or 'none'}" for name in ("onnxruntime", "torch")),
+    ]
+    if torch is not None and torch.cuda.is_available():
+        machine.append(torch.cuda.get_device_name(0))
     return {
         "version": fitrag_integrations.__version__,
         "command": f"evaluate {command}",
-        "seed": seed,
-        "resamples": resamples,
+        "seed": draws.seed,
+        "resamples": draws.resamples,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine_line(),
-        "data": source.to_dict(),
+        "machine": ", ".join(machine),
+        "data": {"files": list(map(str, names)), "hash": data_hash(rows), "rows": len(rows)},
         "models": {role: model_entry(role, name) for role, name in (models or {}).items()},
         "options": dict(options or {}),
     }
@@ -304,25 +303,3 @@ def model_entry(role: str, name: str | None) -> Row:
     if encoder is not None and shared.is_file():
         data += shared.read_bytes()
     return {"name": name or "embedded", "manifest": hashlib.sha256(data).hexdigest()}
-
-
-def machine_line() -> str:
-    """Return a line with system, processor, cores, versions, and a GPU if one is in use."""
-    parts = [
-        f"{platform.system()} {platform.machine()}",
-        f"{os.cpu_count()} cores",
-        f"Python {platform.python_version()}",
-        f"onnxruntime {_version('onnxruntime')}",
-        f"torch {_version('torch')}",
-    ]
-    torch = sys.modules.get("torch")  # looking for a GPU is not worth loading it
-    if torch is not None and torch.cuda.is_available():
-        parts.append(torch.cuda.get_device_name(0))
-    return ", ".join(parts)
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"

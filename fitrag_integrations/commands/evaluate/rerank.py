@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Advance, chunks
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
-from fitrag_integrations.commands.evaluate.options import EMBEDDED, Ours, Outcome, Source
+from fitrag_integrations.commands.evaluate.options import EMBEDDED, Ours, Outcome
 from fitrag_integrations.commands.evaluate.tables import pivot, show
 from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match, normalize
-from fitrag_integrations.evaluation.figures.figure import NOTHING, Figure
+from fitrag_integrations.evaluation.figures.figure import NOTHING
 from fitrag_integrations.evaluation.figures.ranking import (
     Ranking,
     ranking_figures,
@@ -34,6 +34,7 @@ from fitrag_integrations.types import BiLabelScore
 
 KS = "1,3,5,10,20,50,100"
 READ_KS = "1,3,5"
+WITH_CHANGE = "with the difference to the retriever's order and its interval"
 CHANGE = {"difference": "difference", "low": "difference_low", "high": "difference_high", "p": "p"}
 
 
@@ -89,32 +90,45 @@ class EvaluateRerank:
         ranking = Ranking(self._ranked(given, scorer, read_ks), self.outcome.draws)
         ks, read_ks = ([k for k in some if k <= ranking.depth] for some in (ks, read_ks))
         figures, gaps = ranking.figures(ks, read_ks), ranking.gap_closed()
-        source = Source(list(map(str, self.rows)), [as_given(row) for row in given])
+        used: Row = {} if self.reader is None else {"reader": self._reader}
+        if scorer is not None:
+            used = {"scorer": self.model.model or self.reranker, **used}
+        rows = [{name: row[name] for name in row if name not in ADDED} for row in given]
         chosen = {"k": ks, "read_k": read_ks, "scale": self.scale, "format": self.shape.format}
         result = Result(
             "rerank",
             ranking_figures(figures),
             ranking_rows(given, ranking, ks, read_ks),
-            self.outcome.settings("rerank", source, self._used(scorer), chosen),
+            self.outcome.settings("rerank", self.rows, rows, used, chosen),
             ranking_plots(ranking),
             _notes(given, ranking, read_ks),
         )
-        summary = {"rows": len(given), "figures": by_order(result.figures), "gap_closed": gaps}
+        by_order: dict[str, dict[str, Row]] = {}
+        for row in result.figures:
+            change = {name: row[own] for name, own in CHANGE.items()}
+            by_order.setdefault(row["order"], {})[row["figure"]] = {"value": row["value"], **change}
+        summary = {"rows": len(given), "figures": by_order, "gap_closed": gaps}
+
+        def show_orders() -> None:
+            """Print the figures down and the orders across, and the gap closed."""
+            orders, lines = pivot(figures)
+            closed = {by: NOTHING if gap is None else f"{gap:.2f}" for by, gap in gaps.items()}
+            lines.append(["gap closed (MRR)", *(closed.get(order, NOTHING) for order in orders)])
+            title = f"{len(given)} questions; {WITH_CHANGE}"
+            show(title, {"figure": False, **dict.fromkeys(orders, True)}, lines)
+
+        def draw() -> Any:
+            from fitrag_integrations.evaluation.plots import plot_ranking
+
+            return plot_ranking(ranking.curves(), figures)
+
         self.outcome.publish(
-            result,
-            {**summary, "notes": list(result.notes)},
-            lambda: _show(figures, gaps, len(given)),
-            draw=lambda path: _draw(ranking, figures, path),
+            result, show_orders, summary={**summary, "notes": list(result.notes)}, draw=draw
         )
 
     @property
     def _reader(self) -> str | None:
         return None if self.reader == EMBEDDED else self.reader
-
-    def _used(self, scorer: Scorer | None) -> Row:
-        named = self.model.model if self.reranker is None else self.reranker
-        used = {} if scorer is None else {"scorer": named}
-        return used if self.reader is None else {**used, "reader": self._reader}
 
     def _ranked(
         self, rows: Sequence[Row], scorer: Scorer | None, read_ks: Sequence[int]
@@ -149,15 +163,6 @@ def depths(option: str, given: str) -> list[int]:
     return sorted(set(map(int, parts)))
 
 
-def by_order(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
-    """Return the figures of each order by name; `low` and `high` bound the difference."""
-    found: dict[str, dict[str, Row]] = {}
-    for row in rows:
-        change = {name: row[own] for name, own in CHANGE.items()}
-        found.setdefault(row["order"], {})[row["figure"]] = {"value": row["value"], **change}
-    return found
-
-
 def _notes(rows: Sequence[Row], ranking: Ranking, read_ks: Sequence[int]) -> list[str]:
     notes = []
     if len(ranking.orders) == 2:
@@ -165,24 +170,12 @@ def _notes(rows: Sequence[Row], ranking: Ranking, read_ks: Sequence[int]) -> lis
     for k in read_ks:
         if 0 < (count := len(ranking.answered(k))) < len(rows):
             notes.append(f"accuracy@{k} is over the {count} questions whose answers are known")
-    if count := short_answers(rows):
+    short = [
+        row["ours"] and any(len(normalize(each)) < 2 for each in row["answers"]) for row in rows
+    ]
+    if count := sum(short):
         notes.append(f"{count} rows have an answer of one letter or none: it stands in many texts")
     return notes
-
-
-def _draw(ranking: Ranking, figures: Sequence[Figure], path: Path) -> None:
-    from fitrag_integrations.evaluation.plots import plot_ranking
-
-    plot_ranking(ranking.curves(), figures).savefig(path)
-
-
-def _show(figures: Sequence[Figure], gaps: Mapping[str, float | None], rows: int) -> None:
-    """Print the figures down and the orders across, and the gap closed."""
-    title = f"{rows} questions; with the difference to the retriever's order and its interval"
-    orders, lines = pivot(figures)
-    closed = {by: NOTHING if gap is None else f"{gap:.2f}" for by, gap in gaps.items()}
-    lines.append(["gap closed (MRR)", *(closed.get(order, NOTHING) for order in orders)])
-    show(title, {"figure": False, **dict.fromkeys(orders, True)}, lines)
 
 
 CHUNK = 16  # questions that share a model batch
@@ -198,18 +191,6 @@ def ranked_rows(paths: Sequence[Path], shape: Ours) -> list[Row]:
     return rows
 
 
-def as_given(row: Row) -> Row:
-    """Leave out what was added to a row while it was read."""
-    return {name: value for name, value in row.items() if name not in ADDED}
-
-
-def short_answers(rows: Sequence[Row]) -> int:
-    """Count the rows that have an answer of one letter or of none, and labels of ours."""
-    return sum(
-        any(len(normalize(answer)) < 2 for answer in row["answers"]) for row in rows if row["ours"]
-    )
-
-
 def are_scored(rows: Sequence[Row]) -> bool:
     """Return whether every row has the scores of its passages, as `fitrag score` adds them."""
     return all(row.get("scores") is not None for row in rows)
@@ -220,7 +201,8 @@ def candidates(rows: Sequence[Row], scorer: Scorer | None, advance: Advance) -> 
     made = []
     for chunk in chunks(rows, CHUNK):
         pairs = [(row["question"], passage) for row in chunk for passage in passages_of(row)]
-        scores = iter(scorer.score(pairs) if scorer else map(_score, _recorded(chunk)))
+        recorded = (score for row in chunk for score in _recorded(row))
+        scores = iter(scorer.score(pairs)) if scorer else recorded
         made += [_candidates(row, [next(scores) for _ in row["passages"]]) for row in chunk]
         advance(len(chunk))
     return made
@@ -247,29 +229,19 @@ def read_first(
             found = {i: next(answers) for i in places}
             gold_answers = row["answers"]
             right = {
-                i: contains_answer(found[i].text, gold_answers)
-                or exact_match(found[i].text, gold_answers)
-                for i in places
+                i: contains_answer(answer.text, gold_answers)
+                or exact_match(answer.text, gold_answers)
+                for i, answer in found.items()
             }
-            made.append(_with_answers(one, right, {i: found[i].score for i in places}))
+            every, labels = range(len(one.has_answer)), one.llm_prefer
+            if labels is None and len(right) == len(every):
+                labels = tuple(int(right[i]) for i in every)
+            # a passage that no order asks for is never looked at
+            judged = tuple(right.get(i, False) for i in every)
+            trust = tuple(found[i].score if i in found else -1.0 for i in every)
+            made.append(replace(one, llm_prefer=labels, right=judged, trust=trust))
         advance(len(chunk))
     return made
-
-
-def _with_answers(
-    one: Candidates, right: Mapping[int, bool], trust: Mapping[int, float]
-) -> Candidates:
-    """Keep answers by place; a passage that no order asks for is never looked at."""
-    places = range(len(one.has_answer))
-    labels = one.llm_prefer
-    if labels is None and len(right) == len(places):
-        labels = tuple(int(right[i]) for i in places)
-    return replace(
-        one,
-        llm_prefer=labels,
-        right=tuple(right.get(i, False) for i in places),
-        trust=tuple(trust.get(i, -1.0) for i in places),
-    )
 
 
 def _checked(row: Row) -> Row:
@@ -282,45 +254,36 @@ def _checked(row: Row) -> Row:
         brought = [contains_answer(f"{p.title} {p.text}", answers) for p in passages]
     labels = [check_label(f"passages[{i}].has_answer", value) for i, value in enumerate(brought)]
     if row.get("scores") is not None:
-        _recorded([row])
+        _recorded(row)
     return {**row, "answers": answers, "labels": labels, "ours": ours}
 
 
-def _recorded(rows: Sequence[Row]) -> list[object]:
-    for row in rows:
-        given, count = row["scores"], len(row["passages"])
-        if not isinstance(given, list) or len(given) != count:
-            raise InputError.of("scores", given=given, allowed=f"a list of {count} scores")
-    return [score for row in rows for score in row["scores"]]
-
-
-def _score(given: object) -> BiLabelScore:
-    if not isinstance(given, Mapping):
-        allowed = "an object with has_answer and llm_prefer"
+def _recorded(row: Row) -> list[BiLabelScore]:
+    """Return the scores that a row brings."""
+    given, count = row["scores"], len(row["passages"])
+    if not isinstance(given, list) or len(given) != count:
+        raise InputError.of("scores", given=given, allowed=f"a list of {count} scores")
+    if not all(isinstance(score, Mapping) for score in given):
+        allowed = "objects with has_answer and llm_prefer"
         raise InputError.of("scores", given=given, allowed=allowed)
-    return BiLabelScore.from_dict(given)
+    return [BiLabelScore.from_dict(score) for score in given]
 
 
 def _candidates(row: Row, scores: Sequence[BiLabelScore]) -> Candidates:
-    given = [passage.get("llm_prefer") for passage in row["passages"]]
-    prefer = tuple(
-        None if value is None else check_label(f"passages[{i}].llm_prefer", value)
-        for i, value in enumerate(given)
+    columns = {
+        name: [
+            None if value is None else check(f"passages[{i}].{name}", value)
+            for i, value in enumerate(passage.get(name) for passage in row["passages"])
+        ]
+        for name, check in (("llm_prefer", check_label), ("reader_score", check_number))
+    }
+    one = Candidates(tuple(row["labels"]), tuple(scores), set=set_of(row))
+    prefer, trust = columns.values()
+    if all(value is None for value in prefer):
+        return one
+    return replace(
+        one,
+        llm_prefer=tuple(prefer),
+        right=tuple(None if value is None else bool(value) for value in prefer),
+        trust=None if None in trust else tuple(trust),
     )
-    asked = any(value is not None for value in given)
-    return Candidates(
-        tuple(row["labels"]),
-        tuple(scores),
-        llm_prefer=prefer if asked else None,
-        right=tuple(None if p is None else bool(p) for p in prefer) if asked else None,
-        trust=_trust(row) if asked else None,
-        set=set_of(row),
-    )
-
-
-def _trust(row: Row) -> tuple[float, ...] | None:
-    """Return the reader's score of every passage; None if one has none."""
-    given = [passage.get("reader_score") for passage in row["passages"]]
-    if None in given:
-        return None
-    return tuple(check_number(f"passages[{i}].reader_score", x) for i, x in enumerate(given))

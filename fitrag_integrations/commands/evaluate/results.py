@@ -12,16 +12,14 @@ import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
 from fitrag_integrations.commands.evaluate import options
-from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Source
+from fitrag_integrations.commands.evaluate.options import Outcome, Priced
 from fitrag_integrations.commands.evaluate.tables import show, show_figures, show_notes
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.drift import LEVEL, drift
 from fitrag_integrations.evaluation.figures.compare import (
-    Pairs,
     compared,
     paired,
     setting_differences,
@@ -53,11 +51,26 @@ class EvaluateCompare:
         self.outcome.check()
         one, other = Result.read(self.first), Result.read(self.second)
         pairs = paired(one, other, common=self.common)
-        figures = compared(pairs, self.outcome.draws)
-        differences, questions = setting_differences(one, other), _questions(pairs)
-        source = Source([str(self.first), str(self.second)], questions)
+        figures, differences = compared(pairs, self.outcome.draws), setting_differences(one, other)
+        questions = [
+            {
+                "id": a["id"],
+                "question": a.get("question"),
+                "system": system,
+                "values": {
+                    f"{name}, {which}": value
+                    for which, row in (("first", a), ("second", b))
+                    for name, value in row["values"].items()
+                },
+                "predictions": {"first": a.get("prediction"), "second": b.get("prediction")},
+            }
+            for system, (first, second) in pairs.systems.items()
+            for a, b in zip(first, second, strict=True)
+        ]
         chosen = {"common": self.common, "kind": one.kind}
-        settings = self.outcome.settings("compare", source, options=chosen)
+        settings = self.outcome.settings(
+            "compare", [self.first, self.second], questions, options=chosen
+        )
         result = Result(
             "compare",
             options.rows_of(figures),
@@ -74,26 +87,7 @@ class EvaluateCompare:
                 show_notes([f"{each['setting']} differs: {' and '.join(ends)}"])
 
         summary = {"kind": one.kind, "figures": list(result.figures), "settings": differences}
-        self.outcome.publish(result, {**summary, "notes": list(pairs.notes)}, show)
-
-
-def _questions(pairs: Pairs) -> list[Row]:
-    """Return each question once, with both values of every measure and both predictions."""
-    return [
-        {
-            "id": a["id"],
-            "question": a.get("question"),
-            "system": system,
-            "values": {
-                f"{name}, {which}": value
-                for which, row in (("first", a), ("second", b))
-                for name, value in row["values"].items()
-            },
-            "predictions": {"first": a.get("prediction"), "second": b.get("prediction")},
-        }
-        for system, (first, second) in pairs.systems.items()
-        for a, b in zip(first, second, strict=True)
-    ]
+        self.outcome.publish(result, show, summary={**summary, "notes": list(pairs.notes)})
 
 
 def _plots(figures: Sequence[Figure]) -> tuple[Plot, ...]:

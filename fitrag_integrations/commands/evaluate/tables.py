@@ -9,7 +9,6 @@ from fitrag_integrations.evaluation.figures.figure import (
     ALL,
     MINUS,
     NOTHING,
-    Change,
     Figure,
     interval,
     number,
@@ -65,7 +64,9 @@ def show_figures(figures: Sequence[Figure], title: str) -> None:
             cells += map(number, figure.ends)
         else:
             cells += [number(figure.value), interval(figure.bounds) or NOTHING]
-        cells += [change(figure.change), probability(figure.change)] if compared else []
+        if compared:
+            p = None if figure.change is None else figure.change.p
+            cells += [str(figure.change or NOTHING), NOTHING if p is None else f"{p:.2g}"]
         rows.append([*cells, number(figure.questions)])
     show(title, {**columns, "questions": True}, rows)
 
@@ -76,26 +77,12 @@ def pivot(figures: Sequence[Figure]) -> tuple[list[str], list[list[str]]]:
     found = {(figure.name, figure.who): figure for figure in figures}
     rows = []
     for name in dict.fromkeys(figure.name for figure in figures):
-        cells = [found.get((name, head)) for head in heads]
-        rows.append([name, *map(_cell, cells)])
-        if any(cell and cell.change and cell.change.p is not None for cell in cells):
-            tests = (NOTHING if cell is None else probability(cell.change) for cell in cells)
-            rows.append(["  McNemar's p", *tests])
+        cells, tests = [name], ["  McNemar's p"]
+        for figure in (found.get((name, head)) for head in heads):
+            change = None if figure is None else figure.change
+            bounds = "" if figure is None or not figure.bounds else f" ({interval(figure.bounds)})"
+            after = "" if change is None else f" {change}"
+            cells.append(NOTHING if figure is None else f"{figure}{bounds}{after}")
+            tests.append(NOTHING if change is None or change.p is None else f"{change.p:.2g}")
+        rows += [cells, tests] if any(test != NOTHING for test in tests[1:]) else [cells]
     return heads, rows
-
-
-def _cell(figure: Figure | None) -> str:
-    if figure is None:
-        return NOTHING
-    text = f"{figure} ({interval(figure.bounds)})" if figure.bounds else str(figure)
-    return text if figure.change is None else f"{text} {figure.change}"
-
-
-def change(given: Change | None) -> str:
-    """Write a difference with its interval."""
-    return NOTHING if given is None else str(given)
-
-
-def probability(given: Change | None) -> str:
-    """Write McNemar's p."""
-    return NOTHING if given is None or given.p is None else f"{given.p:.2g}"
