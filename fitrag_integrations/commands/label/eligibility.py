@@ -21,7 +21,6 @@ from fitrag_integrations.defaults import DEFAULTS, WINDOWS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import ScorePort, TokenReducer, rerank, score_port
-from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskReader, Outcome
 from fitrag_integrations.training.collecting import Question, Told
@@ -35,62 +34,6 @@ from fitrag_integrations.training.eligibility.rows import (
 )
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.prompt import render_excerpts
-
-
-@dataclass(frozen=True)
-class Combining:
-    """How combinations are built: of the best `most` windows of a question's passages.
-
-    `kinds` are those of `eligibility_rows`; the other numbers are for the random ones.
-    """
-
-    scorer: Scorer
-    reducer: TokenReducer
-    top_n: int = DEFAULTS.top_n
-    most: int = 10
-    kinds: tuple[str, ...] = ("random", "prefixes")
-    draws: int = 24
-    overlap: float = 0.8
-    seed: int = 13
-
-    def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[list[Combined]]:
-        """Return the flow that ends in a question's combinations."""
-        score = score_port(self.scorer)
-        best = list(passages)
-        if len(best) > self.top_n:
-            ranked = yield from rerank(
-                question, best, score, top_n=self.top_n, weight=self.reducer.weight
-            )
-            best = [excerpt.passage for excerpt in ranked]
-        kept, _ = yield from self.reducer(question, best, score)
-        members = kept[: self.most]
-        kinds: dict[Places, list[str]] = {}
-        if "prefixes" in self.kinds:
-            for places in prefixes(len(members)):
-                kinds.setdefault(places, []).append("prefixes")
-        if "random" in self.kinds:
-            for places in (yield from self._random(question, members, score)):
-                kinds.setdefault(places, []).append("random")
-        whole = approximate_tokens(render_excerpts([Excerpt.whole(p) for p in best]))
-        return [
-            Combined(
-                tuple(members[i] for i in places),
-                tuple(e for i, e in enumerate(kept) if i not in places),
-                tuple(own),
-                whole,
-            )
-            for places, own in kinds.items()
-        ]
-
-    def _random(
-        self, question: str, members: Sequence[Excerpt], score: ScorePort
-    ) -> Flow[list[Places]]:
-        """Draw, have the scorer read each combination as one passage, keep the skyline."""
-        chance = random.Random(f"{self.seed} {question}")
-        found = drawn(len(members), draws=self.draws, overlap=self.overlap, chance=chance)
-        read = [as_one([members[i] for i in places]) for places in found]
-        labels = yield from score.ask([(question, passage) for passage in read])
-        return [found[i] for i in skyline([_pair(label) for label in labels])]
 
 
 @dataclass(frozen=True)
@@ -127,11 +70,6 @@ def as_one(excerpts: Sequence[Excerpt]) -> Passage:
 def _scores(excerpts: Sequence[Excerpt]) -> list[tuple[float, float | None]]:
     labels = [excerpt.labels for excerpt in excerpts if excerpt.labels is not None]
     return [(label.has_answer, label.llm_prefer) for label in labels]
-
-
-def _pair(label: BiLabelScore) -> tuple[float, float]:
-    prefer = label.llm_prefer
-    return label.has_answer, label.has_answer if prefer is None else prefer
 
 
 ADDS = ("needs_retrieval", "combinations", "llm", "fitted_for")
@@ -174,20 +112,14 @@ class LabelEligibility(AskingPlan):
         """Answer without passages first, then from each combination if the question needs
         retrieval.
         """
-        window, stride, each = self.window, self.stride, self.per_passage or None
         scorer = models.load_scorer(self.hardware.of(self.scorer))
-        reducer = TokenReducer(
-            window=window, stride=stride, per_passage=each, scoring=WINDOWS, detector=False
-        )
-        kinds = KINDS if self.combinations == BOTH else (self.combinations,)
-        combined = Combining(
-            scorer, reducer, self.top_n, self.most, kinds, self.draws, self.overlap, self.seed
-        )
-        fitted_for = {
-            "scorer": trait(scorer, "name", str) or "",
-            "window": window,
-            "stride": stride,
+        cuts = {
+            "window": self.window,
+            "stride": self.stride,
+            "per_passage": self.per_passage or None,
         }
+        reducer = TokenReducer(**cuts, scoring=WINDOWS, detector=False)
+        fitted_for = {"scorer": trait(scorer, "name", str) or "", **cuts}
         questions, may_know = self.questions(), not isinstance(asked.asker, AskReader)
 
         def flow(row: Mapping[str, object]) -> Flow[Fields]:
@@ -195,7 +127,9 @@ class LabelEligibility(AskingPlan):
             bare = replace(question, passages=(NOTHING,) if may_know else ())
             alone = yield from asked.about(bare)
             needs = not any(isinstance(a, Told) and question.is_right(a.text) for a in alone)
-            found = (yield from combined(question.text, question.passages)) if needs else []
+            found: list[Combined] = []
+            if needs:
+                found = yield from self.combined(question, score_port(scorer), reducer)
             shown = replace(question, passages=tuple(as_one(one.excerpts) for one in found))
             outcomes = yield from asked.about(shown)
             asked.check([*alone, *outcomes])
@@ -203,13 +137,55 @@ class LabelEligibility(AskingPlan):
                 one.to_dict(question, outcome) for one, outcome in zip(found, outcomes, strict=True)
             ]
             fields = {"needs_retrieval": needs, "combinations": labelled}
-            return {
-                **fields,
-                "llm": asked.asker.name,
-                "fitted_for": {**fitted_for, "per_passage": each},
-            }
+            return {**fields, "llm": asked.asker.name, "fitted_for": fitted_for}
 
         return Verb(flow, lambda traced: traced.value, ADDS, drops=FOR_READERS)
+
+    def combined(
+        self, question: Question, score: ScorePort, reducer: TokenReducer
+    ) -> Flow[list[Combined]]:
+        """Combine the best windows of a question's passages.
+
+        The random combinations are drawn, scored as one passage each, and those on the skyline of
+        both labels stay.
+        """
+        kinds: dict[Places, list[str]] = {}
+        best = list(question.passages)
+        if len(best) > self.top_n:
+            ranked = yield from rerank(
+                question.text, best, score, top_n=self.top_n, weight=reducer.weight
+            )
+            best = [excerpt.passage for excerpt in ranked]
+        kept, _ = yield from reducer(question.text, best, score)
+        members = kept[: self.most]
+        if self.combinations in ("prefixes", BOTH):
+            for places in prefixes(len(members)):
+                kinds.setdefault(places, []).append("prefixes")
+        if self.combinations in ("random", BOTH):
+            chance = random.Random(f"{self.seed} {question.text}")
+            places_drawn = drawn(
+                len(members), draws=self.draws, overlap=self.overlap, chance=chance
+            )
+            read = [as_one([members[i] for i in places]) for places in places_drawn]
+            labels: list[BiLabelScore] = yield from score.ask(
+                [(question.text, passage) for passage in read]
+            )
+            pairs = [
+                (one.has_answer, one.has_answer if one.llm_prefer is None else one.llm_prefer)
+                for one in labels
+            ]
+            for at in skyline(pairs):
+                kinds.setdefault(places_drawn[at], []).append("random")
+        whole = approximate_tokens(render_excerpts([Excerpt.whole(p) for p in best]))
+        return [
+            Combined(
+                tuple(members[i] for i in places),
+                tuple(e for i, e in enumerate(kept) if i not in places),
+                tuple(own),
+                whole,
+            )
+            for places, own in kinds.items()
+        ]
 
     def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
         """Count questions, those known without retrieval, combinations, and error rows."""

@@ -7,10 +7,9 @@ output ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Protocol, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -24,16 +23,14 @@ from fitrag_integrations.evaluation.judging import judge_prompt
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.slimplm.steps import UNREAD, Rewriter, heuristic_answer
 from fitrag_integrations.models.remote.generator import RemoteGenerator
-from fitrag_integrations.ports import Ports
+from fitrag_integrations.ports import Ports, YesNo, port_of
 from fitrag_integrations.training import collecting as teachers
-from fitrag_integrations.training.collecting import Gold, wordings
+from fitrag_integrations.training.collecting import wordings
 from fitrag_integrations.types import Draft
 
 Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.", min=1)]
 NewTokens: TypeAlias = Annotated[int | None, Option("Maximum tokens of an answer.", min=1)]
 Fields: TypeAlias = dict[str, object]
-Teach: TypeAlias = Callable[[str, str, Gold], Flow[Fields]]
-Model: TypeAlias = "Answering | ServedAnswers"
 BY_MATCH = (
     "labelled by match: a language model that reads the answers teaches better "
     "(IK, section 4.4: .82 against .75), --judge MODEL"
@@ -59,22 +56,18 @@ class LabelIK(RowsPlan):
         if self.teacher not in teachers.TEACHERS:
             allowed = ", ".join(teachers.TEACHERS)
             raise InputError.of("--teacher", given=self.teacher, allowed=allowed)
-        if self._teacher == "match" and not self.how.quiet:
+        if self.teacher == "match" and not self.judge and not self.how.quiet:
             typer.echo(f"fitrag label ik: {BY_MATCH}", err=True)
         run_plan("label ik", self)
 
-    @property
-    def _teacher(self) -> str:
-        return "judge" if self.judge else self.teacher
-
     def verb(self) -> Verb[Fields]:
         """Load who answers, and who judges the answers."""
-        judge: Judging | None = None
-        if self._teacher == "judge":
+        judge = None
+        if self.judge or self.teacher == "judge":
             name = self.judge or self.llm
             judge = self.server.generator(name) or load_llm(name, self.hardware)
         model = answering(self, self.max_new_tokens, self.draft_tokens)
-        return known_verb(model, teach(self._teacher, judge), draft_tokens=self.draft_tokens)
+        return known_verb(model, self.teacher, draft_tokens=self.draft_tokens, judge=judge)
 
 
 @dataclass(frozen=True)
@@ -95,56 +88,37 @@ class LabelNecessity(RowsPlan):
 
     def verb(self) -> Verb[Fields]:
         """Load who answers."""
-        count, ratio = self.draft_tokens, by_ratio(self.theta)
+        count = self.draft_tokens
         model = answering(self, self.max_new_tokens, count)
-        return known_verb(model, ratio, draft_tokens=count, adds=("ratio",), nested=True)
+        return known_verb(model, "ratio", draft_tokens=count, theta=self.theta)
 
 
-class Judging(Protocol):
-    """A language model that tells how likely it says Yes."""
-
-    def p_yes(self, prompts: Sequence[str], /) -> Sequence[float]: ...
-
-    async def ap_yes(self, prompts: Sequence[str], /) -> Sequence[float]: ...
-
-
-class Answering(Protocol):
-    """A language model that answers closed-book and cuts its answers to drafts."""
-
-    @property
-    def name(self) -> str: ...
-
-    def answer(self, questions: Sequence[str], /) -> Sequence[str]: ...
-
-    async def aanswer(self, questions: Sequence[str], /) -> Sequence[str]: ...
-
-    def first_tokens(self, texts: Sequence[str], count: int, /) -> list[str]: ...
-
-
+@dataclass(frozen=True)
 class ServedAnswers:
     """Answer through a server: a draft is what it writes when it may write no more than that."""
 
-    def __init__(self, answers: RemoteGenerator, drafts: RemoteGenerator, name: str) -> None:
-        self._answers, self._drafts, self.name = answers, drafts, name
+    answers: RemoteGenerator
+    drafting: RemoteGenerator
+    name: str
 
     async def aanswer(self, questions: Sequence[str]) -> list[str]:
         """Answer each question; one that fails has its error in its place."""
-        return _texts(await self._answers.adraft(questions))
+        return _texts(await self.answers.adraft(questions))
 
     def answer(self, questions: Sequence[str]) -> list[str]:
-        """Async version of `aanswer`, and wait for it."""
-        return _texts(self._answers.draft(questions))
+        """Answer each question; one that fails has its error in its place."""
+        return _texts(self.answers.draft(questions))
 
     def drafts(self, questions: Sequence[str]) -> list[str]:
         """Write the first tokens of an answer to each question."""
-        return _texts(self._drafts.draft(questions))
+        return _texts(self.drafting.draft(questions))
 
 
 def _texts(written: Sequence[Draft]) -> list[str]:
     return [one.text if isinstance(one, Draft) else one for one in written]
 
 
-def answering(plan: RowsPlan, max_new_tokens: int | None, draft_tokens: int) -> Model:
+def answering(plan: RowsPlan, max_new_tokens: int | None, draft_tokens: int) -> Any:
     """Load whose knowledge is asked: a served model where there is a server, else a local one."""
     answers = plan.server.generator(plan.llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
     drafts = plan.server.generator(plan.llm, draft_tokens=draft_tokens)
@@ -154,68 +128,48 @@ def answering(plan: RowsPlan, max_new_tokens: int | None, draft_tokens: int) -> 
 
 
 def known_verb(
-    model: Model,
-    teach: Teach,
-    *,
-    draft_tokens: int,
-    adds: tuple[str, ...] = (),
-    nested: bool = False,
+    model: Any, teacher: str, *, draft_tokens: int, judge: YesNo | None = None, theta: float = 0.5
 ) -> Verb[Fields]:
-    """Answer closed-book, cut the draft, and have the answer judged."""
-    answering: Port[str, str] = Port.of("answer", model.answer, model.aanswer)
+    """Answer closed-book, cut the draft, and label the answer.
+
+    Args:
+        model: Model that answers, and cuts its answers to drafts.
+        teacher: "match", "recall", or "ratio" (SlimPLM's fraction of the gold answers).
+        draft_tokens: Tokens of the draft.
+        judge: Model that labels in place of the teacher.
+        theta: Fraction of the gold answers that "ratio" has to exceed.
+    """
+    answering = port_of("answer", model, "answer")
+    judging = None if judge is None else port_of("judge", judge, "p_yes")
+    by_ratio = teacher == "ratio"
 
     def cut(pairs: Sequence[tuple[str, str]]) -> list[str]:
         if isinstance(model, ServedAnswers):
             return model.drafts([question for question, _ in pairs])
-        return model.first_tokens([answer for _, answer in pairs], draft_tokens)
+        texts: list[str] = model.first_tokens([answer for _, answer in pairs], draft_tokens)
+        return texts
 
     cutting: Port[tuple[str, str], str] = Port.of("cut", cut)  # shared by the rows of a chunk
 
     def flow(row: Mapping[str, object]) -> Flow[Fields]:
-        question, gold = question_of(row), teachers.gold_answers(row, nested=nested)
+        question, gold = question_of(row), teachers.gold_answers(row, nested=by_ratio)
         (answer,) = yield from answering.ask([question])
         (draft,) = yield from cutting.ask([(question, answer)])
-        judged = yield from teach(question, answer, gold)
-        return {"draft": draft, "answer": answer, **judged, "llm": model.name}
+        label: Fields = {"known": False}
+        if by_ratio:
+            ratio = teachers.matching_ratio(answer, gold)
+            label = {"ratio": ratio, "known": ratio > theta}
+        elif judging is None:
+            texts = wordings(gold)
+            is_match = teachers.match if teacher == "match" else teachers.recall
+            label = {"known": is_match(answer, texts) > 0.5}
+        elif answer:  # otherwise there is nothing to judge
+            (right,) = yield from judging.ask([judge_prompt(question, answer, wordings(gold))])
+            label = {"known": right > 0.5}
+        return {"draft": draft, "answer": answer, **label, "llm": model.name}
 
-    added = ("draft", "answer", *adds, "known", "llm")
+    added = ("draft", "answer", *(("ratio",) if by_ratio else ()), "known", "llm")
     return Verb(flow, lambda traced: traced.value, added, dict.fromkeys(added))
-
-
-def teach(teacher: str, judge: Judging | None = None) -> Teach:
-    """Make the flow by which a teacher labels an answer; `judge` reads where that is its name."""
-    if teacher == "judge" and judge is not None:
-        return partial(_by_judge, Port.of("judge", judge.p_yes, judge.ap_yes))
-    if teacher == "match":
-        return _by(lambda answer, gold: {"known": teachers.match(answer, wordings(gold))})
-    return _by(lambda answer, gold: {"known": teachers.recall(answer, wordings(gold)) > 0.5})
-
-
-def by_ratio(theta: float) -> Teach:
-    """Make SlimPLM's label: strictly more than a share of the gold answers."""
-
-    def label(answer: str, gold: Gold) -> Fields:
-        ratio = teachers.matching_ratio(answer, gold)
-        return {"ratio": ratio, "known": ratio > theta}
-
-    return _by(label)
-
-
-def _by(label: Callable[[str, Gold], Fields]) -> Teach:
-    """Make a flow of a label that nobody is asked for."""
-
-    def taught(question: str, answer: str, gold: Gold) -> Flow[Fields]:
-        yield from ()
-        return label(answer, gold)
-
-    return taught
-
-
-def _by_judge(port: Port[str, float], question: str, answer: str, gold: Gold) -> Flow[Fields]:
-    if not answer:  # nothing to judge
-        return {"known": False}
-    (right,) = yield from port.ask([judge_prompt(question, answer, wordings(gold))])
-    return {"known": right > 0.5}
 
 
 ADDS = ("draft", "questions", "claims", "grammar", "repairs", "llm")

@@ -75,12 +75,23 @@ class LabelEvaluator:
         """Label them, and report how many are right."""
         if self.signal not in SIGNALS:
             raise InputError.of("--signal", given=self.signal, allowed=", ".join(SIGNALS))
-        judged = [*self._judged(list(self._given()))]
+        rows = list(self._given())
+        rights = [_right(row, self.signal, place) for place, row in rows]
+        judged = [
+            Judged(
+                row["question"],
+                tuple(row.get("answers") or ()),
+                tuple(passages),
+                tuple(int(right(passage)) for passage in passages),
+            )
+            for (_, row), right, passages in zip(rows, rights, self._retrieved(rows), strict=True)
+            if passages
+        ]
         with settled(self.out, "label evaluator", self, anew=True):
             write_jsonl(self.out, map(judged_json, judged))
-        right = sum(any(row.holds) for row in judged)
+        right_rows = sum(any(row.holds) for row in judged)
         labels = [label for row in judged for label in row.holds]
-        text = f"{right} with a right passage; {sum(labels)} of {len(labels)} pairs are right"
+        text = f"{right_rows} with a right passage; {sum(labels)} of {len(labels)} pairs are right"
         typer.echo(f"{len(judged)} questions, {text}", err=True)
 
     def _given(self) -> Iterator[tuple[str, Row]]:
@@ -91,14 +102,6 @@ class LabelEvaluator:
                 place = f"{path.name}, row {at}"
                 check_text(f"{place}: question", row.get("question"), blank=False)
                 yield place, row
-
-    def _judged(self, rows: Placed) -> Iterator[Judged]:
-        rights = [_right(row, self.signal, place) for place, row in rows]
-        for (_, row), right, passages in zip(rows, rights, self._retrieved(rows), strict=True):
-            if passages:
-                answers = tuple(row.get("answers") or ())
-                holds = tuple(int(right(passage)) for passage in passages)
-                yield Judged(row["question"], answers, tuple(passages), holds)
 
     def _retrieved(self, rows: Placed) -> list[list[Passage]]:
         if self.pool is not None:

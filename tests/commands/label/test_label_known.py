@@ -9,7 +9,7 @@ from tiny_causal import write_llama  # noqa: E402
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app  # noqa: E402
-from fitrag_integrations.commands.label.known import by_ratio, known_verb, teach
+from fitrag_integrations.commands.label.known import known_verb
 from fitrag_integrations.errors import InputError  # noqa: E402
 from fitrag_integrations.flow import run_many  # noqa: E402
 
@@ -57,7 +57,7 @@ def labelled(verb, rows):
 
 def test_rows_get_draft_answer_label_and_model():
     model = Knowing()
-    found = labelled(known_verb(model, teach("match"), draft_tokens=2), ROWS)
+    found = labelled(known_verb(model, "match", draft_tokens=2), ROWS)
     assert found[0] == {
         "draft": "the Black",
         "answer": "the Black Sea, I am sure",
@@ -70,17 +70,17 @@ def test_rows_get_draft_answer_label_and_model():
 
 def test_recall_counts_tokens():
     rows = [{"question": "what sea?", "answers": ["Black Ocean"]}, *ROWS[1:]]
-    found = labelled(known_verb(Knowing(), teach("recall"), draft_tokens=2), rows)
+    found = labelled(known_verb(Knowing(), "recall", draft_tokens=2), rows)
     assert [row["known"] for row in found] == [False, False, False]
     rows[0]["answers"] = ["Black Sea Fleet"]
-    found = labelled(known_verb(Knowing(), teach("recall"), draft_tokens=2), rows)
+    found = labelled(known_verb(Knowing(), "recall", draft_tokens=2), rows)
     assert [row["known"] for row in found] == [True, False, False]
 
 
 @pytest.mark.parametrize("yes", [0.9, 0.5])
 def test_a_judge_reads_question_answer_and_gold(yes):
     judge = Knowing(yes)
-    found = labelled(known_verb(Knowing(), teach("judge", judge), draft_tokens=2), ROWS)
+    found = labelled(known_verb(Knowing(), "judge", draft_tokens=2, judge=judge), ROWS)
     assert [row["known"] for row in found] == [yes > 0.5, yes > 0.5, False]
     assert judge.calls == [("judge", 2)]  # nothing was said on the third
     for part in ("what sea?", "the Black Sea, I am sure", "Black Sea; Euxine"):
@@ -88,7 +88,7 @@ def test_a_judge_reads_question_answer_and_gold(yes):
 
 
 def test_the_ratio_must_be_exceeded():
-    verb = known_verb(Knowing(), by_ratio(0.5), draft_tokens=2, adds=("ratio",), nested=True)
+    verb = known_verb(Knowing(), "ratio", draft_tokens=2)
     rows = [ROWS[0], {"question": "what sea?", "answers": [["Black Sea"], ["sure"], ["Rome"]]}]
     found = labelled(verb, rows)
     assert [(row["ratio"], row["known"]) for row in found] == [(0.5, False), (2 / 3, True)]
@@ -96,7 +96,7 @@ def test_the_ratio_must_be_exceeded():
 
 @pytest.mark.parametrize("answers", [None, [], "Rome", [""], [["Rome"]], [3]])
 def test_a_row_without_answers_fails_alone(answers):
-    verb = known_verb(Knowing(), teach("match"), draft_tokens=2)
+    verb = known_verb(Knowing(), "match", draft_tokens=2)
     rows = [{"question": "who?", "answers": answers}, ROWS[0]]
     bad, good = run_many([verb.flow(row) for row in rows])
     assert isinstance(bad.error, InputError) and "answers: given" in str(bad.error)
