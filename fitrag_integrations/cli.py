@@ -28,8 +28,8 @@ GROUPS = {
 }
 VERBS = {
     "demo": Home("demo.demo:DemoPlan", "Run an offline demo on eighty questions."),
-    "try": Home("trial.trial:TryPlan", "Measure what FIT-RAG saves on your own files."),
-    "fit": Home("fit:FitPlan", "Fit FIT-RAG to your files and language model."),
+    "try": Home("fit.trial:TryPlan", "Measure what FIT-RAG saves on your own files."),
+    "fit": Home("fit.fit:FitPlan", "Fit FIT-RAG to your files and language model."),
     "index": Home("run.index:IndexPlan", "Build an index of a corpus, or add to one."),
     "retrieve": Home("run.index:RetrievePlan", "Retrieve passages for each row."),
     "answer": Home("run.answer:AnswerPlan", "Answer questions from passages."),

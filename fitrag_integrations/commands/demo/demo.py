@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated
 
 import typer
@@ -106,7 +107,7 @@ class DemoPlan:
             return
         runs = {name: _run(name, parts, asked, build) for name, build in STACKS.items()}
         rows = {name: measured.figures(*run, extractive=reads) for name, run in runs.items()}
-        gates = _gates(*self._gated(parts), self.questions) if reads else {}
+        gates = self._gates(parts) if reads else {}
         same, others = equal_answers(runs), sum(not each.answerable for each in asked)
         examples = chosen(fitted, self.examples, extractive=reads)
         if self.json:
@@ -138,11 +139,19 @@ class DemoPlan:
         reader = models.load_reader(plain)
         return Parts(index, scorer, reader, chat, max_tokens=self.max_tokens), corpus
 
-    def _gated(self, parts: Parts) -> tuple[Parts, Parts]:
-        """Return pipelines over what the bundled language model partly knows: gated, and not."""
-        over, _ = self._parts(stacks.FACTS / "passages.jsonl")
-        ungated = replace(parts, index=over.index)
-        return replace(ungated, gate=models.load_gate(replace(self.model, model=None))), ungated
+    def _gates(self, parts: Parts) -> dict[str, Figures]:
+        """Compare both frameworks behind a gate with retrieval for every question.
+
+        The questions are about what the bundled language model partly knows.
+        """
+        ungated = replace(parts, index=self._parts(stacks.FACTS / "passages.jsonl")[0].index)
+        gated = replace(ungated, gate=models.load_gate(replace(self.model, model=None)))
+        asked = stacks.questions(self.questions)
+        runs = {name: _run(f"{name}, gated", gated, asked, build) for name, build in STACKS.items()}
+        passed = [each.question for each in runs["LangChain"][0] if each.skipped]
+        again, _ = _run("without the gate", ungated, passed)
+        limit = gated.gate.threshold
+        return {name: measured.gate_figures(run[0], again, limit) for name, run in runs.items()}
 
     def _screen(
         self,
@@ -155,17 +164,39 @@ class DemoPlan:
         extractive = self.llm is None
         if (example := opening(cut, fitted, extractive=extractive)) is not None:
             show_before_after(example)
-        tokens, held = measured.uncut(fitted)
-        answerable = sum(each.question.answerable for each in fitted)
+        wholes = [(each.question, list(map(Excerpt.whole, each.found))) for each in fitted]
+        answerable = [(q, found) for q, found in wholes if q.answerable]
+        tokens = fmean(stacks.cost(found) for _, found in wholes)
+        held = fmean([float(q.is_held_by(found)) for q, found in answerable] or [0.0])
         documents = len({passage.source for passage in corpus})
         typer.echo(
-            f"{len(fitted)} questions, {answerable} with an answer in {documents} documents of a "
-            f"made-up company.\nDense retrieval returns ten passages: {tokens:,.0f} tokens, with "
-            f"the answer for {held:.0%}. In {self.max_tokens} tokens:\n"
+            f"{len(fitted)} questions, {len(answerable)} with an answer in {documents} documents "
+            f"of a made-up company.\nDense retrieval returns ten passages: {tokens:,.0f} tokens, "
+            f"with the answer for {held:.0%}. In {self.max_tokens} tokens:\n"
         )
+        lines = []
+        for name, row in table.items():
+            if name == measured.COST:
+                lines.append([name, f"{row.plain:,.0f}", f"{row.fitrag:,.0f}", ""])
+                continue
+            change, low, high = (
+                100 * (each or 0.0) for each in (row.change.value, *(row.change.bounds or (0, 0)))
+            )
+            within = f"{change:+.0f} points [{low:.0f}, {high:.0f}]"
+            head = f"{name}, of {row.questions}"
+            lines.append([head, f"{row.plain:.0%}", f"{row.fitrag:.0%}", within])
         heads = {"": False, "first passages": True, "FIT-RAG": True, "difference (95 %)": True}
-        show("", heads, map(_table_row, table, table.values()), WIDTH)
-        typer.echo(_bad_at(fitted, extractive=extractive))
+        show("", heads, lines, WIDTH)
+        retrieved = [
+            each for each, (q, found) in zip(fitted, wholes, strict=True) if q.is_held_by(found)
+        ]
+        lost = sum(not each.question.is_held_by(each.kept) for each in retrieved)
+        bad = f"Bad at: {lost} of {len(retrieved)} retrieved answers lost"
+        others = [each for each in fitted if not each.question.answerable]
+        if extractive and others:
+            wrong = sum(bool(each.answer) for each in others)
+            bad += f"; {wrong} of {len(others)} questions without an answer answered all the same"
+        typer.echo(f"{bad}.")
         if extractive:
             typer.echo("Answers are those of the bundled reader, a stand-in for a language model.")
         typer.echo("More: fitrag demo --all. On your own files: fitrag try FOLDER.")
@@ -185,16 +216,6 @@ def _run(
             worked.extend(stack(chunk))
             advance(len(chunk))
     return worked, time.perf_counter() - began
-
-
-def _gates(gated: Parts, ungated: Parts, count: int) -> dict[str, Figures]:
-    """Compare both frameworks behind a gate with retrieval for every question."""
-    asked = stacks.questions(count)
-    runs = {name: _run(f"{name}, gated", gated, asked, build) for name, build in STACKS.items()}
-    passed = [each.question for each in runs["LangChain"][0] if each.skipped]
-    again, _ = _run("without the gate", ungated, passed)
-    limit = gated.gate.threshold
-    return {name: measured.gate_figures(run[0], again, limit) for name, run in runs.items()}
 
 
 def chosen(worked: Sequence[Worked], count: int, *, extractive: bool) -> list[Worked]:
@@ -248,26 +269,6 @@ def show_before_after(each: Worked) -> None:
     lines += [f"  and {more} more"] * (more > 0)
     lines += ["", f"Answer: {each.answer}"]
     _panel(each.question.text, Text.from_ansi("\n".join(lines)))
-
-
-def _table_row(name: str, row: Compared) -> list[str]:
-    if name == measured.COST:
-        return [name, f"{row.plain:,.0f}", f"{row.fitrag:,.0f}", ""]
-    low, high = row.change.bounds or (0.0, 0.0)
-    change = f"{100 * (row.change.value or 0.0):+.0f} points [{100 * low:.0f}, {100 * high:.0f}]"
-    return [f"{name}, of {row.questions}", f"{row.plain:.0%}", f"{row.fitrag:.0%}", change]
-
-
-def _bad_at(worked: Sequence[Worked], *, extractive: bool) -> str:
-    """Return in one line what goes wrong."""
-    retrieved = [w for w in worked if w.question.is_held_by(list(map(Excerpt.whole, w.found)))]
-    lost = sum(not each.question.is_held_by(each.kept) for each in retrieved)
-    line = f"Bad at: {lost} of {len(retrieved)} retrieved answers lost"
-    others = [each for each in worked if not each.question.answerable]
-    if extractive and others:
-        wrong = sum(bool(each.answer) for each in others)
-        line += f"; {wrong} of {len(others)} questions without an answer answered all the same"
-    return f"{line}."
 
 
 def show_worked(each: Worked) -> None:

@@ -13,7 +13,6 @@ from fitrag_integrations.evaluation.figures.figure import Change, Figure
 from fitrag_integrations.evaluation.figures.summaries import Draws, difference, mean_figure
 from fitrag_integrations.evaluation.ranking import recall_at
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.types import Excerpt
 
 HELD, FIRST = "the answer is in the prompt", "the answer is in the first passage"
 RIGHT, SILENT = "the answer given is right", "no answer where there is none"
@@ -82,16 +81,6 @@ def compared(
     return found
 
 
-def uncut(worked: Sequence[Worked]) -> tuple[float, float]:
-    """Return mean tokens of all that was retrieved, and how often it holds the answer, in [0, 1].
-
-    The second is over answerable questions.
-    """
-    wholes = [(each.question, list(map(Excerpt.whole, each.found))) for each in worked]
-    held = [float(q.is_held_by(found)) for q, found in wholes if q.answerable]
-    return fmean(cost(found) for _, found in wholes), fmean(held or [0.0])
-
-
 def figures(worked: Sequence[Worked], seconds: float, *, extractive: bool) -> Figures:
     """Measure a pipeline that took `seconds` for all questions.
 
@@ -148,19 +137,13 @@ def recalls(each: Worked) -> dict[str, float]:
     return dict(zip(RECALLS, values, strict=True))
 
 
-def compression(each: Worked) -> Mapping[str, float]:
-    """Return what `fitrag evaluate compress` measures of a question that was retrieved for."""
-    row = Compressed(each.question.text, each.question.answers, each.compressed, each.kept)
-    values: Mapping[str, float] = compress_rows([row])[0]["values"]
-    return values
-
-
 def _values(each: Worked, extractive: bool) -> dict[str, float]:
     right, answerable = float(is_right(each, extractive=extractive)), each.question.answerable
     values = {"accuracy": right, "answerable" if answerable else "unanswerable": right}
     if each.skipped:
         return values
-    measured = compression(each)
+    row = Compressed(each.question.text, each.question.answers, each.compressed, each.kept)
+    measured: Mapping[str, float] = compress_rows([row])[0]["values"]
     values |= dict(zip(TOKENS, (measured["tokens_in"], measured["tokens_out"]), strict=True))
     kept = {"kept": measured[KEPT]} if KEPT in measured else {}
     return values | recalls(each) | kept if answerable else values

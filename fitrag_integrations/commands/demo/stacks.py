@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fitrag_integrations.commands.engine.models import batched
 from fitrag_integrations.core.jsonl import read_jsonl
@@ -18,6 +18,8 @@ from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.prompts import PromptTemplate, render_excerpts
 from fitrag_integrations.ports import Method, Ports, Reader, Scorer
 from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.fitted.questions import spread
+from fitrag_integrations.training.fitted.savings import cost_of as cost
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 from fitrag_integrations.values.windows import by_score, fit, windows
 
@@ -28,7 +30,6 @@ DOCUMENTS = HANDBOOK / "documents"
 FACTS = EMBEDDED / "demo"
 """Articles about the world, and questions of which the closed-book model was shown some."""
 FEWEST_UNANSWERABLE = 30
-T = TypeVar("T")
 Answers = Callable[[list[str]], list[str]]
 Seen = tuple[tuple[Passage, ...], tuple[Excerpt, ...], Context]
 Build = Callable[["Parts", Method], Answers]
@@ -137,12 +138,6 @@ def sampled(every: Sequence[Question], count: int, *, min_unanswerable: int) -> 
     return spread(answerable, count - some) + spread(others, some)
 
 
-def spread(items: Sequence[T], count: int) -> list[T]:
-    """Return `count` items at even distances; all where there are fewer."""
-    count = min(count, len(items))
-    return [items[i * len(items) // count] for i in range(count)]
-
-
 @dataclass(frozen=True)
 class FirstPassages:
     """What is done without FIT-RAG: the first passages, in the order of retrieval, cut to a budget.
@@ -158,11 +153,6 @@ class FirstPassages:
         sentences = [one for passage in found for one in windows(passage, size=1)]
         kept = fit(sentences, max_tokens=self.max_tokens, cost=cost)
         return Context(question, tuple(kept), method="first passages")
-
-
-def cost(excerpts: Sequence[Excerpt]) -> int:
-    """Count the tokens of excerpts as a prompt shows them, by estimate."""
-    return approximate_tokens(render_excerpts(excerpts))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from openai_server import Server, write_causal
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
-from fitrag_integrations.commands.fit import estimate
+from fitrag_integrations.commands.fit.fit import estimate
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.training.fitted import Wish

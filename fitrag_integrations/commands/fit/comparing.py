@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fitrag_integrations.commands.engine.batch import chunks
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.figures.compress import KEPT, THERE, Compressed, compress_rows
 from fitrag_integrations.evaluation.figures.summaries import Draws, Question
 from fitrag_integrations.flow import run_many
@@ -28,7 +30,6 @@ from fitrag_integrations.training.fitted.savings import (
     PERHAPS,
     WORTH,
     Curve,
-    Saving,
     Savings,
     budgets_for,
     cost_of,
@@ -98,16 +99,15 @@ def compare(
         return Trial([], [], None, failed)
     once.advance = None
     budgets = budgets_for(rows) if oracle is None else [0, *budgets_for(rows, LLM_BUDGETS)]
-    kept: list[tuple[list[Sequence[Excerpt]], list[Sequence[Excerpt]]]] = []
+    ours: list[list[Sequence[Excerpt]]] = [[] for _ in rows]
+    plain: list[list[Sequence[Excerpt]]] = [[] for _ in rows]
     with bar("cutting to budgets", len(budgets)) as advance:
         for budget in budgets:
-            cut = FitRag(once, max_tokens=budget) if budget else None
-            contexts = {} if cut is None else _contexts(cut, asked, found)[0]
-            own = [contexts[row.question] if contexts else Context(row.question) for row in rows]
-            plainly: list[Sequence[Excerpt]] = [first_passages(row, budget) for row in rows]
-            kept.append(([context.excerpts for context in own], plainly))
+            cut = _contexts(FitRag(once, max_tokens=budget), asked, found)[0] if budget else {}
+            for row, own, first in zip(rows, ours, plain, strict=True):
+                own.append(cut[row.question].excerpts if budget else ())
+                first.append(first_passages(row, budget))
             advance(1)
-    ours, plain = ([[each[way][at] for each in kept] for at in range(len(rows))] for way in (0, 1))
     holds = Compressed.holds if oracle is None else _answers(rows, [ours, plain], oracle)
     there = [at for at, row in enumerate(rows) if holds(row, row.whole)]
     savings = None
@@ -130,8 +130,7 @@ def _contexts(
     ports = Ports(retrieve=lambda queries: [found[query] for query in queries])
     made: dict[str, Context] = {}
     failed = []
-    for start in range(0, len(asked), AT_ONCE):
-        some = asked[start : start + AT_ONCE]
+    for some in chunks(asked, AT_ONCE):
         for one, traced in zip(
             some, run_many(method(one.question, ports) for one in some), strict=True
         ):
@@ -177,98 +176,75 @@ def _judged(
     return judged
 
 
-@dataclass(frozen=True)
-class Proof:
-    """Figures that a trial comes to; all but `questions` are over those with an answer to keep.
+def proof(trial: Trial, *, unsure: str = "", skipped: float | None, price: float | None) -> Row:
+    """Return the figures of a trial; all but `questions` are over those with an answer to keep.
 
-    Attributes:
-        questions: Questions that were asked.
-        there: Questions whose answer stands in the retrieved passages.
-        tokens_in: Mean tokens of all retrieved passages.
-        tokens_out: Mean tokens of the excerpts that `FitRag()` keeps by default.
-        kept: Fraction of answers that it keeps; `low` is the lower end of its interval.
-        plain: Fraction that first passages of as many tokens on average keep.
-        gain_low: Lower end of the 95 % interval of the difference of the two.
+    Args:
+        trial: What came of it.
+        unsure: Why the questions are not to be trusted; blank if they are.
         skipped: Fraction of questions that the language model knows by itself; None without one.
         price: Price of a million prompt tokens.
-        saving: Tokens needed by either way to keep a fraction of the answers.
-        verdict: "worth it", "perhaps", "not sure", "no" or "too few answers".
+
+    Returns:
+        `questions` that were asked, and `there`, those whose answer stands in the retrieved
+        passages; mean tokens of all passages (`tokens_in`) and of the excerpts that `FitRag()`
+        keeps by default (`tokens_out`); the fraction of answers `kept` by them, with the lower end
+        `low` of its interval, and by first passages of as many tokens (`plain`); `gain_low`, the
+        lower end of the interval of the difference; `skipped`; `price`; `saving`, the tokens that
+        either way needs to keep a fraction of the answers; and the `verdict`.
     """
+    savings = trial.savings
+    found: Row = {"questions": len(trial.rows), "there": 0, "tokens_in": 0.0, "tokens_out": 0.0}
+    found |= dict.fromkeys(("kept", "low", "plain", "gain_low"))
+    found |= {"skipped": skipped, "price": price, "saving": None, "verdict": FEW}
+    if savings is not None:
+        saving, (kept, (low, _), plain, gain) = savings.at(), savings.default()
+        found |= {
+            "there": len(savings.ours.kept),
+            "tokens_in": float(savings.plain.tokens[:, -1].mean()),
+            "tokens_out": float(savings.default_tokens.mean()),
+            "kept": kept,
+            "low": low,
+            "plain": plain,
+            "gain_low": None if gain is None else gain[0],
+            "saving": {
+                **asdict(saving),
+                "bounds": list(saving.bounds or (None, None)),
+                "saved": saving.saved,
+            },
+            "verdict": verdict(savings, saving, sure_questions=not unsure),
+        }
+    return {**found, "worth it": found["verdict"] == WORTH}
 
-    questions: int
-    there: int
-    tokens_in: float
-    tokens_out: float
-    kept: float | None
-    low: float | None
-    plain: float | None
-    gain_low: float | None
-    skipped: float | None
-    price: float | None
-    saving: Saving | None
-    verdict: str
 
-    @classmethod
-    def of(
-        cls, trial: Trial, *, unsure: str = "", skipped: float | None, price: float | None
-    ) -> Proof:
-        """Compute the figures; `unsure` says why the questions are not to be trusted, if so."""
-        if trial.savings is None:
-            nothing = (None, None, None, None, skipped, price, None, FEW)
-            return cls(len(trial.rows), 0, 0.0, 0.0, *nothing)
-        savings, saving = trial.savings, trial.savings.at()
-        kept, (low, _), plain, gain = savings.default()
-        return cls(
-            len(trial.rows),
-            len(savings.ours.kept),
-            float(savings.plain.tokens[:, -1].mean()),
-            float(savings.default_tokens.mean()),
-            kept,
-            low,
-            plain,
-            None if gain is None else gain[0],
-            skipped,
-            price,
-            saving,
-            verdict(savings, saving, sure_questions=not unsure),
+def sentence(found: Row, unsure: str = "") -> str:
+    """Return what is to be gained by the figures of `proof`, or that nothing is, and why."""
+    saving = found["saving"]
+    if saving is None:
+        return (
+            f"No answer stands in what was retrieved for the {found['questions']} questions: "
+            "nothing can be said; look at the corpus and the questions first."
         )
-
-    def sentence(self, unsure: str = "") -> str:
-        """Return what is to be gained here, or that nothing is, and why that is not sure."""
-        if self.saving is None:
-            return (
-                f"No answer stands in what was retrieved for the {self.questions} questions: "
-                "nothing can be said; look at the corpus and the questions first."
-            )
-        saving, bounds = self.saving, self.saving.bounds
-        within = "" if bounds is None else f" [{bounds[0]:.0%}, {bounds[1]:.0%}]"
-        why = {
-            PERHAPS: f" ({unsure})",
-            OPEN: f"; a saving below {LEAST_SAVED:.0%} cannot be ruled out",
-            NO: f"; a saving of {LEAST_SAVED:.0%} is ruled out",
-            FEW: f"; it takes {LEAST_ANSWERS} answers at least",
-        }.get(self.verdict, "")
-        text = (
-            f"{HEADS[self.verdict]}: keeping {saving.level:.0%} of {self.there} answers takes "
-            f"{saving.excerpts:.0f} tokens a question with excerpts, and {saving.first:.0f} with "
-            f"the retriever's first passages: a saving of {saving.saved:.0%}{within}{why}. By "
-            f"default, FitRag() keeps {self.kept or 0:.0%} (at least {self.low or 0:.0%}) in "
-            f"{self.tokens_out:.0f} of {self.tokens_in:.0f} tokens, where first passages of "
-            f"{self.tokens_out:.0f} tokens keep {self.plain or 0:.0%}."
-        )
-        if self.skipped is not None:
-            text += f" Retrieval can be skipped for {self.skipped:.0%}."
-        if self.price is not None:
-            money = 1000 * (saving.first - saving.excerpts) * self.price / 1e6
-            text += f" The saving is {money:.2f} in money per 1,000 questions."
-        return text
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all figures as plain values, with `worth it` as the verdict's short form."""
-        rest = replace(self, saving=None)
-        values = {**asdict(rest), "worth it": self.verdict == WORTH}
-        if self.saving is not None:
-            bounds = self.saving.bounds or (None, None)
-            values["saving"] = {**asdict(self.saving), "bounds": list(bounds)}
-            values["saving"]["saved"] = self.saving.saved
-        return values
+    low, high = saving["bounds"]
+    within = "" if low is None else f" [{low:.0%}, {high:.0%}]"
+    why = {
+        PERHAPS: f" ({unsure})",
+        OPEN: f"; a saving below {LEAST_SAVED:.0%} cannot be ruled out",
+        NO: f"; a saving of {LEAST_SAVED:.0%} is ruled out",
+        FEW: f"; it takes {LEAST_ANSWERS} answers at least",
+    }.get(found["verdict"], "")
+    text = (
+        f"{HEADS[found['verdict']]}: keeping {saving['level']:.0%} of {found['there']} answers "
+        f"takes {saving['excerpts']:.0f} tokens a question with excerpts, and "
+        f"{saving['first']:.0f} with the retriever's first passages: a saving of "
+        f"{saving['saved']:.0%}{within}{why}. By default, FitRag() keeps {found['kept']:.0%} "
+        f"(at least {found['low']:.0%}) in {found['tokens_out']:.0f} of {found['tokens_in']:.0f} "
+        f"tokens, where first passages of {found['tokens_out']:.0f} tokens keep "
+        f"{found['plain']:.0%}."
+    )
+    if found["skipped"] is not None:
+        text += f" Retrieval can be skipped for {found['skipped']:.0%}."
+    if found["price"] is not None:
+        money = 1000 * (saving["first"] - saving["excerpts"]) * found["price"] / 1e6
+        text += f" The saving is {money:.2f} in money per 1,000 questions."
+    return text

@@ -13,17 +13,16 @@ from typing import Annotated, Any
 import typer
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes
+from fitrag_integrations.commands.fit.options import OwnFiles
 from fitrag_integrations.commands.label.options import (
     EMBEDDED,
     LLM,
     Asking,
-    Server,
     is_chat_model,
     load_asker,
 )
-from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
@@ -50,7 +49,7 @@ GIVE_YES = "nothing was asked: give --yes to start"
 
 
 @dataclass(frozen=True)
-class FitPlan:
+class FitPlan(OwnFiles):
     """Fit settings, gate and thresholds to your own files and language model, and prove it.
 
     Questions that are not given are written by the language model and kept in OUT/questions.jsonl,
@@ -60,16 +59,8 @@ class FitPlan:
     on after a stop, and asks nothing twice.
     """
 
-    corpus: options.Corpus
-    questions: Annotated[
-        Path | None,
-        Argument(
-            "JSON Lines with question and answers, or a text file with one question per line."
-        ),
-    ] = None
     out: Annotated[Path, Option("Folder to write, which `--fitted` reads.")] = Path("fitted")
     llm: LLM = EMBEDDED
-    server: Server = Server()
     drop: Annotated[
         float, Option("Maximum fraction of the right answers to lose.", min=0.001, max=0.5)
     ] = WISH.drop
@@ -79,12 +70,10 @@ class FitPlan:
     count: Annotated[
         int, Option("Maximum number of questions.", name="--limit", aliases="--count", min=4)
     ] = WISH.count
-    k: options.Retrieved = WISH.k
     depth: Annotated[int, Option("Passages to label per question.", min=1)] = WISH.depth
     train: Annotated[
         bool, Option("Train the scorer if there are enough labels.", name="--train/--no-train")
     ] = True
-    price_in: options.PriceIn = None
     price_out: options.PriceOut = None
     budget: Annotated[
         float | None,
@@ -98,32 +87,36 @@ class FitPlan:
     yes: Annotated[bool, Option("Start without confirmation.")] = False
     update: Annotated[bool, Option("Fit again to the changed corpus.")] = False
     seed: Annotated[int, Option("Random seed of the split.")] = WISH.seed
-    hardware: EncoderHardware = EncoderHardware()
-    quiet: options.Quiet = False
-    json: options.AsJson = False
 
     def run(self) -> None:
         """Print the estimate, and fit."""
-        self.check()
-        notes: list[FileNote] = []
-        passages = read_passages(self.corpus, notes)
-        if not self.quiet:
-            echo_notes("fit", notes)
-        if (done := self._done(passages)) is not None:
-            self._report(done)
-            return
-        self._check_questions(passages)
-        if self._starts(passages):
-            self._report(self._fit(passages))
-
-    def check(self) -> None:
-        """Raise `InputError` for options that do not go together."""
-        if self.budget is not None and self._prices() is None:
+        prices = None
+        if self.price_in is not None or self.price_out is not None:
+            prices = Prices(self.price_in or 0.0, self.price_out or 0.0)
+        if self.budget is not None and prices is None:
             allowed = "with --price-in or --price-out"
             raise InputError.of("--max-cost", given=self.budget, allowed=allowed)
         if self.update and not (self.out / NAME).exists():
             allowed = f"a folder that was fitted before, in which {NAME} is"
             raise InputError.of("--update", given=str(self.out), allowed=allowed)
+        wish = Wish(
+            self.drop, self.confidence, self.count, self.k, self.depth, self.seed, self.train
+        )
+        notes: list[FileNote] = []
+        passages = read_passages(self.corpus, notes)
+        if not self.quiet:
+            echo_notes("fit", notes)
+        fitted = self._done(passages, wish)
+        if fitted is None:
+            self._check_questions(passages)
+            if not self._starts(passages, wish, prices):
+                return
+            fitted = self._fit(passages, wish, prices)
+        if self.json:
+            typer.echo(json.dumps(fitted.to_dict()))
+            return
+        typer.echo(str(fitted.promise["told"]))
+        typer.echo(f"{self.out / REPORT} has every question; fitrag answer --fitted {self.out}")
 
     def _check_questions(self, passages: Sequence[Passage]) -> None:
         """Raise `InputError` where even questions without a loss would certify nothing."""
@@ -146,7 +139,7 @@ class FitPlan:
             )
             raise InputError.of("number of questions", given=count, allowed=allowed)
 
-    def _done(self, passages: Sequence[Passage]) -> Fitted | None:
+    def _done(self, passages: Sequence[Passage], wish: Wish) -> Fitted | None:
         """Return what was fitted as is asked for now; raises where the corpus has changed since."""
         if not (self.out / NAME).exists():
             return None
@@ -156,20 +149,20 @@ class FitPlan:
         if changed and not self.update:
             allowed = f"what it was fitted to ({changed} passages since), or --update"
             raise InputError.of("corpus", given=str(self.corpus), allowed=allowed)
-        asked = asdict(self._wish())
+        asked = asdict(wish)
         same = {name: fitted.promise.get(name) for name in asked} == asked
         return fitted if same and not changed and not self.update else None
 
-    def _starts(self, passages: Sequence[Passage]) -> bool:
+    def _starts(self, passages: Sequence[Passage], wish: Wish, prices: Prices | None) -> bool:
         made = self.questions is None and not (self.out / QUESTIONS).exists()
         most = estimate(
             passages,
-            self._wish(),
+            wish,
             made=made,
             embedded=self.llm == EMBEDDED,
             at_once=self.server.concurrency,
             drafts=self.llm != EMBEDDED and not is_chat_model(self.llm),
-            prices=self._prices(),
+            prices=prices,
         )
         whose = "written by the language model" if made else "given"
         typer.echo(
@@ -184,21 +177,28 @@ class FitPlan:
         typer.echo(f"fitrag fit: {GIVE_YES}", err=True)
         return False
 
-    def _fit(self, passages: Sequence[Passage]) -> Fitted:
+    def _fit(self, passages: Sequence[Passage], wish: Wish, prices: Prices | None) -> Fitted:
         check_writable("--out", self.out / NAME)
         asking = Asking(self.llm, self.server, max_new_tokens=LONGEST)
         indexed = cache(lambda: self._index(passages).as_retriever(self.k))
+        # the command that fits the same again
+        named = {"llm": self.llm, "out": str(self.out), **asdict(wish)}
+        named |= {"url": self.server.url} if self.server.url else {}
+        named["limit"] = named.pop("count")
+        flag = "--train" if named.pop("train") else "--no-train"
+        words = [word for name, value in named.items() for word in (f"--{name}", f"{value}")]
+        files = [str(self.corpus), *([] if self.questions is None else [str(self.questions)])]
         return fit(
             lambda queries: indexed().retrieve(queries),  # after the language model was reached
             load_asker(asking, self.hardware),
             self.questions,
             out=self.out,
-            wish=self._wish(),
+            wish=wish,
             passages=passages,
-            prices=self._prices(),
+            prices=prices,
             budget=self.budget,
             update=self.update,
-            run=self._run(),
+            run=["fitrag", "fit", *files, *words, flag],
             tell=None if self.quiet else _say,
         )
 
@@ -213,33 +213,6 @@ class FitPlan:
         index.save(self.out / INDEX)
         write_corpus(self.out, passages)
         return index
-
-    def _wish(self) -> Wish:
-        return Wish(
-            self.drop, self.confidence, self.count, self.k, self.depth, self.seed, self.train
-        )
-
-    def _prices(self) -> Prices | None:
-        if self.price_in is self.price_out is None:
-            return None
-        return Prices(self.price_in or 0.0, self.price_out or 0.0)
-
-    def _run(self) -> list[str]:
-        """Return the command that fits the same again."""
-        named = {"llm": self.llm, "out": str(self.out), **asdict(self._wish())}
-        named |= {"url": self.server.url} if self.server.url else {}
-        named["limit"] = named.pop("count")
-        flags = ["--train" if named.pop("train") else "--no-train"]
-        words = [word for name, value in named.items() for word in (f"--{name}", f"{value}")]
-        asked = [] if self.questions is None else [str(self.questions)]
-        return ["fitrag", "fit", str(self.corpus), *asked, *words, *flags]
-
-    def _report(self, fitted: Fitted) -> None:
-        if self.json:
-            typer.echo(json.dumps(fitted.to_dict()))
-            return
-        typer.echo(str(fitted.promise["told"]))
-        typer.echo(f"{self.out / REPORT} has every question; fitrag answer --fitted {self.out}")
 
 
 def _say(message: str) -> None:
@@ -288,24 +261,21 @@ def estimate(
     """
     some = passages[:SEEN]
     one = sum(approximate_tokens(each.text) for each in some) / max(1, len(some))
-    shown = sum(_tokens(each, one) for each in recipes(wish.k, 0.5).values())
-    count, ways = wish.count, len(recipes(wish.k, 0.5))
+    count, ways, shown = wish.count, recipes(wish.k, 0.5).values(), 0.0
+    for way in ways:  # tokens of the passages that a setting shows, by guess
+        if isinstance(most := way.get("max_tokens"), int):
+            shown += most
+        elif way["method"] == "direct":
+            shown += one * way["k"]
+        else:
+            shown += (
+                one * way["top_n"] * (way.get("max_share") or DEFAULTS.sentences.max_share or 1)
+            )
     labels = count / 2 * min(wish.depth, wish.k)
     writing = 0 if embedded or not made else 2 * WRITTEN_MORE * count
-    calls = round(count * (ways + 1 + (not embedded) + 2 * drafts) + labels + writing)
+    calls = round(count * (len(ways) + 1 + (not embedded) + 2 * drafts) + labels + writing)
     read = round(count * shown + (labels + writing) * one + calls * AROUND)
     written = calls * WRITTEN
     price = None if prices is None else prices.per_thousand(tokens_in=read, tokens_out=written)
-    each = EMBEDDED_SECONDS if embedded else SECONDS / at_once
-    seconds = calls * each
+    seconds = calls * (EMBEDDED_SECONDS if embedded else SECONDS / at_once)
     return Estimate(calls, read, written, seconds, None if price is None else price / 1000)
-
-
-def _tokens(recipe: dict[str, object], one: float) -> float:
-    """Guess the tokens of the passages that a setting shows, of `one` token count each."""
-    if isinstance(most := recipe.get("max_tokens"), int):
-        return float(most)
-    if recipe["method"] == "direct":
-        return one * float(str(recipe["k"]))
-    share = recipe.get("max_share") or DEFAULTS.sentences.max_share or 1.0
-    return one * float(str(recipe["top_n"])) * float(str(share))

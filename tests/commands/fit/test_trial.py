@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.trial import trial
-from fitrag_integrations.commands.trial.comparing import Proof, compare
+from fitrag_integrations.commands.fit import trial
+from fitrag_integrations.commands.fit.comparing import compare, proof, sentence
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.flow import run_many
@@ -183,9 +183,9 @@ def test_no_answer_in_what_was_retrieved_is_said():
     passage = Passage("0", texts()[0])
     asked, found = [Asked("Who?", ("Zoe",))], {"Who?": [passage]}
     lost = compare(asked, found, EMBEDDED_SCORER, draws=Draws(10), bar=progress_bar)
-    proof = Proof.of(lost, skipped=None, price=None)
-    assert "nothing can be said" in proof.sentence() and proof.verdict == "too few answers"
-    assert proof.to_dict()["saving"] is None
+    figures = proof(lost, skipped=None, price=None)
+    assert "nothing can be said" in sentence(figures) and figures["verdict"] == "too few answers"
+    assert figures["saving"] is None
 
 
 @pytest.mark.parametrize("out", ["folder", "file/page.html"])

@@ -5,27 +5,27 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.options import EncoderHardware
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
-from fitrag_integrations.commands.evaluate.options import Source, settings_of
-from fitrag_integrations.commands.label.options import Asking, Server, load_asker
-from fitrag_integrations.commands.trial.comparing import Proof, Trial, compare
+from fitrag_integrations.commands.evaluate.options import settings_of
+from fitrag_integrations.commands.fit.comparing import Trial, compare, proof, sentence
+from fitrag_integrations.commands.fit.options import OwnFiles
+from fitrag_integrations.commands.label.options import Asking, load_asker
 from fitrag_integrations.core.files import write_whole
-from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.compress import THERE, compress_figures
 from fitrag_integrations.evaluation.figures.summaries import Draws
-from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.result import Plot, Result
 from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.questions import (
@@ -58,7 +58,7 @@ Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class TryPlan:
+class TryPlan(OwnFiles):
     """Measure what FIT-RAG saves on your own files; print a sentence and write a page.
 
     Retrieves passages for each question with the bundled encoder, compresses them at many budgets,
@@ -66,19 +66,10 @@ class TryPlan:
     cut at the same budgets. Where there is nothing to gain, it says so.
     """
 
-    corpus: options.Corpus
-    questions: Annotated[
-        Path | None,
-        Argument(
-            "JSON Lines with question and answers, or a text file with one question per line. "
-            "By default, questions are made from the corpus."
-        ),
-    ] = None
     out: Annotated[Path, Option("HTML page to write.")] = Path("fitrag-try.html")
     count: Annotated[
         int, Option("Maximum number of questions.", name="--limit", aliases="--count", min=1)
     ] = 50
-    k: options.Retrieved = DEFAULTS.k
     llm: Annotated[
         str | None,
         Option(
@@ -87,11 +78,6 @@ class TryPlan:
             default="none: check whether the kept text contains the answer",
         ),
     ] = None
-    server: Server = Server()
-    price_in: options.PriceIn = None
-    hardware: EncoderHardware = EncoderHardware()
-    quiet: options.Quiet = False
-    json: options.AsJson = False
 
     def run(self) -> None:
         """Run the trial, write the page and print the verdict."""
@@ -107,7 +93,11 @@ class TryPlan:
                 oracle.reach([one.question for one in asked])
             found = self._found(passages, asked)
             asked = [one for one in asked if found[one.question]]
-            unsure = self._unsure(asked)
+            unsure = ""  # why the questions, or their answers, are no real ones
+            if self.questions is None:
+                unsure = MADE if oracle is None else WRITTEN
+            elif any(not one.answers for one in asked):
+                unsure = READ if oracle is None else ANSWERED.format(llm=self.llm)
             asked = self._answered(asked, found, oracle)
             scorer = models.load_scorer(self.hardware.of(None))  # that of `FitRag()`
             trial = compare(asked, found, scorer, oracle, draws=DRAWS, bar=self._bar)
@@ -115,12 +105,13 @@ class TryPlan:
             if oracle is not None:
                 known = says_it_knows([each.question for each in asked], oracle)
                 skipped = sum(known) / len(asked)
-        proof = Proof.of(trial, unsure=unsure, skipped=skipped, price=self.price_in)
+        figures = proof(trial, unsure=unsure, skipped=skipped, price=self.price_in)
+        said = sentence(figures, unsure)
         by = [BY_LLM.format(llm=self.llm)] if self.llm is not None else []
         remarks = [*by, *filter(None, [unsure]), *(f"left out: {each}" for each in trial.failed)]
-        self._write_page(proof.sentence(unsure), trial, remarks, notes)
+        plots = [] if trial.savings is None else [trial.savings.plot(trial.savings.at())]
+        self._write_page(said, trial, plots, remarks, notes)
         if self.json:
-            plots = [] if trial.savings is None else [trial.savings.plot(trial.savings.at())]
             rest = {
                 "curves": plots[0].series if plots else {},
                 "passages": len(passages),
@@ -128,11 +119,11 @@ class TryPlan:
                 "notes": remarks,
                 "left out": [note.to_dict() for note in notes],
             }
-            typer.echo(json.dumps({**proof.to_dict(), **rest}))
+            typer.echo(json.dumps({**figures, **rest}))
             return
-        typer.echo(sentence := proof.sentence(unsure))
+        typer.echo(said)
         for note in remarks:
-            if note not in sentence:
+            if note not in said:
                 typer.echo(f"({note})")
         typer.echo(f"{len(passages)} passages; the curve and every question: {self.out}")
         if not self.quiet:
@@ -153,20 +144,17 @@ class TryPlan:
         beside = self.out.with_name(f"{self.out.name}.asked")
         is_folder = self.server.url is None and os.path.isdir(self.llm)
         journal = AnswerJournal(beside, {"llm": plain(self.llm) if is_folder else asker.name})
-        try:
+        with closing(journal):
             account = Account(approximate_tokens, max_failures=100, tokens=journal.tokens)
             yield Oracle(asker, journal, account)
-        finally:
-            journal.close()
 
     def _questions(
         self, passages: Sequence[Passage], given: list[Asked] | None, oracle: Oracle | None
     ) -> list[Asked]:
-        if given is not None:
-            asked = given
-        elif oracle is not None:
+        asked = given
+        if asked is None and oracle is not None:
             asked = written_questions(passages, self.count, oracle)
-        else:
+        elif asked is None:
             asked = questions_from(passages, self.count)
         if not asked:
             allowed = "questions of yours: no sentence of the corpus makes one"
@@ -179,8 +167,7 @@ class TryPlan:
         """Retrieve the passages of every question."""
         with self._bar("indexing passages", len(passages)) as advance:
             index = models.new_index(self.hardware.of(None))
-            for start in range(0, len(passages), BLOCK):
-                some = passages[start : start + BLOCK]
+            for some in chunks(passages, BLOCK):
                 index.add(some)
                 advance(len(some))
         texts = [one.question for one in asked]
@@ -198,10 +185,11 @@ class TryPlan:
             return list(asked)
         texts: list[str | None] = []
         if oracle is not None:
-            wholes = [tuple(map(Excerpt.whole, found[one.question])) for one in open_]
-            texts = oracle.answers(
-                [Context(one.question, each) for one, each in zip(open_, wholes, strict=True)]
-            )
+            wholes = [
+                Context(one.question, tuple(map(Excerpt.whole, found[one.question])))
+                for one in open_
+            ]
+            texts = oracle.answers(wholes)
         else:
             reader = models.load_reader(self.hardware.of(None))
             with self._bar("reading answers", len(open_)) as advance:
@@ -213,30 +201,19 @@ class TryPlan:
         whole = [replace(one, answers=one.answers or (own[one.question],)) for one in asked]
         return [one for one in whole if one.answers != ("",)]
 
-    def _unsure(self, asked: Sequence[Asked]) -> str:
-        """Return why the questions, or their answers, are no real ones; blank if they are."""
-        if self.questions is None:
-            return MADE if self.llm is None else WRITTEN
-        if any(not one.answers for one in asked):
-            return READ if self.llm is None else ANSWERED.format(llm=self.llm)
-        return ""
-
     def _write_page(
-        self, lead: str, trial: Trial, remarks: Sequence[str], notes: Sequence[FileNote]
+        self,
+        lead: str,
+        trial: Trial,
+        plots: Sequence[Plot],
+        remarks: Sequence[str],
+        notes: Sequence[FileNote],
     ) -> None:
         from fitrag_integrations.evaluation.report import html_report
         from fitrag_integrations.evaluation.report.tables import Cell, Table
 
-        source = Source([str(self.corpus)], [{"question": row.question} for row in trial.rows])
-        settings = settings_of(
-            "compress",
-            source,
-            seed=DRAWS.seed,
-            resamples=DRAWS.resamples,
-            models={"scorer": None, "reader": None},
-            options={"k": self.k},
-        )
-        judged = trial.judged
+        judged, used = trial.judged, {"scorer": None, "reader": None}
+        asked = [{"question": row.question} for row in trial.rows]
         result = Result(
             "compress",
             [figure.to_dict() for figure in compress_figures(judged, DRAWS)] if judged else [],
@@ -244,18 +221,13 @@ class TryPlan:
                 {**each, "excerpts": [one.to_dict() for one in row.excerpts]}
                 for each, row in zip(judged, trial.rows, strict=True)
             ),
-            settings,
-            () if trial.savings is None else (trial.savings.plot(trial.savings.at()),),
+            settings_of("compress", [self.corpus], asked, DRAWS, used, {"k": self.k}),
+            plots,
             (*remarks, OVER.format(there=sum(one["values"][THERE] > 0 for one in judged))),
         )
         rows = [
             [Cell(each.file), Cell("" if each.line is None else str(each.line)), Cell(each.reason)]
             for each in notes
         ]
-        page = html_report(
-            [result],
-            title="fitrag try",
-            lead=lead,
-            files=Table("Left out, or not read as usual", ["file", "line", "why"], rows),
-        )
-        write_whole(self.out, page)
+        files = Table("Left out, or not read as usual", ["file", "line", "why"], rows)
+        write_whole(self.out, html_report([result], title="fitrag try", lead=lead, files=files))

@@ -1,1 +1,0 @@
-"""`fitrag try`: what this would save on somebody's own files."""
