@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson, Hardware, ModelOptions
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate.decisions import gate_manifest, outcomes_of
 from fitrag_integrations.commands.evaluate.options import own_rows
 from fitrag_integrations.commands.train.rows import labelled
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
@@ -63,9 +63,9 @@ class CalibrateGate:
         drafter = getattr(loaded, "drafter", None)
         writes = getattr(loaded, "draft_tokens", 0) and any(r.get("draft") is None for r in given)
         name = None if drafter is None else trait(drafter, "name", str)
-        if name is not None and writes and judged not in ("", name):
-            allowed = f"drafts of {judged!r}, or --fitted-for {name}"
-            raise InputError.of("draft", given=f"rows that leave it to {name!r}", allowed=allowed)
+        wrong = name is not None and bool(writes) and judged not in ("", name)
+        allowed = f"drafts of {judged!r}, or --fitted-for {name}"
+        refuse_if(wrong, "draft", f"rows that leave it to {name!r}", allowed)
         fitted = choose_threshold(
             outcomes,
             self.target.replace("-", " "),

@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from fitrag_integrations.commands.engine.outputs import Resumed, holds_rows, resume
-from fitrag_integrations.commands.engine.rows import Line, error_row, is_finite, reason_of
+from fitrag_integrations.commands.engine.rows import (
+    Line,
+    error_row,
+    is_finite,
+    reason_of,
+    refuse_if,
+)
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
@@ -157,13 +163,14 @@ def answer(verb: Verb[Any], lot: list[Line]) -> Answered:
 
 def check_names(source: str, target: str) -> None:
     """Raise `InputError` unless the input is there and the output may be written."""
-    if source != jsonl.STREAM and (not Path(source).exists() or Path(source).is_dir()):
-        raise InputError.of("input", given=source, allowed="a file that is there, or -")
+    is_file = Path(source).exists() and not Path(source).is_dir()
+    piped = source == jsonl.STREAM
+    refuse_if(not piped and not is_file, "input", source, "a file that is there, or -")
     is_row_file = target.endswith((".jsonl", ".jsonl.gz")) and not Path(target).is_dir()
-    if target != jsonl.STREAM and not is_row_file:
-        raise InputError.of("output", given=target, allowed="a .jsonl or .jsonl.gz file, or -")
-    if source != jsonl.STREAM and Path(source).resolve() == Path(target).resolve():
-        raise InputError.of("output", given=target, allowed="another file than the input")
+    wrong = target != jsonl.STREAM and not is_row_file
+    refuse_if(wrong, "output", target, "a .jsonl or .jsonl.gz file, or -")
+    same = not piped and Path(source).resolve() == Path(target).resolve()
+    refuse_if(same, "output", target, "another file than the input")
 
 
 def lots(rows: Iterable[Line], verb: Verb[Any], done: int = 0) -> Iterator[list[Line]]:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import ModelOptions, Searching
-from fitrag_integrations.commands.engine.rows import question_of
+from fitrag_integrations.commands.engine.rows import question_of, refuse_if
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import (
     from_own_file,
@@ -67,9 +67,8 @@ def load_reader(options: ModelOptions) -> Reader:
 
 def load_gate(options: ModelOptions) -> Gate:
     """Load the gate of a folder by the kind in its `model.json`; IK without one."""
-    if options.backend is not None:
-        allowed = "none for a gate, whose language model runs in torch"
-        raise InputError.of("--backend", given=options.backend, allowed=allowed)
+    allowed = "none for a gate, whose language model runs in torch"
+    refuse_if(options.backend is not None, "--backend", options.backend, allowed)
     kind = None if options.model is None else model_kind(Path(options.model))
     return cast(Gate, _load(GATES.get(kind or "", "IKClassifier"), options))
 
@@ -141,9 +140,8 @@ def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer
 def load_chat_model(name: str) -> Any:
     """Build a LangChain chat model from `PROVIDER:MODEL`; keys come from the environment."""
     provider, colon, model = name.partition(":")
-    if not (provider and colon and model):
-        allowed = "PROVIDER:MODEL, such as openai:gpt-5-mini"
-        raise InputError.of("--llm", given=name, allowed=allowed)
+    allowed = "PROVIDER:MODEL, such as openai:gpt-5-mini"
+    refuse_if(not (provider and colon and model), "--llm", name, allowed)
     home = require_extra("langchain.chat_models", extra="agents", feature="--llm")
     try:
         return home.init_chat_model(name)

@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from fitrag_integrations.commands.engine.rows import Shard
+from fitrag_integrations.commands.engine.rows import Shard, refuse_if
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
 
 HERE, RAY = "local", "ray"
 Input: TypeAlias = Annotated[
@@ -202,5 +201,5 @@ class RunOptions(RunSettings):
 
     def __post_init__(self) -> None:
         RunSettings.__post_init__(self)
-        if self.engine not in (HERE, RAY):
-            raise InputError.of("--engine", given=self.engine, allowed=f"{HERE} or {RAY}")
+        known = self.engine in (HERE, RAY)
+        refuse_if(not known, "--engine", self.engine, f"{HERE} or {RAY}")

@@ -27,7 +27,7 @@ from fitrag_integrations.commands.engine.batch import (
 )
 from fitrag_integrations.commands.engine.options import RAY, Files, RunOptions, RunSettings
 from fitrag_integrations.commands.engine.outputs import Source, holds_rows, settled
-from fitrag_integrations.commands.engine.rows import Shard
+from fitrag_integrations.commands.engine.rows import Shard, refuse_if
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import real_path
 from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping
@@ -232,8 +232,7 @@ def echo_notes(verb: str, notes: Sequence[FileNote], more: str = "") -> None:
 
 def check_writable(option: str, file: Path) -> None:
     """Raise `InputError` unless a file can be written there; makes its folder."""
-    if file.is_dir():
-        raise InputError.of(option, given=str(file), allowed="a file, not a folder")
+    refuse_if(file.is_dir(), option, str(file), "a file, not a folder")
     probe = file.with_name(f".{file.name}.probe")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

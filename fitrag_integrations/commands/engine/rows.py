@@ -20,6 +20,19 @@ _SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _WORDING = re.compile(r"(?P<field>[^\n]+?): given (?P<given>.*), allowed (?P<allowed>.*)", re.S)
 
 
+def refuse_if(wrong: bool, field: str, given: object, allowed: str) -> None:
+    """Raise `InputError` if an option or a field is wrong.
+
+    Args:
+        wrong: Whether it is.
+        field: Name of the option or field.
+        given: Its value.
+        allowed: What is allowed instead.
+    """
+    if wrong:
+        raise InputError.of(field, given=given, allowed=allowed)
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line: its object, or what replaces it and the `problem`.
@@ -48,9 +61,8 @@ class Shard:
         """Read `i/n`; None is no part but all. Raises `InputError` for anything else."""
         found = None if text is None else _SHARD.fullmatch(text)
         part, count = map(int, found.groups()) if found else (0, 0)
-        if text is not None and part >= count:
-            allowed = "i/n, such as 0/4 for the first of four parts and 3/4 for the last"
-            raise InputError.of("--shard", given=text, allowed=allowed)
+        allowed = "i/n, such as 0/4 for the first of four parts and 3/4 for the last"
+        refuse_if(text is not None and part >= count, "--shard", text, allowed)
         return cls(part, count) if found else None
 
     def has(self, name: object, number: int) -> bool:

@@ -30,7 +30,7 @@ from fitrag_integrations.commands.engine.batch import (
     chunks,
     lots,
 )
-from fitrag_integrations.commands.engine.rows import Line, described
+from fitrag_integrations.commands.engine.rows import Line, described, refuse_if
 from fitrag_integrations.commands.engine.verbs import Home, plan_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import require_extra
@@ -63,8 +63,7 @@ class MapRows:
 
     def __init__(self, verb: str | type[Any], **options: object) -> None:
         if isinstance(verb, str):
-            if verb not in VERBS:
-                raise InputError.of("verb", given=verb, allowed=", ".join(sorted(VERBS)))
+            refuse_if(verb not in VERBS, "verb", verb, ", ".join(sorted(VERBS)))
             verb = Home(f"run.{VERBS[verb]}:{verb.capitalize()}Plan", "").plan_type()
         self._plan: Any = plan_of(verb, options)
         self._verb: Verb[Any] | None = None
@@ -112,9 +111,8 @@ class OnRay:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        if self.source == jsonl.STREAM:
-            allowed = "a file to read, which workers can read too"
-            raise InputError.of("--engine ray: input", given=self.source, allowed=allowed)
+        allowed = "a file to read, which workers can read too"
+        refuse_if(self.source == jsonl.STREAM, "--engine ray: input", self.source, allowed)
         for module in NEEDS:
             require_extra(module, extra="ray", feature="--engine ray")
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson, Hardware
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Published
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
@@ -142,8 +143,7 @@ def _common(questions: Sequence[Question]) -> list[Question]:
     systems = {question["system"] for question in questions}
     asked = Counter(question["id"] for question in questions)
     kept = [question for question in questions if asked[question["id"]] == len(systems)]
-    if not kept:
-        raise InputError.of("--common", given=0, allowed="questions that all systems answered")
+    refuse_if(not kept, "--common", 0, "questions that all systems answered")
     return kept
 
 
@@ -190,8 +190,6 @@ class EvaluateFacts:
 
 
 def _write(path: Path | None, rows: Sequence[Row]) -> None:
-    if path is None:
-        return
-    if path.suffix != ".jsonl":
-        raise InputError.of("a file of rows", given=str(path), allowed="one ending in .jsonl")
-    jsonl.write_jsonl(path, rows)
+    if path is not None:
+        refuse_if(path.suffix != ".jsonl", "a file of rows", str(path), "one ending in .jsonl")
+        jsonl.write_jsonl(path, rows)

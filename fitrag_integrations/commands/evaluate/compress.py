@@ -16,7 +16,7 @@ from fitrag_integrations.commands.engine.options import (
     Tokenizer,
 )
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.engine.rows import passages_of, question_of
+from fitrag_integrations.commands.engine.rows import passages_of, question_of, refuse_if
 from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import (
     Outcome,
@@ -165,9 +165,8 @@ def compressed_row(row: Row) -> Compressed:
     if not isinstance(given, list):
         allowed = "a list, as fitrag compress adds it"
         raise InputError.of("excerpts", given=given, allowed=allowed)
-    if row.get("offsets") == "utf16":
-        allowed = "codepoints, as fitrag compress writes without --offsets"
-        raise InputError.of("offsets", given="utf16", allowed=allowed)
+    allowed = "codepoints, as fitrag compress writes without --offsets"
+    refuse_if(row.get("offsets") == "utf16", "offsets", "utf16", allowed)
     excerpts = tuple(_excerpt(i, each, passages) for i, each in enumerate(given))
     return Compressed(question, tuple(answers), tuple(passages), excerpts, set_of(row))
 

@@ -23,12 +23,12 @@ from fitrag_integrations.commands.engine.rows import (
     described,
     passages_of,
     question_of,
+    refuse_if,
 )
 from fitrag_integrations.commands.evaluate.options import Ours
 from fitrag_integrations.commands.run.answering import DROPPED, Answers
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1
 from fitrag_integrations.evaluation.figures.answers import TELLS
 from fitrag_integrations.evaluation.figures.methods import RETRIEVING, spent
@@ -118,11 +118,9 @@ def named_recipes(given: str) -> dict[str, tuple[Row, Method]]:
     built: dict[str, tuple[Row, Method]] = {}
     for recipe in filter(None, map(str.strip, given.split(","))):
         name = Path(recipe).stem if is_file(recipe) else recipe
-        if name in built:
-            raise InputError.of("--methods", given=name, allowed="each name once")
+        refuse_if(name in built, "--methods", name, "each name once")
         built[name] = read_recipe(recipe), method_from(recipe)
-    if not built:
-        raise InputError.of("--methods", given=given, allowed="at least one method")
+    refuse_if(not built, "--methods", given, "at least one method")
     return built
 
 
@@ -143,8 +141,7 @@ def question_rows(path: Path, shape: Ours, limit: int | None, *, indexed: bool) 
         return row
 
     rows = each_row(shape.rows(path)[:limit], checked, f"{path}, ")
-    if not rows:
-        raise InputError.of("questions", given=str(path), allowed="at least one row")
+    refuse_if(not rows, "questions", str(path), "at least one row")
     return rows
 
 

@@ -18,6 +18,7 @@ from fitrag_integrations.commands.engine.options import (
 )
 from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
     Contest,
@@ -41,7 +42,6 @@ from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.figure import NOTHING
 from fitrag_integrations.evaluation.figures.methods import (
     System,
@@ -183,14 +183,12 @@ class EvaluateMethods:
 
     def check(self, outcome: Outcome) -> None:
         """Raise `InputError` for options that do not go together."""
-        if self.llm is not None and self.reader is not None:
-            allowed = "nothing, where --llm answers"
-            raise InputError.of("--reader", given=self.reader, allowed=allowed)
-        if self.drop_right and self.index is not None:
-            raise InputError.of("--drop-right", given=self.drop_right, allowed="0 with --index")
-        if not self.out.name.endswith((".jsonl", ".jsonl.gz")):
-            given, allowed = str(self.out), "a .jsonl or .jsonl.gz file"
-            raise InputError.of("--out", given=given, allowed=allowed)
+        both = self.llm is not None and self.reader is not None
+        refuse_if(both, "--reader", self.reader, "nothing, where --llm answers")
+        indexed = bool(self.drop_right) and self.index is not None
+        refuse_if(indexed, "--drop-right", self.drop_right, "0 with --index")
+        is_rows = self.out.name.endswith((".jsonl", ".jsonl.gz"))
+        refuse_if(not is_rows, "--out", str(self.out), "a .jsonl or .jsonl.gz file")
         outcome.check("--result")
 
     def _world(self) -> Row:

@@ -21,7 +21,7 @@ import fitrag_integrations
 from fitrag_integrations.commands.doctor import installed_version
 from fitrag_integrations.commands.engine.batch import Advance, chunks
 from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOut
-from fitrag_integrations.commands.engine.rows import reason_of
+from fitrag_integrations.commands.engine.rows import reason_of, refuse_if
 from fitrag_integrations.commands.evaluate.tables import show_notes
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import is_own_file
@@ -88,8 +88,7 @@ def own_rows(paths: Iterable[Path]) -> list[Row]:
     """Read every row; raises `InputError` naming the file and line of a damaged one."""
     found: list[Row] = []
     for path in paths:
-        if not path.is_file():
-            raise InputError.of("rows", given=str(path), allowed="a .jsonl or .jsonl.gz file")
+        refuse_if(not path.is_file(), "rows", str(path), "a .jsonl or .jsonl.gz file")
         found += jsonl.read_jsonl(path)
     return found
 
@@ -122,9 +121,8 @@ class Outcome:
 
     def check(self, option: str = "--out") -> None:
         """Raise `InputError`, before any work, for names of other files."""
-        if self.plot is not None and self.plot.suffix not in DRAWINGS:
-            allowed = f"a file in {', '.join(DRAWINGS)}"
-            raise InputError.of("--plot", given=str(self.plot), allowed=allowed)
+        wrong = self.plot is not None and self.plot.suffix not in DRAWINGS
+        refuse_if(wrong, "--plot", str(self.plot), f"a file in {', '.join(DRAWINGS)}")
         check_result_name(option, self.out)
 
     def settings(
@@ -229,8 +227,8 @@ def answered(
 
 def cache_of(cache: Path | None, out: Path | None) -> Path | None:
     """Choose the file: the one named, else one beside the output, else none."""
-    if cache is not None and cache.suffix != ".jsonl":
-        raise InputError.of("--cache", given=str(cache), allowed="a .jsonl file")
+    wrong = cache is not None and cache.suffix != ".jsonl"
+    refuse_if(wrong, "--cache", str(cache), "a .jsonl file")
     if cache is not None or out is None:
         return cache
     return out.with_name(f"{out.name.partition('.json')[0]}.cache.jsonl")

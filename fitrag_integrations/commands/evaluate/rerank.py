@@ -11,7 +11,7 @@ from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Advance, chunks
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.engine.rows import passages_of, question_of
+from fitrag_integrations.commands.engine.rows import passages_of, question_of, refuse_if
 from fitrag_integrations.commands.evaluate.options import EMBEDDED, Ours, Outcome
 from fitrag_integrations.commands.evaluate.tables import pivot, show
 from fitrag_integrations.core.checks import check_label, check_number
@@ -83,9 +83,9 @@ class EvaluateRerank:
         self.outcome.check()
         ks, read_ks = depths("--k", self.k), depths("--read-k", self.read_k)
         given = ranked_rows(self.rows, self.shape)
-        if self.reader is not None and not all(row["answers"] for row in given):
-            allowed = "nothing, where rows have no answers to compare with"
-            raise InputError.of("--reader", given=self.reader, allowed=allowed)
+        unanswered = self.reader is not None and not all(row["answers"] for row in given)
+        allowed = "nothing, where rows have no answers to compare with"
+        refuse_if(unanswered, "--reader", self.reader, allowed)
         scorer = self._scorer(given)
         ranking = Ranking(self._ranked(given, scorer, read_ks), self.outcome.draws)
         ks, read_ks = ([k for k in some if k <= ranking.depth] for some in (ks, read_ks))
@@ -145,21 +145,19 @@ class EvaluateRerank:
     def _scorer(self, rows: Sequence[Row]) -> Scorer | None:
         """Load what scores; None where the rows bring their scores and no model is named."""
         if self.reranker is None:
-            if self.scale is not None:
-                allowed = "nothing without --reranker"
-                raise InputError.of("--scale", given=self.scale, allowed=allowed)
+            refuse_if(self.scale is not None, "--scale", self.scale, "nothing without --reranker")
             scored = self.model.model is None and are_scored(rows)
             return None if scored else models.load_scorer(self.model)
-        if self.model.model is not None:
-            raise InputError.of("--reranker", given=self.reranker, allowed="nothing beside --model")
+        both = self.model.model is not None
+        refuse_if(both, "--reranker", self.reranker, "nothing beside --model")
         return models.load_reranker(self.reranker, self.scale, self.model)
 
 
 def depths(option: str, given: str) -> list[int]:
     """Read whole numbers with commas, sorted, each once."""
     parts = [part.strip() for part in given.split(",")]
-    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
-        raise InputError.of(option, given=given, allowed="whole numbers above 0, with commas")
+    whole = all(part.isascii() and part.isdigit() and int(part) for part in parts)
+    refuse_if(not whole, option, given, "whole numbers above 0, with commas")
     return sorted(set(map(int, parts)))
 
 
@@ -185,9 +183,7 @@ ADDED = ("labels", "ours")
 def ranked_rows(paths: Sequence[Path], shape: Ours) -> list[Row]:
     """Read the rows; raises `InputError` naming the first that lacks something."""
     rows = [row for path in paths for row in each_row(shape.rows(path), _checked, f"{path}, ")]
-    if not rows:
-        given = ", ".join(map(str, paths))
-        raise InputError.of("rows", given=given, allowed="at least one row")
+    refuse_if(not rows, "rows", ", ".join(map(str, paths)), "at least one row")
     return rows
 
 

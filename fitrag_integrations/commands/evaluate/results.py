@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import Outcome, Priced
 from fitrag_integrations.commands.evaluate.tables import show, show_figures, show_notes
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.drift import LEVEL, drift
 from fitrag_integrations.evaluation.figures.compare import (
     compared,
@@ -121,9 +121,8 @@ class DriftPlan:
     def run(self) -> None:
         """Run the tests and print the result."""
         folder = Path(Fitted.read(self.fitted).folder)
-        if not self.traces.is_file():
-            allowed = "a file that a TraceHandler wrote"
-            raise InputError.of("traces", given=str(self.traces), allowed=allowed)
+        is_file, given = self.traces.is_file(), str(self.traces)
+        refuse_if(not is_file, "traces", given, "a file that a TraceHandler wrote")
         before, now = (list(read_jsonl(path)) for path in (folder / TRACES, self.traces))
         found = drift(before, now, level=self.level)
         changed = [each.figure for each in found if each.changed]
@@ -165,8 +164,7 @@ class EvaluateReport:
     def run(self) -> None:
         """Write it."""
         out = self.out
-        if out.suffix not in PAGES:
-            raise InputError.of("--out", given=str(out), allowed=f"a file in {', '.join(PAGES)}")
+        refuse_if(out.suffix not in PAGES, "--out", str(out), f"a file in {', '.join(PAGES)}")
         results = [Result.read(path) for path in self.results]
         page = html_report(results, title=self.title, prices=self.price.prices())
         write_whole(out, page)

@@ -14,6 +14,7 @@ import typer
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.fit.options import OwnFiles
 from fitrag_integrations.commands.label.options import (
     EMBEDDED,
@@ -93,12 +94,11 @@ class FitPlan(OwnFiles):
         prices = None
         if self.price_in is not None or self.price_out is not None:
             prices = Prices(self.price_in or 0.0, self.price_out or 0.0)
-        if self.budget is not None and prices is None:
-            allowed = "with --price-in or --price-out"
-            raise InputError.of("--max-cost", given=self.budget, allowed=allowed)
-        if self.update and not (self.out / NAME).exists():
-            allowed = f"a folder that was fitted before, in which {NAME} is"
-            raise InputError.of("--update", given=str(self.out), allowed=allowed)
+        unpriced = self.budget is not None and prices is None
+        refuse_if(unpriced, "--max-cost", self.budget, "with --price-in or --price-out")
+        allowed = f"a folder that was fitted before, in which {NAME} is"
+        is_new = not (self.out / NAME).exists()
+        refuse_if(self.update and is_new, "--update", str(self.out), allowed)
         wish = Wish(
             self.drop, self.confidence, self.count, self.k, self.depth, self.seed, self.train
         )
@@ -146,9 +146,8 @@ class FitPlan(OwnFiles):
         fitted = Fitted.read(self.out)
         fitted.check(models.model_name(self.llm))
         changed = fitted.changed(passage_hashes(passages))
-        if changed and not self.update:
-            allowed = f"what it was fitted to ({changed} passages since), or --update"
-            raise InputError.of("corpus", given=str(self.corpus), allowed=allowed)
+        allowed = f"what it was fitted to ({changed} passages since), or --update"
+        refuse_if(bool(changed) and not self.update, "corpus", str(self.corpus), allowed)
         asked = asdict(wish)
         same = {name: fitted.promise.get(name) for name in asked} == asked
         return fitted if same and not changed and not self.update else None

@@ -14,11 +14,11 @@ from typing import Annotated, ClassVar
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import PerPassage, Stride, Window
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.label.engine import FOR_READERS, Asked, AskingPlan, Fields
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS, WINDOWS
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import ScorePort, TokenReducer, rerank, score_port
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -104,9 +104,9 @@ class LabelEligibility(AskingPlan):
     seed: Annotated[int, Option("Seed of the questions' order and the draws.")] = 13
 
     def __post_init__(self) -> None:
-        if self.combinations not in (*KINDS, BOTH):
-            allowed = ", ".join((*KINDS, BOTH))
-            raise InputError.of("--combinations", given=self.combinations, allowed=allowed)
+        kinds = (*KINDS, BOTH)
+        wrong = self.combinations not in kinds
+        refuse_if(wrong, "--combinations", self.combinations, ", ".join(kinds))
 
     def verb(self, asked: Asked) -> Verb[Fields]:
         """Answer without passages first, then from each combination if the question needs

@@ -27,6 +27,7 @@ from fitrag_integrations.commands.engine.rows import (
     passages_of,
     question_of,
     read_rows,
+    refuse_if,
 )
 from fitrag_integrations.commands.label.options import (
     Asking,
@@ -38,7 +39,6 @@ from fitrag_integrations.commands.label.options import (
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import Terminated
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import check_answers
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -95,9 +95,8 @@ class AskingPlan:
 
     def run(self) -> None:
         """Label all rows, or those the budget allows, and report the counts."""
-        if self.out == jsonl.STREAM:
-            allowed = "a file, which a stopped run can go on in"
-            raise InputError.of("--out", given=self.out, allowed=allowed)
+        allowed = "a file, which a stopped run can go on in"
+        refuse_if(self.out == jsonl.STREAM, "--out", self.out, allowed)
         for path in self.rows:
             check_names(str(path), self.out)
         given, target = self._given(), Path(self.out)
@@ -141,9 +140,8 @@ class AskingPlan:
         if self.how.overwrite:
             path.unlink(missing_ok=True)
         has_rows = target.exists() and target.stat().st_size > 0
-        if has_rows and not path.exists():
-            allowed = f"an output with {path.name} beside it, another one, or --overwrite"
-            raise InputError.of("output", given=str(target), allowed=allowed)
+        allowed = f"an output with {path.name} beside it, another one, or --overwrite"
+        refuse_if(has_rows and not path.exists(), "output", str(target), allowed)
         kept = {"llm": self.asking.llm, "max-new-tokens": self.asking.max_new_tokens}
         journal = AnswerJournal(path, kept, replan=not has_rows)
         try:

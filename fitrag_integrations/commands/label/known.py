@@ -15,10 +15,10 @@ import typer
 
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.progress import run_plan
-from fitrag_integrations.commands.engine.rows import question_of
+from fitrag_integrations.commands.engine.rows import question_of, refuse_if
 from fitrag_integrations.commands.label.options import SERVED_TOKENS, RowsPlan, load_llm
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import PortError
 from fitrag_integrations.evaluation.judging import judge_prompt
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.slimplm.steps import UNREAD, Rewriter, heuristic_answer
@@ -53,9 +53,8 @@ class LabelIK(RowsPlan):
 
     def run(self) -> None:
         """Label them."""
-        if self.teacher not in teachers.TEACHERS:
-            allowed = ", ".join(teachers.TEACHERS)
-            raise InputError.of("--teacher", given=self.teacher, allowed=allowed)
+        unknown = self.teacher not in teachers.TEACHERS
+        refuse_if(unknown, "--teacher", self.teacher, ", ".join(teachers.TEACHERS))
         if self.teacher == "match" and not self.judge and not self.how.quiet:
             typer.echo(f"fitrag label ik: {BY_MATCH}", err=True)
         run_plan("label ik", self)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
 from fitrag_integrations import models as library
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, Hardware, RunOptions
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.flow import Port
 from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteOptions
@@ -55,8 +56,8 @@ class Server:
     concurrency: Annotated[int, Option("Maximum concurrent prompts.", min=1)] = 8
 
     def __post_init__(self) -> None:
-        if self.api not in ("chat", "completions"):
-            raise InputError.of("--api", given=self.api, allowed="chat or completions")
+        known = self.api in ("chat", "completions")
+        refuse_if(not known, "--api", self.api, "chat or completions")
 
     def generator(self, name: str, **lengths: Unpack[Lengths]) -> RemoteGenerator | None:
         """Make the client of a served model; None where there is no server."""
@@ -139,8 +140,8 @@ def load_llm(
 
 
 def _check_file(field: str, path: Path | None) -> None:
-    if path is not None and not path.is_file():
-        raise InputError.of(field, given=str(path), allowed="a file that is there")
+    wrong = path is not None and not path.is_file()
+    refuse_if(wrong, field, str(path), "a file that is there")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +157,8 @@ class Candidates:
 
     def __post_init__(self) -> None:
         _check_file("--pool", self.pool)
-        if self.pool is not None and self.index is not None:
-            allowed = "one of --pool and --index"
-            raise InputError.of("--index", given=str(self.index), allowed=allowed)
+        both = self.pool is not None and self.index is not None
+        refuse_if(both, "--index", str(self.index), "one of --pool and --index")
 
     def port(self, hardware: EncoderHardware, depth: int) -> Port[str, Sequence[Passage]] | None:
         """Return the search; None where each row brings its own passages."""
@@ -222,9 +222,9 @@ class Budget:
     ] = 100
 
     def __post_init__(self) -> None:
-        if self.max_cost is not None and not self.price_read + self.price_written:
-            allowed = "a cost with --price-in and --price-out"
-            raise InputError.of("--max-cost", given=self.max_cost, allowed=allowed)
+        unpriced = self.max_cost is not None and not self.price_read + self.price_written
+        allowed = "a cost with --price-in and --price-out"
+        refuse_if(unpriced, "--max-cost", self.max_cost, allowed)
 
 
 def load_asker(asking: Asking, hardware: EncoderHardware) -> AskLLM | AskReader:

@@ -11,6 +11,7 @@ import typer
 
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.outputs import settled
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.label.engine import (
     FOR_READERS,
     Asked,
@@ -73,8 +74,7 @@ class LabelEvaluator:
 
     def run(self) -> None:
         """Label them, and report how many are right."""
-        if self.signal not in SIGNALS:
-            raise InputError.of("--signal", given=self.signal, allowed=", ".join(SIGNALS))
+        refuse_if(self.signal not in SIGNALS, "--signal", self.signal, ", ".join(SIGNALS))
         rows = list(self._given())
         rights = [_right(row, self.signal, place) for place, row in rows]
         judged = [
@@ -109,8 +109,7 @@ class LabelEvaluator:
             return candidates(questions, pool_of(self.pool), depth=self.depth)
         for place, row in rows:
             given, allowed = row.get("passages"), "a list of passages, or --pool to retrieve from"
-            if not isinstance(given, list):
-                raise InputError.of(f"{place}: passages", given=given, allowed=allowed)
+            refuse_if(not isinstance(given, list), f"{place}: passages", given, allowed)
         return [[passage_row(one) for one in row["passages"][: self.depth]] for _, row in rows]
 
 

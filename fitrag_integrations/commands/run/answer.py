@@ -20,12 +20,12 @@ from fitrag_integrations.commands.engine.options import (
     Searching,
 )
 from fitrag_integrations.commands.engine.progress import run_plan
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.label.options import Server, load_writer
 from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fields, tell
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answering import Answered, Answering
@@ -143,22 +143,19 @@ class AnswerPlan:
 
     def check(self) -> None:
         """Raise `InputError` for options that do not go together."""
-        if self.llm is not None and self.reader is not None:
-            allowed = "nothing, where --llm answers"
-            raise InputError.of("--reader", given=self.reader, allowed=allowed)
-        if self.server.url is not None and self.llm is None:
-            raise InputError.of("--url", given=self.server.url, allowed="with --llm")
-        if self.method is not None and self.model.model is not None:
-            allowed = "nothing, where --method names models"
-            raise InputError.of("--model", given=self.model.model, allowed=allowed)
-        if self.target is None and not _is_question(self.source):
-            raise InputError.of("output", given=None, allowed="a .jsonl or .jsonl.gz file, or -")
-        if self.fitted is not None and self.method is not None:
-            allowed = "nothing, where --fitted says the method"
-            raise InputError.of("--method", given=self.method, allowed=allowed)
-        if self.target is None and self._index is None:
-            allowed = "the index a question is answered from"
-            raise InputError.of("--index", given=None, allowed=allowed)
+        llm, method, alone = self.llm is not None, self.method is not None, self.target is None
+        reader, url, model = self.reader, self.server.url, self.model.model
+        is_rows = self.source == jsonl.STREAM or self.source.endswith((".jsonl", ".jsonl.gz"))
+        rows = "a .jsonl or .jsonl.gz file, or -"
+        refuse_if(llm and reader is not None, "--reader", reader, "nothing, where --llm answers")
+        refuse_if(url is not None and not llm, "--url", url, "with --llm")
+        named = "nothing, where --method names models"
+        refuse_if(method and model is not None, "--model", model, named)
+        refuse_if(alone and is_rows, "output", None, rows)
+        fitted = method and self.fitted is not None
+        refuse_if(fitted, "--method", self.method, "nothing, where --fitted says the method")
+        unknown = alone and self._index is None
+        refuse_if(unknown, "--index", None, "the index a question is answered from")
 
     @property
     def _index(self) -> Path | None:
@@ -201,7 +198,3 @@ class AnswerPlan:
             return method_from(self.method, **given)
         given["count_tokens"] = models.token_counter(self.tokenizer or DEFAULTS.tokenizer)
         return FitRag(models.load_scorer(self.model), **given)
-
-
-def _is_question(source: str) -> bool:
-    return source != jsonl.STREAM and not source.endswith((".jsonl", ".jsonl.gz"))

@@ -17,7 +17,7 @@ from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import passage_json
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, RunOptions
 from fitrag_integrations.commands.engine.progress import echo_notes, run_plan
-from fitrag_integrations.commands.engine.rows import Shard, question_of
+from fitrag_integrations.commands.engine.rows import Shard, question_of, refuse_if
 from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
@@ -104,14 +104,12 @@ class IndexPlan:
 
     def check(self) -> None:
         """Raise `InputError` for a corpus that is missing and an index that would be lost."""
-        if not self.corpus.exists():
-            allowed = "a file or folder that is there"
-            raise InputError.of("corpus", given=str(self.corpus), allowed=allowed)
+        there, given = self.corpus.exists(), str(self.corpus)
+        refuse_if(not there, "corpus", given, "a file or folder that is there")
         inside = list(self.folder.iterdir()) if self.folder.exists() else []
         there = any(not each.name.startswith(".") for each in inside)  # what a killed run left
-        if there and not (self.add or self.overwrite):
-            allowed = "a new folder, or --add or --overwrite"
-            raise InputError.of("OUT_DIR", given=str(self.folder), allowed=allowed)
+        lost = there and not (self.add or self.overwrite)
+        refuse_if(lost, "OUT_DIR", str(self.folder), "a new folder, or --add or --overwrite")
         Shard.read(self.shard)
 
 
@@ -143,14 +141,14 @@ class RetrievePlan:
 
     def check(self) -> None:
         """Raise `InputError` unless there is one thing to search, and it is there."""
-        if (self.index is None) is (self.corpus is None):
-            given = f"--index {self.index}, --corpus {self.corpus}"
-            raise InputError.of("--index", given=given, allowed="one of --index and --corpus")
-        if self.dense and self.corpus is None:
-            raise InputError.of("--dense", given=True, allowed="with --corpus; an index is dense")
+        given = f"--index {self.index}, --corpus {self.corpus}"
+        not_one = (self.index is None) is (self.corpus is None)
+        refuse_if(not_one, "--index", given, "one of --index and --corpus")
+        dense = self.dense and self.corpus is None
+        refuse_if(dense, "--dense", True, "with --corpus; an index is dense")
         for name, path in (("--index", self.index), ("--corpus", self.corpus)):
-            if path is not None and not path.exists():
-                raise InputError.of(name, given=str(path), allowed="what is there")
+            missing = path is not None and not path.exists()
+            refuse_if(missing, name, str(path), "a file or folder that is there")
 
     def verb(self) -> Verb[list[Passage]]:
         """Open the index, or read the corpus."""

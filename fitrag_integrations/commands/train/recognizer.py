@@ -11,7 +11,7 @@ import typer
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware
-from fitrag_integrations.commands.engine.rows import passages_of, question_of
+from fitrag_integrations.commands.engine.rows import passages_of, question_of, refuse_if
 from fitrag_integrations.commands.train.rows import objects
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.files import write_whole
@@ -88,8 +88,7 @@ def _known(row: Mapping[str, object], place: str) -> Known | None:
         return None
     try:
         known = row.get("known")
-        if known not in (0, 1):
-            raise InputError.of("known", given=known, allowed="true or false, as of `label ik`")
+        refuse_if(known not in (0, 1), "known", known, "true or false, as of `label ik`")
         return Known(question_of(row), tuple(passages_of(row)), bool(known))
     except InputError as error:
         raise InputError(f"{place}: {error}") from error

@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.train.rows import labelled, objects, rows_as
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.bilabel.fit import fit_bilabel
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
@@ -66,9 +66,8 @@ class TrainBilabel:
         """Fit it, and report its figures."""
         file = self.plan.held_file
         given, held = labelled(self.rows), labelled([file]) if file else []
-        if file and not held:
-            allowed = "at least one labelled row"
-            raise InputError.of("--validation", given=str(file), allowed=allowed)
+        empty = bool(file) and not held
+        refuse_if(empty, "--validation", str(file), "at least one labeled row")
         with in_processes():
             figures = fit_bilabel(
                 given, self.out, self.plan, held=held, running=self.running, plots=self.plot
