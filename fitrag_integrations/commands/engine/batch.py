@@ -156,9 +156,30 @@ def run_batch(
 
 def answer(verb: Verb[Any], lot: list[Line]) -> Answered:
     """Answer a lot of rows, up to the one whose flow had the run end."""
-    outcomes = [_outcome(verb, row, traced) for row, traced in _answered(verb, lot)]
-    reasons = [reason for _, reason in outcomes if reason is not None]
-    return Answered([line for line, _ in outcomes], reasons, len(outcomes) < len(lot))
+    asked = [row for row in lot if row.problem is None and row.kept is None]
+    flows = iter(run_many([verb.flow(row.given) for row in asked]))
+    lines, reasons = list[bytes](), list[str]()
+    for row in lot:
+        if row.problem is None and row.kept is not None:
+            lines.append(row.kept)
+            continue
+        traced = None if row.problem is not None else next(flows)
+        error = row.problem if traced is None else traced.error
+        if isinstance(error, Terminated):
+            return Answered(lines, reasons, ended=True)
+        given = {name: value for name, value in row.given.items() if name not in verb.drops}
+        if traced is not None and error is None:
+            fields = verb.fields(traced)
+            try:
+                lines.append(jsonl.dump({**given, **fields}))
+                continue
+            except ValueError:
+                names = ", ".join(name for name, value in fields.items() if not is_finite(value))
+                error = InputError.of(names, given="NaN or Infinity", allowed="numbers JSON has")
+        failed = error_row(Line(given), error)
+        lines.append(jsonl.dump({**given, **verb.empty, **failed}))
+        reasons.append(reason_of(failed["error"]))
+    return Answered(lines, reasons)
 
 
 def check_names(source: str, target: str) -> None:
@@ -187,39 +208,6 @@ def lots(rows: Iterable[Line], verb: Verb[Any], done: int = 0) -> Iterator[list[
             lot, weighs = [], 0
     if lot:
         yield lot
-
-
-def _answered(
-    verb: Verb[Any], chunk: list[Line]
-) -> Iterator[tuple[Line, Traced[Any] | Exception | None]]:
-    """Yield rows with what came of them, None for kept ones, up to where a flow had the run end."""
-    asked = [row for row in chunk if row.problem is None and row.kept is None]
-    flows = iter(run_many([verb.flow(row.given) for row in asked]))
-    for row in chunk:
-        traced = next(flows) if row.problem is None and row.kept is None else row.problem
-        if isinstance(traced, Traced) and isinstance(traced.error, Terminated):
-            return
-        yield row, traced
-
-
-def _outcome(
-    verb: Verb[Any], row: Line, traced: Traced[Any] | Exception | None
-) -> tuple[bytes, str | None]:
-    """Return the line to write, and why it is an error row if it is one."""
-    if traced is None:
-        return row.kept or b"", None
-    given = {name: value for name, value in row.given.items() if name not in verb.drops}
-    error = traced if isinstance(traced, Exception) else traced.error
-    if error is None:
-        assert isinstance(traced, Traced)
-        fields = verb.fields(traced)
-        try:
-            return jsonl.dump({**given, **fields}), None
-        except ValueError:
-            names = ", ".join(name for name, value in fields.items() if not is_finite(value))
-            error = InputError.of(names, given="NaN or Infinity", allowed="numbers JSON has")
-    failed = error_row(Line(given), error)
-    return jsonl.dump({**given, **verb.empty, **failed}), reason_of(failed["error"])
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -26,7 +26,6 @@ from fitrag_integrations.core.files import (
     storing,
 )
 from fitrag_integrations.core.jsonl import STREAM, is_gzipped, read_lines
-from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 
 BLOCK = 1 << 16
@@ -48,28 +47,17 @@ class Source:
 
     def __iter__(self) -> Iterator[Line]:
         rows = read_rows(read_lines(self.name), self.shard)
-        return rows if self.kept is None else _with_kept(rows, Path(self.kept), self.owned)
-
-
-def _with_kept(rows: Iterator[Line], path: Path, owned: Collection[str]) -> Iterator[Line]:
-    lines = _Output(path).lines()
-    for number, row in enumerate(rows, start=1):
-        line = next(lines, None)
-        if line is None:
-            yield row
-            continue
-        found = _object(line)
-        if found is None or not _continues(found, row, owned):
-            raise _other(path, number)
-        yield row if _is_error(found, row) else replace(row, kept=line + b"\n")
+        if self.kept is not None:
+            for row, line, error in _Output(Path(self.kept)).answered(rows, self.owned):
+                yield row if error is not None else replace(row, kept=line + b"\n")
+        yield from rows
 
 
 @dataclass(slots=True)
 class Resumed:
-    """Count the rows an output already holds, and those of them that are error rows, by reason."""
+    """Count the rows an output already holds, and the reasons of those that are error rows."""
 
     rows: int = 0
-    errors: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
 
@@ -88,18 +76,17 @@ def resume(
     was.
     """
     done, output = Resumed(), _Output(path)
-    for line in output.lines():
-        row = next(rows, None)
-        found = _object(line)
-        if row is None or found is None or not _continues(found, row, adds):
-            raise _other(path, done.rows + 1)
+    for _, _, error in output.answered(rows, adds):
         done.rows += 1
-        if _is_error(found, row):
-            done.errors += 1
-            done.reasons[reason_of(found["error"])] += 1
-    if output.tail:
+        if error is not None:
+            done.reasons[reason_of(error)] += 1
+    if output.tail:  # a cut line begins like its row, up to the first field that may differ
         row = next(rows, None)
-        if row is None or not _begins(output.tail, row, adds):
+        given = {} if row is None else row.given
+        sure = itertools.takewhile(lambda name: name not in adds and name != "error", given)
+        expected = json.dumps({name: given[name] for name in sure})[:-1].encode("ascii")
+        begins = output.tail.startswith(expected) or expected.startswith(output.tail)
+        if row is None or not begins:
             raise _other(path, done.rows + 1)
         rows = itertools.chain([row], rows)
     output.cut()
@@ -124,6 +111,29 @@ class _Output:
                     yield line
                 pieces.append(rest)
         self.tail = b"".join(pieces)
+
+    def answered(
+        self, rows: Iterator[Line], adds: Collection[str]
+    ) -> Iterator[tuple[Line, bytes, object]]:
+        """Yield each row with the line that answers it, and its error if it is an error row.
+
+        Raises `InputError` for a line that is not that of its row: fields of both are equal, those
+        in `adds` aside.
+        """
+        for number, line in enumerate(self.lines(), start=1):
+            row = next(rows, None)
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError):
+                found = None
+            if row is None or not isinstance(found, dict):
+                raise _other(self._path, number)
+            for name, value in row.given.items():
+                own = name in adds or name == "error"
+                if not own and (name not in found or json.dumps(found[name]) != json.dumps(value)):
+                    raise _other(self._path, number)
+            error = found.get("error")
+            yield row, line, None if error == row.given.get("error") else error
 
     def cut(self) -> None:
         """Drop what is not a whole line; a damaged gzip file is written anew up to there."""
@@ -160,33 +170,6 @@ class _Output:
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
     return iter(lambda: file.read(BLOCK), b"")
-
-
-def _object(line: bytes) -> Row | None:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _continues(found: Row, row: Line, adds: Collection[str]) -> bool:
-    return all(
-        name in found and json.dumps(found[name]) == json.dumps(value)
-        for name, value in row.given.items()
-        if name not in adds and name != "error"
-    )
-
-
-def _is_error(found: Row, row: Line) -> bool:
-    return "error" in found and found["error"] != row.given.get("error")
-
-
-def _begins(tail: bytes, row: Line, adds: Collection[str]) -> bool:
-    """Compare a cut line with the fields its row begins with, up to the first that may differ."""
-    sure = itertools.takewhile(lambda name: name not in adds and name != "error", row.given)
-    expected = json.dumps({name: row.given[name] for name in sure})[:-1].encode("ascii")
-    return tail.startswith(expected) or expected.startswith(tail)
 
 
 def _other(path: Path, number: int) -> InputError:

@@ -61,21 +61,17 @@ class Verbs(TyperGroup):
 
 def _command(name: str, plan: type[Any]) -> Any:
     """Build the command of a plan, which also reads former spellings of its options."""
-    now = dict(_aliases(plan))
+    now = {
+        former.removeprefix("--"): (said.name or field.replace("_", "-"))
+        .split()[0]
+        .removeprefix("--")
+        for field, _, said, _ in _options(plan)
+        for former in said.aliases.split()
+    }
     one = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
     settings = {"token_normalize_func": lambda given: now.get(given, given)} if now else {}
     one.command(name, context_settings=settings)(as_function(plan))
     return get_command(one)
-
-
-def _aliases(plan: type[Any]) -> Iterator[tuple[str, str]]:
-    """Yield each former spelling of an option with the present one, both without dashes."""
-    for name, hint in get_type_hints(plan, include_extras=True).items():
-        if isinstance(hint, type) and is_dataclass(hint):
-            yield from _aliases(hint)
-        elif get_origin(hint) is Annotated and (said := get_args(hint)[1]).aliases:
-            present = (said.name or name.replace("_", "-")).split()[0].removeprefix("--")
-            yield from ((one.removeprefix("--"), present) for one in said.aliases.split())
 
 
 def register(group: typer.Typer, name: str, home: Home) -> None:
@@ -97,29 +93,37 @@ def as_function(plan: type[Any]) -> Command:
     def run(**given: object) -> object:
         return _build(plan, given).run()
 
-    parameters = list(_parameters(plan))
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is MISSING else default,
+            annotation=_annotation(name, hint, said, default),
+        )
+        for name, hint, said, default in _options(plan)
+    ]
     run.__doc__ = inspect.getdoc(plan)
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
 
 
-def _parameters(plan: type[Any], defaults: object = None) -> Iterator[inspect.Parameter]:
-    """Yield the parameters of a plan; an instance in `defaults` says the defaults of a group."""
+def _options(plan: type[Any], defaults: object = None) -> Iterator[tuple[str, Any, Option, object]]:
+    """Yield the name, type, description and default of each option of a plan and its groups.
+
+    An instance in `defaults` sets the defaults of a group.
+    """
     hints = get_type_hints(plan, include_extras=True)
     for field in fields(plan):
+        hint, said = hints[field.name], Option()
         own = field.default if field.default_factory is MISSING else field.default_factory()
         default = own if defaults is None else getattr(defaults, field.name)
-        if is_dataclass(hints[field.name]):
-            yield from _parameters(hints[field.name], None if default is MISSING else default)
+        if is_dataclass(hint):
+            yield from _options(hint, None if default is MISSING else default)
             continue
-        shown = list(default) if isinstance(default, tuple) else default
-        yield inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if default is MISSING else shown,
-            annotation=_annotation(hints[field.name], field.name, default),
-        )
+        if get_origin(hint) is Annotated:
+            hint, said = get_args(hint)
+        yield field.name, hint, said, list(default) if isinstance(default, tuple) else default
 
 
 def _build(plan: type[Any], given: Mapping[str, object]) -> Any:
@@ -142,7 +146,7 @@ def plan_of(plan: type[Any], given: Mapping[str, object]) -> Any:
 
     Raises `InputError` for an option it does not have.
     """
-    usual = {each.name: each.default for each in _parameters(plan)}
+    usual = {name: default for name, _, _, default in _options(plan)}
     usual |= {name: jsonl.STREAM for name in ("source", "target", "out") if name in usual}
     for name in given:
         refuse_if(name not in usual, "option", name, ", ".join(usual))
@@ -151,11 +155,8 @@ def plan_of(plan: type[Any], given: Mapping[str, object]) -> Any:
     return made
 
 
-def _annotation(hint: Any, name: str, default: object) -> object:
+def _annotation(name: str, hint: Any, said: Option, default: object) -> object:
     """Return a type as Typer reads it: with what is said of it, and a list for a tuple."""
-    said = Option()
-    if get_origin(hint) is Annotated:
-        hint, said = get_args(hint)
     if get_origin(hint) is tuple:
         hint = list[get_args(hint)[0]]  # type: ignore[misc]
     shown: dict[str, Any] = {"help": said.help or None, "metavar": said.metavar}
