@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.train.rows import objects, rows_as
 from fitrag_integrations.core.option import Argument, Option
@@ -56,7 +57,8 @@ class CalibrateEvaluator:
         evaluator = models.load_evaluator(self.hardware.of(str(self.model)))
         assert isinstance(evaluator, RetrievalEvaluator)
         given = rows_as(self.rows, judged_row)
-        best = best_grades(evaluator, given)
+        grades = in_lots(evaluator.evaluate, [pair for row in given for pair in row.pairs])
+        best = [max(next(grades) for _ in row.passages) for row in given]
         holds = [any(row.holds) for row in given]
         upper, lower = fit_actions(best, holds, correct=self.correct, incorrect=self.incorrect)
         cut = graded_strips(evaluator, given, self.sentences)
@@ -69,22 +71,19 @@ class CalibrateEvaluator:
         typer.echo(cost, err=True)
 
 
-def best_grades(evaluator: RetrievalEvaluator, rows: Sequence[Judged]) -> list[float]:
-    """Return the best grade of each row's passages."""
-    pairs = [(row.question, passage) for row in rows for passage in row.passages]
-    grades = in_lots(evaluator.evaluate, pairs)
-    return [max(next(grades) for _ in row.passages) for row in rows]
-
-
 def graded_strips(
     evaluator: RetrievalEvaluator, rows: Sequence[Judged], sentences: int
 ) -> list[list[GradedStrip]]:
     """Grade the strips of the first passage of each row that holds the answer."""
-    cut = []
-    for row in rows:
-        right = next((p for p, holds in zip(row.passages, row.holds, strict=True) if holds), None)
-        if row.answers and right is not None:
-            cut += [(row, strips(right, sentences=sentences))]
+    first = [
+        (row, next((p for p, h in zip(row.passages, row.holds, strict=True) if h), None))
+        for row in rows
+    ]
+    cut = [
+        (row, strips(right, sentences=sentences))
+        for row, right in first
+        if row.answers and right is not None
+    ]
     pairs = [(row.question, strip.as_passage()) for row, several in cut for strip in several]
     grades = in_lots(evaluator.evaluate, pairs)
     return [
@@ -102,8 +101,7 @@ def graded_strips(
 
 def in_lots(call: Any, pairs: Sequence[tuple[str, Passage]]) -> Iterator[Any]:
     """Yield the answers of a model to pairs, of which it gets some at once."""
-    for at in range(0, len(pairs), AT_ONCE):
-        yield from call(pairs[at : at + AT_ONCE])
+    return (answer for lot in chunks(pairs, AT_ONCE) for answer in call(lot))
 
 
 def describe(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> str:
@@ -116,7 +114,11 @@ def describe(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> st
 
 
 NONE = "none"
-VERBS = {"scorer": "score", "evaluator": "evaluate", "reader": "read"}
+ROLES = {
+    "scorer": ("load_scorer", "score"),
+    "evaluator": ("load_evaluator", "evaluate"),
+    "reader": ("load_reader", "read"),
+}
 Folder = Annotated[
     str | None, Option("Model name or folder; none: leave it out.", default="the embedded one")
 ]
@@ -143,28 +145,19 @@ class CalibrateVerdict:
     def run(self) -> None:
         """Run the models, fit, and report the result."""
         given = [judged_row(row) for row in objects(self.rows)]
-        named = {"scorer": self.scorer, "evaluator": self.evaluator, "reader": self.reader}
-        loads: dict[str, Callable[..., Any]] = {
-            "scorer": models.load_scorer,
-            "evaluator": models.load_evaluator,
-            "reader": models.load_reader,
-        }
-        loaded = {
-            role: loads[role](self.hardware.of(name))
-            for role, name in named.items()
-            if name != NONE
-        }
         pairs = [pair for row in given for pair in row.pairs]
-        found = {}
-        for role, model in loaded.items():
-            answers = in_lots(getattr(model, VERBS[role]), pairs)
-            found[role] = [[next(answers) for _ in row.passages] for row in given]
+        found, fitted_on = {}, {}
+        for role, (load, verb) in ROLES.items():
+            if (name := getattr(self, role)) != NONE:
+                model: Any = getattr(models, load)(self.hardware.of(name))
+                answers = in_lots(getattr(model, verb), pairs)
+                found[role] = [[next(answers) for _ in row.passages] for row in given]
+                fitted_on[role] = model_name(model)
         numbers = [
-            list_numbers(*(found[role][at] if role in found else () for role in VERBS))
+            list_numbers(*(found[role][at] if role in found else () for role in ROLES))
             for at in range(len(given))
         ]
         holds = [any(row.holds) for row in given]
-        fitted_on = {role: model_name(model) for role, model in loaded.items()}
         verdict, chances = fit_verdict(
             numbers, holds, fitted_on, correct=self.correct, incorrect=self.incorrect
         )

@@ -119,9 +119,8 @@ def _load(name: str, options: ModelOptions) -> Any:
     kind = getattr(importlib.import_module("fitrag_integrations.models"), name)
     # transformers would draw its own bar into ours, and into what --quiet keeps quiet
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
-    if options.model is None:
-        return kind.embedded(**_how(options))
-    return kind.from_pretrained(options.model, **_how(options))
+    load = kind.embedded if options.model is None else partial(kind.from_pretrained, options.model)
+    return load(**_how(options))
 
 
 def _how(options: ModelOptions) -> dict[str, str | int | None]:
@@ -167,12 +166,8 @@ def new_index(options: ModelOptions, kind: str = "flat") -> Any:
     return _retrieval("FaissIndex")(_encoder(options), kind=kind)
 
 
-def load_index(folder: Path, options: ModelOptions) -> Any:
+def load_index(folder: Path, options: ModelOptions, kind: str = "FaissIndex") -> Any:
     """Open an index, with the encoder it was built with unless another is given."""
-    return _opened("FaissIndex", folder, options)
-
-
-def _opened(kind: str, folder: Path, options: ModelOptions) -> Any:
     encoder = None if options == ModelOptions() else _encoder(options)
     return _retrieval(kind).load(folder, encoder=encoder)
 
@@ -180,7 +175,7 @@ def _opened(kind: str, folder: Path, options: ModelOptions) -> Any:
 def load_retriever(folder: Path, options: ModelOptions, *, k: int) -> Retriever:
     """Open an index, or the parts of one in a folder, as a retriever of `k` passages a question."""
     in_parts = not (folder / MANIFEST).exists() and any(folder.glob(f"*/{MANIFEST}"))
-    index = _opened("IndexShards", folder, options) if in_parts else load_index(folder, options)
+    index = load_index(folder, options, "IndexShards" if in_parts else "FaissIndex")
     return cast(Retriever, index.as_retriever(k))
 
 

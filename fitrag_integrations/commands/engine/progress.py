@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import typer
 
@@ -25,7 +25,14 @@ from fitrag_integrations.commands.engine.batch import (
     check_names,
     run_batch,
 )
-from fitrag_integrations.commands.engine.options import RAY, Files, RunOptions, RunSettings
+from fitrag_integrations.commands.engine.options import (
+    RAY,
+    Files,
+    ModelOptions,
+    RunOptions,
+    RunSettings,
+    Searching,
+)
 from fitrag_integrations.commands.engine.outputs import Source, holds_rows, settled
 from fitrag_integrations.commands.engine.rows import Shard, refuse_if
 from fitrag_integrations.core import jsonl
@@ -81,6 +88,31 @@ def run_plan(name: str, plan: RowsPlan) -> None:
     done = replace(done, summary=replace(done.summary, output=target))
     _report(name, done, how)
     leave(done, how)
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """Base of the verbs that run a model over rows; each has a name, and loads its `verb`."""
+
+    name: ClassVar[str]
+    files: Files
+    model: ModelOptions = ModelOptions()
+    how: RunOptions = RunOptions()
+
+    def verb(self) -> Verb[Any]:
+        """Load what is needed."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Run the verb over the rows."""
+        run_plan(self.name, self)
+
+
+@dataclass(frozen=True)
+class SearchingPlan(ModelPlan):
+    """Base of the verbs over passages, which an index brings to rows without any."""
+
+    search: Searching = Searching()
 
 
 def _engine(plan: RowsPlan) -> Engine:

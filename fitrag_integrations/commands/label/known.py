@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import typer
 
 from fitrag_integrations.commands.engine.batch import Verb
-from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import question_of, refuse_if
-from fitrag_integrations.commands.label.options import SERVED_TOKENS, RowsPlan, load_llm
+from fitrag_integrations.commands.label.options import SERVED_TOKENS, LabelPlan, load_llm
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.evaluation.judging import judge_prompt
@@ -38,7 +37,7 @@ BY_MATCH = (
 
 
 @dataclass(frozen=True)
-class LabelIK(RowsPlan):
+class LabelIK(LabelPlan):
     """Label questions by whether the model answers them without retrieval (IK, section 3.1).
 
     Reads question and answers; adds draft (the answer's first tokens), answer, known and llm. The
@@ -46,6 +45,7 @@ class LabelIK(RowsPlan):
     that says Yes or No: the --judge where one is given, on the same server as the --llm.
     """
 
+    name: ClassVar = "label ik"
     draft_tokens: Tokens = 32
     teacher: Annotated[str, Option("match, recall or judge; judge if --judge is given.")] = "match"
     judge: Annotated[str | None, Option("Model of the judge.", default="the --llm")] = None
@@ -57,7 +57,7 @@ class LabelIK(RowsPlan):
         refuse_if(unknown, "--teacher", self.teacher, ", ".join(teachers.TEACHERS))
         if self.teacher == "match" and not self.judge and not self.how.quiet:
             typer.echo(f"fitrag label ik: {BY_MATCH}", err=True)
-        run_plan("label ik", self)
+        super().run()
 
     def verb(self) -> Verb[Fields]:
         """Load who answers, and who judges the answers."""
@@ -70,20 +70,17 @@ class LabelIK(RowsPlan):
 
 
 @dataclass(frozen=True)
-class LabelNecessity(RowsPlan):
+class LabelNecessity(LabelPlan):
     """Label questions by the share of gold answers in a proxy's answer (SlimPLM, equation 2).
 
     Reads question and answers, each a text or a list of its wordings; adds draft, answer, ratio,
     known (the ratio exceeds theta) and llm.
     """
 
+    name: ClassVar = "label necessity"
     theta: Annotated[float, Option("Fraction of the answers to exceed.", min=0, max=1)] = 0.5
     draft_tokens: Tokens = 64
     max_new_tokens: NewTokens = None
-
-    def run(self) -> None:
-        """Label them."""
-        run_plan("label necessity", self)
 
     def verb(self) -> Verb[Fields]:
         """Load who answers."""
@@ -117,7 +114,7 @@ def _texts(written: Sequence[Draft]) -> list[str]:
     return [one.text if isinstance(one, Draft) else one for one in written]
 
 
-def answering(plan: RowsPlan, max_new_tokens: int | None, draft_tokens: int) -> Any:
+def answering(plan: LabelPlan, max_new_tokens: int | None, draft_tokens: int) -> Any:
     """Load whose knowledge is asked: a served model where there is a server, else a local one."""
     answers = plan.server.generator(plan.llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
     drafts = plan.server.generator(plan.llm, draft_tokens=draft_tokens)
@@ -176,7 +173,7 @@ MOST_DRAFT = 4000  # characters
 
 
 @dataclass(frozen=True)
-class LabelClaims(RowsPlan):
+class LabelClaims(LabelPlan):
     """Split heuristic answers into claims and queries (SlimPLM, section 3.3).
 
     Reads question and draft, the heuristic answer; where a row has none the model writes it. Adds
@@ -185,6 +182,7 @@ class LabelClaims(RowsPlan):
     OPENAI_API_KEY.
     """
 
+    name: ClassVar = "label claims"
     source: Annotated[str, Argument("Rows of question and draft: .jsonl, .jsonl.gz, or -.")]
     prompt: Annotated[str, Option("Prompt: instruct, paper or released.")] = "instruct"
     max_new_tokens: Annotated[int, Option("Maximum tokens of the rewriting.", min=1)] = 512
@@ -192,7 +190,7 @@ class LabelClaims(RowsPlan):
     def run(self) -> None:
         """Label the rows."""
         Rewriter(prompt=self.prompt)  # tells of a wrong name before any loading
-        run_plan("label claims", self)
+        super().run()
 
     def verb(self) -> Verb[Fields]:
         """Load who takes them apart."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -37,40 +38,20 @@ class Answers:
     generate: Generates
 
     def __call__(self, row: Row) -> Flow[Answered]:
-        question = question_of(row)
-        if self.index is not None and "passages" not in row:
-            ports = Ports(retrieve=self.index, generate=self.generate)
-        else:
-            ports = Ports(retrieve=_Given(_own_passages(row)), generate=self.generate)
+        question, passages = question_of(row), list[Passage]()
+        ports = Ports(retrieve=self.index, generate=self.generate)
+        if self.index is None or "passages" in row:
+            ports = replace(ports, retrieve=lambda queries: [passages for _ in queries])
+            if not row.get(DROPPED) or row["passages"]:  # else --drop-right took the last one
+                passages = list(map(_placed, passages_of(row), row["passages"], itertools.count()))
         return (yield from self.answering(question, ports))
 
 
-@dataclass(frozen=True)
-class _Given:
-    """Retrieve the passages that are there already."""
-
-    passages: Sequence[Passage]
-
-    def __call__(self, queries: Sequence[str]) -> list[Sequence[Passage]]:
-        return [self.passages for _ in queries]
-
-
-def _own_passages(row: Row) -> list[Passage]:
-    if row.get(DROPPED) and not row["passages"]:  # --drop-right took the last one
-        return []
-    return [
-        replace(passage, id=_id(given) or passage.id, metadata={PLACE: place})
-        for place, (passage, given) in enumerate(
-            zip(passages_of(row), row["passages"], strict=True)
-        )
-    ]
-
-
-def _id(given: Row) -> str:
+def _placed(passage: Passage, given: Row, place: int) -> Passage:
+    """Return a passage with the id that its row has for it, and its place there."""
     found = given.get("id")
-    if found is None or isinstance(found, bool | dict | list):
-        return ""
-    return str(found)
+    has_id = found is not None and not isinstance(found, bool | dict | list) and str(found)
+    return replace(passage, id=str(found) if has_id else passage.id, metadata={PLACE: place})
 
 
 def answer_fields(traced: Traced[Answered], *, explain: bool = False) -> Row:
@@ -115,6 +96,7 @@ def _excerpt(excerpt: Excerpt) -> Row:
 
 
 SHOWN = 3  # excerpts
+NOT_RETRIEVED = "nothing was retrieved"
 MARKS = "\x1b[30;43m", "\x1b[0m"  # black on yellow
 PLAIN_MARKS = "**", "**"
 
@@ -143,14 +125,11 @@ def kept(answered: Answered) -> list[Excerpt]:
     """Return the excerpts to show: the one the answer was read from first."""
     excerpts = list(answered.context.excerpts)
     if answered.source is not None:
-        source = answered.source
-        excerpts.sort(key=lambda each: not _within(source, each))
+        passage, start, end = (getattr(answered.source, n) for n in ("passage", "start", "end"))
+        excerpts.sort(
+            key=lambda each: each.passage != passage or each.start > start or each.end < end
+        )
     return excerpts[:SHOWN]
-
-
-def _within(source: Excerpt, whole: Excerpt) -> bool:
-    same = source.passage == whole.passage
-    return same and whole.start <= source.start and source.end <= whole.end
 
 
 def shown(text: str, answer: str, marks: tuple[str, str]) -> str:
@@ -165,8 +144,11 @@ def shown(text: str, answer: str, marks: tuple[str, str]) -> str:
 
 def saved(traced: Traced[Answered]) -> str:
     """Return what the prompt's excerpts cost beside all that was retrieved, by estimate."""
-    found = list({passage.id: passage for passage in _retrieved(traced)}.values())
-    return cost(found, traced.value.context.excerpts) if found else "nothing was retrieved"
+    retrieved = (
+        found for step in traced.steps if step.port == "retrieve" for found in step.answers
+    )
+    found = {passage.id: passage for each in retrieved for passage in each}
+    return cost(list(found.values()), traced.value.context.excerpts) if found else NOT_RETRIEVED
 
 
 def cost(found: Sequence[Passage], kept: Sequence[Excerpt]) -> str:
@@ -174,9 +156,3 @@ def cost(found: Sequence[Passage], kept: Sequence[Excerpt]) -> str:
     before = approximate_tokens(render_excerpts([Excerpt.whole(each) for each in found]))
     after = approximate_tokens(render_excerpts(kept))
     return f"{before} -> {after} tokens, of {len(found)} passages"
-
-
-def _retrieved(traced: Traced[Answered]) -> Iterator[Passage]:
-    for step in traced.steps:
-        for answers in step.answers if step.port == "retrieve" else ():
-            yield from answers

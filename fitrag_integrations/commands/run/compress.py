@@ -5,13 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import searched
-from fitrag_integrations.commands.engine.options import Files, ModelOptions, RunOptions, Searching
-from fitrag_integrations.commands.engine.progress import run_plan
+from fitrag_integrations.commands.engine.progress import SearchingPlan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
@@ -27,7 +26,7 @@ Offsets: TypeAlias = Literal["codepoints", "utf16"]
 
 
 @dataclass(frozen=True)
-class CompressPlan:
+class CompressPlan(SearchingPlan):
     """Reduce the passages of each row to their best excerpts, as FitRag does.
 
     Keeps single sentences of the 10 best passages, 0.4 of the tokens; `fitrag doctor --defaults`
@@ -42,7 +41,7 @@ class CompressPlan:
     tokens_out, counted on what a prompt would show.
     """
 
-    files: Files
+    name: ClassVar = "compress"
     max_tokens: options.MaxTokens = None
     window: options.CutWindow = None
     stride: options.CutStride = None
@@ -72,14 +71,11 @@ class CompressPlan:
     )
     weight: options.Weight = DEFAULTS.weight
     tokenizer: options.Tokenizer = DEFAULTS.tokenizer
-    search: Searching = Searching()
-    model: ModelOptions = ModelOptions()
-    how: RunOptions = RunOptions()
 
     def run(self) -> None:
         """Reduce them."""
         self.reducing()  # refuses what does not fit together before a model loads
-        run_plan("compress", self)
+        super().run()
 
     def verb(self) -> Verb[Any]:
         """Load the scorer."""

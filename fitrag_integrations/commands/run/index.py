@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +21,6 @@ from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.ports import Retriever, port_of
 from fitrag_integrations.retrieval import FileNote
@@ -65,6 +63,8 @@ class IndexPlan:
             self._build()
 
     def _build(self) -> None:
+        from fitrag_integrations.retrieval import read_corpus
+
         began = time.monotonic()
         chosen = self.hardware.of(self.encoder)
         made = (
@@ -74,7 +74,14 @@ class IndexPlan:
         )
         shown = sys.stderr.isatty() and not self.quiet
         notes: list[FileNote] = []
-        passages = self._passages(notes)
+        shard = Shard.read(self.shard)
+        passages = (
+            item
+            for number, item in enumerate(
+                read_corpus(self.corpus, on_bad="yield", notes=notes), start=1
+            )
+            if shard is None or shard.has(getattr(item, "id", None), number)
+        )
         added = made.add(passages, on_bad="skip", show_progress=shown)
         made.save(self.folder)
         counts = {"passages": len(made), "added": added, "skipped": made.skipped}
@@ -90,17 +97,6 @@ class IndexPlan:
             typer.echo(json.dumps({**summary, "seconds": seconds, "left out": left_out}))
         if made.skipped and (self.strict or not len(made)):
             raise typer.Exit(1)
-
-    def _passages(self, notes: list[FileNote]) -> Iterator[Passage | InputError]:
-        """Yield what the corpus holds, or its part, noting what cannot be read."""
-        from fitrag_integrations.retrieval import read_corpus
-
-        shard = Shard.read(self.shard)
-        found = read_corpus(self.corpus, on_bad="yield", notes=notes)
-        for number, item in enumerate(found, start=1):
-            name = item.id if isinstance(item, Passage) else None
-            if shard is None or shard.has(name, number):
-                yield item
 
     def check(self) -> None:
         """Raise `InputError` for a corpus that is missing and an index that would be lost."""

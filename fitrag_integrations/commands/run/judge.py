@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import searched
-from fitrag_integrations.commands.engine.options import Files, ModelOptions, RunOptions, Searching
-from fitrag_integrations.commands.engine.progress import run_plan
+from fitrag_integrations.commands.engine.progress import ModelPlan, SearchingPlan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
@@ -32,21 +31,14 @@ NO_ANSWER: Row = {"answer": "", "passage": None, "start": None, "end": None, "sc
 
 
 @dataclass(frozen=True)
-class ScorePlan:
+class ScorePlan(SearchingPlan):
     """Score each passage of each row.
 
     Reads question and, without --index, passages[{title, text}]; adds scores[{has_answer,
     llm_prefer}], both in [0, 1], in the order of the passages.
     """
 
-    files: Files
-    search: Searching = Searching()
-    model: ModelOptions = ModelOptions()
-    how: RunOptions = RunOptions()
-
-    def run(self) -> None:
-        """Score them."""
-        run_plan("score", self)
+    name: ClassVar = "score"
 
     def verb(self) -> Verb[Any]:
         """Load the scorer, which scores the passages of a row in one call."""
@@ -66,7 +58,7 @@ class ScorePlan:
 
 
 @dataclass(frozen=True)
-class GatePlan:
+class GatePlan(ModelPlan):
     """Decide for each question whether to retrieve.
 
     Reads question and, where there is one, draft: the first words of the model's own answer. Adds
@@ -74,7 +66,7 @@ class GatePlan:
     retrieved for, with a p_known of null.
     """
 
-    files: Files
+    name: ClassVar = "gate"
     drafts: Annotated[
         bool,
         Option(
@@ -91,12 +83,6 @@ class GatePlan:
             default="the gate's, or 0.5",
         ),
     ] = None
-    model: ModelOptions = ModelOptions()
-    how: RunOptions = RunOptions()
-
-    def run(self) -> None:
-        """Decide."""
-        run_plan("gate", self)
 
     def verb(self) -> Verb[Decided]:
         """Load the gate."""
@@ -145,7 +131,7 @@ class QuestionAlone:
 
 
 @dataclass(frozen=True)
-class RoutePlan:
+class RoutePlan(SearchingPlan):
     """Grade the passages of each row and decide what to do with them.
 
     Reads question and, without --index, passages[{title, text}]; adds action (correct, ambiguous
@@ -153,7 +139,7 @@ class RoutePlan:
     incorrect. With --verdict the whole list decides, and its chance to hold the answer is added.
     """
 
-    files: Files
+    name: ClassVar = "route"
     upper: Annotated[
         float | None, Option("Lowest grade of Correct.", min=-1, max=1, default="the model's")
     ] = None
@@ -167,13 +153,6 @@ class RoutePlan:
             default="the best grade decides",
         ),
     ] = None
-    search: Searching = Searching()
-    model: ModelOptions = ModelOptions()
-    how: RunOptions = RunOptions()
-
-    def run(self) -> None:
-        """Grade them."""
-        run_plan("route", self)
 
     def verb(self) -> Verb[Any]:
         """Load the evaluator."""
@@ -219,7 +198,7 @@ def route_verb(
 
 
 @dataclass(frozen=True)
-class ReadPlan:
+class ReadPlan(SearchingPlan):
     """Read the answer to each row out of its passages.
 
     Reads question and, without --index, passages[{title, text}]; adds answer, passage (its place
@@ -227,15 +206,8 @@ class ReadPlan:
     the places are null.
     """
 
-    files: Files
+    name: ClassVar = "read"
     abstain: Annotated[bool, Option("Return no answer below the reader's threshold.")] = False
-    search: Searching = Searching()
-    model: ModelOptions = ModelOptions()
-    how: RunOptions = RunOptions()
-
-    def run(self) -> None:
-        """Read them."""
-        run_plan("read", self)
 
     def verb(self) -> Verb[Any]:
         """Load the reader, which reads all passages of a row in one call."""

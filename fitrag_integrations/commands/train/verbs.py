@@ -49,15 +49,21 @@ def in_processes() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class TrainBilabel:
+class Training:
+    """Base of the verbs that fit a model to rows and write its folder."""
+
+    rows: Rows
+    out: Out
+
+
+@dataclass(frozen=True)
+class TrainBilabel(Training):
     """Fit the bi-label scorer on rows of `fitrag label bilabel`.
 
     A stopped run goes on from its last checkpoint. `accelerate launch --multi_gpu` and `torchrun`
     start it in several processes.
     """
 
-    rows: Rows
-    out: Out
     plan: BilabelPlan = BilabelPlan()
     running: Running = Running()
     plot: Annotated[Path | None, Option("Folder to draw losses, w and calibration into.")] = None
@@ -77,7 +83,7 @@ class TrainBilabel:
 
 
 @dataclass(frozen=True)
-class TrainEvaluator:
+class TrainEvaluator(Training):
     """Fit a retrieval evaluator on rows of `fitrag label evaluator`.
 
     A stopped run goes on from its last checkpoint. The paper's (CRAG, appendix B.3): --base
@@ -85,8 +91,6 @@ class TrainEvaluator:
     `accelerate launch --multi_gpu` and `torchrun` start it in several processes.
     """
 
-    rows: Rows
-    out: Out
     plan: EvaluatorPlan = EvaluatorPlan()
     running: Running = Running()
 
@@ -102,14 +106,12 @@ class TrainEvaluator:
 
 
 @dataclass(frozen=True)
-class TrainEligibility:
+class TrainEligibility(Training):
     """Fit an eligible augmentation detector, calibrate it and choose when it stops.
 
     The rows are those of `fitrag label eligibility`.
     """
 
-    rows: Rows
-    out: Out
     plan: EligibilityPlan = EligibilityPlan()
     json: AsJson = False
 
@@ -121,15 +123,13 @@ class TrainEligibility:
 
 
 @dataclass(frozen=True)
-class TrainOnePass:
+class TrainOnePass(Training):
     """Fit the head that scores the windows of a passage in the pass that scores the passage.
 
     Reads question, passages[{title, text}] and, where known, answers[]. The scorer itself teaches
     it; what it read stays in the folder `run`, so that a second fit takes seconds.
     """
 
-    rows: Rows
-    out: Out
     plan: OnePassPlan
 
     def run(self) -> None:
@@ -139,11 +139,9 @@ class TrainOnePass:
 
 
 @dataclass(frozen=True)
-class TrainReader:
+class TrainReader(Training):
     """Fit the extractive reader; a stopped run goes on from its last checkpoint."""
 
-    rows: Rows
-    out: Out
     plan: ReaderPlan = ReaderPlan()
     running: Running = Running()
 
@@ -154,14 +152,12 @@ class TrainReader:
 
 
 @dataclass(frozen=True)
-class TrainIK:
+class TrainIK(Training):
     """Fit an IK classifier on rows of `fitrag label ik`; a stopped run goes on.
 
     `accelerate launch --multi_gpu` and `torchrun` start it in several processes, for lora and full.
     """
 
-    rows: Rows
-    out: Out
     plan: IKPlan
 
     def run(self) -> None:
@@ -173,11 +169,9 @@ class TrainIK:
 
 
 @dataclass(frozen=True)
-class TrainNecessity:
+class TrainNecessity(Training):
     """Fit a necessity judge on rows of `fitrag label necessity`; a stopped run goes on."""
 
-    rows: Rows
-    out: Out
     plan: NecessityPlan
 
     def run(self) -> None:
@@ -186,11 +180,9 @@ class TrainNecessity:
 
 
 @dataclass(frozen=True)
-class TrainRewriter:
+class TrainRewriter(Training):
     """Fit SlimPLM's query rewriter on rows of `fitrag label claims`; a stopped run goes on."""
 
-    rows: Rows
-    out: Out
     plan: RewriterPlan
 
     def run(self) -> None:
