@@ -39,9 +39,9 @@ class CalibrateEvaluator:
     """Fit upper, lower and strip threshold, and store them with the evaluator.
 
     Reads rows of `fitrag label evaluator` that were not trained on. `upper` is the lowest threshold
-    at which --correct of the questions called Correct have a passage with the answer, `lower` the
-    highest at which --incorrect of those called Incorrect have none. `strip` is the highest at
-    which the answer survives in --survival of the passages that hold it, in rows with answers.
+    at which Correct has a precision of --correct, `lower` the highest at which Incorrect has one of
+    --incorrect. `strip` is the highest at which the answer survives in --survival of the passages
+    that hold it; it requires rows with answers.
     """
 
     rows: Annotated[list[Path], Argument("Judged rows: .jsonl or .jsonl.gz.")]
@@ -128,8 +128,8 @@ Folder = Annotated[
 class CalibrateVerdict:
     """Fit how CRAG's action follows from a whole list, instead of from its best grade.
 
-    Reads rows of `fitrag label evaluator`, as your own retriever gave them and no model was trained
-    on: at least 20 lists with the answer and 20 without. `upper` and `lower` are chosen as by
+    Reads rows of `fitrag label evaluator` over your own retriever that no model was trained on:
+    at least 20 lists with the answer and 20 without. `upper` and `lower` are chosen as by
     `fitrag calibrate evaluator`. `fitrag route --verdict OUT` and `Crag(verdict=OUT)` use it.
     """
 

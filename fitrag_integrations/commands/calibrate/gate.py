@@ -28,13 +28,18 @@ OWN = ("format", "kind")  # of every `model.json`, written by the folder itself
 class CalibrateGate:
     """Fit the threshold above which a question counts as known, and store it with the gate.
 
-    Reads known, or right_without and right_with (0 or 1), with the gate's p_known or else with
-    question and draft, which the gate then scores. The targets are those of `choose_threshold`.
+    Reads known, or right_without and right_with (0 or 1), and the gate's p_known. Rows without it
+    need question and may have draft, which the gate then scores.
+
+    Targets: best accuracy; share, the best accuracy with at most --max-share retrieved; drop and
+    conformal, the fewest retrievals that lose at most --max-drop of the accuracy.
     """
 
-    rows: Annotated[list[Path], Argument("Labelled rows: .jsonl or .jsonl.gz.")]
+    rows: Annotated[list[Path], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
     model: Annotated[Path, Option("The gate's folder, changed in place.")]
-    target: Annotated[str, Option("best accuracy, share, drop or conformal.")] = "best accuracy"
+    target: Annotated[str, Option("Target: best accuracy, share, drop or conformal.")] = (
+        "best accuracy"
+    )
     max_share: Annotated[
         float | None, Option("Target share: maximum fraction retrieved.", min=0, max=1)
     ] = None
@@ -83,7 +88,7 @@ class CalibrateGate:
         if outcomes.known.min() == outcomes.known.max():
             kind = "known" if outcomes.known.max() else "unknown"
             one = f"all {len(outcomes)} questions are {kind}: a threshold fitted on them"
-            typer.echo(f"fitrag calibrate gate: {one} tells nothing", err=True)
+            typer.echo(f"fitrag calibrate gate: {one} is meaningless", err=True)
         figures = {
             "accuracy": outcomes.accuracy(fitted.value),
             "share": outcomes.share(fitted.value),
@@ -98,7 +103,7 @@ class CalibrateGate:
 
 @dataclass(frozen=True)
 class CalibrateReader:
-    """Fit the score under which the reader gives no answer, and store it with its weights."""
+    """Fit the score below which the reader returns no answer, and store it with the reader."""
 
     rows: Rows
     model: Annotated[Path, Option("Reader's folder, changed in place.")]

@@ -109,12 +109,15 @@ def as_function(plan: type[Any]) -> Command:
 
 
 def _options(plan: type[Any], defaults: object = None) -> Iterator[tuple[str, Any, Option, object]]:
-    """Yield the name, type, description and default of each option of a plan, then of its groups.
+    """Yield the name, type, description and default of each option of a plan.
 
-    An instance in `defaults` sets the defaults of a group.
+    First come a plan's own options, then those of its bases, then those of its groups. An instance
+    in `defaults` sets the defaults of a group.
     """
-    hints = get_type_hints(plan, include_extras=True)
-    for field in sorted(fields(plan), key=lambda each: is_dataclass(hints[each.name])):
+    hints, named = get_type_hints(plan, include_extras=True), inspect.get_annotations(plan)
+    for field in sorted(
+        fields(plan), key=lambda each: (is_dataclass(hints[each.name]), each.name not in named)
+    ):
         hint, said = hints[field.name], Option()
         own = field.default if field.default_factory is MISSING else field.default_factory()
         default = own if defaults is None else getattr(defaults, field.name)

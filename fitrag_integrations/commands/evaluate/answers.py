@@ -50,11 +50,12 @@ class Judge:
     judge: Annotated[
         str | None,
         Option(
-            "Model that judges with Yes or No: embedded, a folder, a hub name, or a served one."
+            "Model that answers Yes or No: embedded, a folder, a hub name, or a name on the server."
         ),
     ] = None
     url: Annotated[
-        str | None, Option("OpenAI-compatible server of the --judge; its key from OPENAI_API_KEY.")
+        str | None,
+        Option("OpenAI-compatible server of the --judge; its key is read from OPENAI_API_KEY."),
     ] = None
 
     def load(self) -> YesNo:
@@ -68,10 +69,12 @@ class EvaluateAnswers:
     """Judge answers by inclusion, exact match and token F1, for every set.
 
     Reads question, answers (the gold ones), and prediction or answer, in any of the published
-    shapes; long_answers for ROUGE, and rounds, as --traces of `evaluate methods` keeps them, for
-    each round's exact match and answer recall. With --judge a language model says how likely each
-    answer is right (IK's LLMEval). Intervals are at 95 %, of shares Wilson's, else the bootstrap's;
-    the difference of two systems is over the same questions, with McNemar's p for accuracies.
+    formats. long_answers adds ROUGE; rounds, which `evaluate methods --traces` writes, adds exact
+    match and answer recall of each round. With --judge a language model also rates each answer
+    (IK's LLMEval).
+
+    Intervals are at 95 %: Wilson's for fractions, else the bootstrap's. Two systems are compared
+    on the same questions, with McNemar's p for accuracies.
     """
 
     first: Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]
@@ -151,9 +154,9 @@ def _common(questions: Sequence[Question]) -> list[Question]:
 class EvaluateFacts:
     """Measure how much of each text its passages support, as CRAG does for biographies.
 
-    Reads prediction, passages[{title, text}], topic (or else question), and facts where the text
-    was taken apart into statements of one fact each; else each sentence counts as one. The judge
-    says Yes or No of each. Texts that say nothing are counted apart, as FActScore does.
+    Reads prediction, passages[{title, text}], topic or question, and facts, a list of statements;
+    without facts, each sentence is one. The judge answers Yes or No for each. Texts without a
+    statement are counted separately, as in FActScore.
     """
 
     rows: Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]

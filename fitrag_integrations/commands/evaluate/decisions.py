@@ -54,9 +54,9 @@ class SweepOutcome(Outcome):
 class EvaluateGate:
     """Measure a gate's accuracy, AUC and calibration, and the accuracy of answering by it.
 
-    Reads known, or right_without and right_with (0 or 1), with the gate's p_known or else with
-    question and draft, which the gate then scores. Intervals are at 95 %, of shares
-    Wilson's, else the bootstrap's.
+    Reads known, or right_without and right_with (0 or 1), and the gate's p_known. Rows without it
+    need question and may have draft, which the gate then scores. Intervals are at 95 %: Wilson's
+    for fractions, else the bootstrap's.
     """
 
     rows: Annotated[tuple[Path, ...], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
@@ -136,8 +136,8 @@ class EvaluateRoute:
     """Compare each question's action with whether a passage holds an answer.
 
     Reads question and passages[{title, text}], with has_answer in each or answers to find it by,
-    and action and grades of `fitrag route`. Passages are graded here where rows have no action or
-    a model is named; --upper and --lower decide anew from the grades.
+    and action and grades of `fitrag route`. Grades the passages if rows have no action or --model
+    is given. --upper and --lower decide again from the grades.
     """
 
     rows: Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]

@@ -77,14 +77,15 @@ Recipes = dict[str, tuple[Row, Method]]
 
 @dataclass(frozen=True)
 class EvaluateMethods:
-    """Answer the same questions by several methods and set accuracy and cost side by side.
+    """Answer the same questions with several methods and compare accuracy and cost.
 
-    Reads question, answers and, without --index, passages[{title, text}]. Accuracy is that of
-    inclusion; the interval is that of the difference to the first method, over the same questions.
-    A method that writes its own answer keeps it; for any other the reader or --llm answers, by one
-    instruction for all, and a question judged known by the plain prompt its label was made with.
-    The column noted is the fraction of questions with a degraded step; --out has the notes.
-    --drop-right imitates a worse retriever by removing passages (CRAG, section 5.6).
+    Reads question, answers and, without --index, passages[{title, text}]. An answer is right if it
+    contains a gold answer. The interval is of the difference to the first method.
+
+    Methods that write their own answer keep it. For the others the reader or --llm answers, all
+    with one instruction; known questions use the labeling prompt. The column noted is the fraction
+    of questions with a degraded step; --out has the notes. --drop-right imitates a worse retriever
+    (CRAG, section 5.6).
     """
 
     questions: Annotated[Path, Argument("Rows with question and answers: .jsonl or .jsonl.gz.")]
@@ -184,7 +185,7 @@ class EvaluateMethods:
     def check(self, outcome: Outcome) -> None:
         """Raise `InputError` for options that do not go together."""
         both = self.llm is not None and self.reader is not None
-        refuse_if(both, "--reader", self.reader, "nothing, where --llm answers")
+        refuse_if(both, "--reader", self.reader, "nothing, since --llm answers")
         indexed = bool(self.drop_right) and self.index is not None
         refuse_if(indexed, "--drop-right", self.drop_right, "0 with --index")
         is_rows = self.out.name.endswith((".jsonl", ".jsonl.gz"))

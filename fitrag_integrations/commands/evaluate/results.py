@@ -36,9 +36,8 @@ LONG = 60  # characters of a setting that a note shows
 class EvaluateCompare:
     """Compare each figure of two results, with the interval of the difference.
 
-    Questions are paired by their content. The interval of a difference holds 95 % of bootstrap
-    samples of the same questions, and p is McNemar's, for what is right or wrong. Settings that
-    differ are listed.
+    Questions are paired by their content. Intervals are at 95 %, by a paired bootstrap; p is
+    McNemar's, for measures of right and wrong. Lists the settings that differ.
     """
 
     first: Annotated[Path, Argument("Result file of an evaluation (its --out).")]
@@ -104,10 +103,9 @@ def _plots(figures: Sequence[Figure]) -> tuple[Plot, ...]:
 class DriftPlan:
     """Compare traces of a chain with those of the questions it was fitted on.
 
-    TRACES is what a TraceHandler of either framework wrote. Gate share, scores and tokens are
-    tested, each by a two-sample test, with Holm's correction: where nothing has changed, something
-    is called changed with a probability of at most --level. What is found changed says that the
-    fitted thresholds may no longer hold what they promised: fit again, with `fitrag fit --update`.
+    TRACES is a file that a TraceHandler of either framework wrote. Tests the fraction of skipped
+    retrievals, scores and tokens, with Holm's correction for several tests. After a change the
+    fitted thresholds may no longer keep their promise: fit again with `fitrag fit --update`.
     """
 
     fitted: Annotated[Path, Argument("Folder of `fitrag fit`.")]
@@ -149,8 +147,8 @@ PAGES = (".html", ".htm")
 class EvaluateReport:
     """Write results into one HTML file: tables, the papers' figures, every question, the settings.
 
-    The page loads nothing and runs nothing but its own few lines. All texts are escaped. With
-    prices it shows the cost of 1,000 questions, where tokens were counted.
+    The page loads nothing from elsewhere, and all texts are escaped. With prices it shows the cost
+    of 1,000 questions, if tokens were counted.
     """
 
     results: Annotated[

@@ -18,7 +18,6 @@ from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.fit.options import OwnFiles
 from fitrag_integrations.commands.label.options import (
     EMBEDDED,
-    LLM,
     Asking,
     is_chat_model,
     load_asker,
@@ -46,28 +45,35 @@ from fitrag_integrations.training.fitted.trying import recipes
 from fitrag_integrations.types import Passage
 
 WISH = Wish()
-GIVE_YES = "nothing was asked: give --yes to start"
+GIVE_YES = "nothing was started: pass --yes to start"
 
 
 @dataclass(frozen=True)
 class FitPlan(OwnFiles):
-    """Fit settings, gate and thresholds to your own files and language model, and prove it.
+    """Fit settings, gate and thresholds to your own files and language model.
 
-    Questions that are not given are written by the language model and kept in OUT/questions.jsonl,
-    where they can be edited. Half of them choose, the other half certifies the cheapest setting
-    that loses at most --drop of the right answers against the plain retriever; where none does,
-    the plain retriever is what is written. Every answer is kept as it comes: the same command goes
-    on after a stop, and asks nothing twice.
+    Without QUESTIONS, the language model writes some into OUT/questions.jsonl, which you can edit.
+    One half of the questions chooses between settings. The other half certifies the cheapest
+    setting that loses at most --drop of the plain retriever's right answers. If there is none, the
+    plain retriever is written.
+
+    Answers are stored as they arrive. To continue a stopped run, run the same command again.
     """
 
     out: Annotated[Path, Option("Folder to write, which `--fitted` reads.")] = Path("fitted")
-    llm: LLM = EMBEDDED
+    llm: Annotated[
+        str,
+        Option(
+            "Language model to fit to: a hub name, a folder, a LangChain PROVIDER:MODEL, embedded, "
+            "or with --url the model's name on the server."
+        ),
+    ] = EMBEDDED
     drop: Annotated[
         float, Option("Maximum fraction of the right answers to lose.", min=0.001, max=0.5)
     ] = WISH.drop
-    confidence: Annotated[float, Option("Confidence that no more is lost.", min=0.5, max=0.999)] = (
-        WISH.confidence
-    )
+    confidence: Annotated[
+        float, Option("Confidence that at most --drop is lost.", min=0.5, max=0.999)
+    ] = WISH.confidence
     count: Annotated[
         int, Option("Maximum number of questions.", name="--limit", aliases="--count", min=4)
     ] = WISH.count
@@ -86,7 +92,7 @@ class FitPlan(OwnFiles):
         ),
     ] = None
     yes: Annotated[bool, Option("Start without confirmation.")] = False
-    update: Annotated[bool, Option("Fit again to the changed corpus.")] = False
+    update: Annotated[bool, Option("Fit again after the corpus has changed.")] = False
     seed: Annotated[int, Option("Random seed of the split.")] = WISH.seed
 
     def run(self) -> None:
@@ -165,7 +171,7 @@ class FitPlan(OwnFiles):
         )
         whose = "written by the language model" if made else "given"
         typer.echo(
-            f"{len(passages)} passages, {self.count} questions at most, {whose}, asked of "
+            f"{len(passages)} passages, {self.count} questions at most, {whose}, answered by "
             f"{self.llm}: {most}; answers of earlier runs are reused",
             err=True,
         )

@@ -63,7 +63,7 @@ class TryPlan(OwnFiles):
 
     Retrieves passages for each question with the bundled encoder, compresses them at many budgets,
     and compares how many tokens it takes to keep the answers with the retriever's first passages
-    cut at the same budgets. Where there is nothing to gain, it says so.
+    cut at the same budgets. Says so if there is nothing to gain.
     """
 
     out: Annotated[Path, Option("HTML page to write.")] = Path("fitrag-try.html")

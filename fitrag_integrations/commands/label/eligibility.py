@@ -79,11 +79,12 @@ NOTHING = Passage("", "")
 
 @dataclass(frozen=True)
 class LabelEligibility(AskingPlan):
-    """Label combinations of sub-documents: does the LLM answer right from them?
+    """Label combinations of excerpts by whether the language model answers right from them.
 
-    The rows of FIT-RAG's eligible augmentation detector (section 4.4.2). Adds needs_retrieval,
-    false where the LLM is right without any passage, and combinations[{kinds, scores, eligible,
-    has_answer, share, answer}] of the others. A run that was stopped goes on where it stopped.
+    These are the rows of FIT-RAG's eligible augmentation detector (section 4.4.2). Adds
+    needs_retrieval, false if the model is right without a passage, and, if it is true,
+    combinations[{kinds, scores, eligible, has_answer, share, answer}]. To continue a stopped run,
+    run the same command again.
     """
 
     name: ClassVar[str] = "label eligibility"

@@ -31,8 +31,8 @@ Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.",
 NewTokens: TypeAlias = Annotated[int | None, Option("Maximum tokens of an answer.", min=1)]
 Fields: TypeAlias = dict[str, object]
 BY_MATCH = (
-    "labelled by match: a language model that reads the answers teaches better "
-    "(IK, section 4.4: .82 against .75), --judge MODEL"
+    "labeled by match; a language model as judge labels better "
+    "(IK, section 4.4: .82 instead of .75): pass --judge MODEL"
 )
 
 
@@ -41,13 +41,15 @@ class LabelIK(LabelPlan):
     """Label questions by whether the model answers them without retrieval (IK, section 3.1).
 
     Reads question and answers; adds draft (the answer's first tokens), answer, known and llm. The
-    teacher is a whole-token match, more than half of a gold answer's tokens, or a language model
-    that says Yes or No: the --judge where one is given, on the same server as the --llm.
+    teacher is a whole-token match, more than half of a gold answer's tokens (recall), or a language
+    model that answers Yes or No: --judge, on the same server as --llm.
     """
 
     name: ClassVar = "label ik"
     draft_tokens: Tokens = 32
-    teacher: Annotated[str, Option("match, recall or judge; judge if --judge is given.")] = "match"
+    teacher: Annotated[str, Option("Teacher: match, recall or judge; --judge implies judge.")] = (
+        "match"
+    )
     judge: Annotated[str | None, Option("Model of the judge.", default="the --llm")] = None
     max_new_tokens: NewTokens = None
 
@@ -71,7 +73,7 @@ class LabelIK(LabelPlan):
 
 @dataclass(frozen=True)
 class LabelNecessity(LabelPlan):
-    """Label questions by the share of gold answers in a proxy's answer (SlimPLM, equation 2).
+    """Label questions by the fraction of gold answers in a model's answer (SlimPLM, equation 2).
 
     Reads question and answers, each a text or a list of its wordings; adds draft, answer, ratio,
     known (the ratio exceeds theta) and llm.
@@ -176,10 +178,9 @@ MOST_DRAFT = 4000  # characters
 class LabelClaims(LabelPlan):
     """Split heuristic answers into claims and queries (SlimPLM, section 3.3).
 
-    Reads question and draft, the heuristic answer; where a row has none the model writes it. Adds
-    draft, questions and claims, each with text, query and search, the grammar they were read in,
-    repairs, and llm. What cannot be read becomes an error row. The key of a server is read from
-    OPENAI_API_KEY.
+    Reads question and draft, the heuristic answer, which the model writes if it is missing. Adds
+    draft, questions and claims, each with text, query and search, the grammar of the reply,
+    repairs, and llm. A reply that cannot be parsed becomes an error row.
     """
 
     name: ClassVar = "label claims"

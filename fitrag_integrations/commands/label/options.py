@@ -52,7 +52,8 @@ class Server:
     """Server to call, if any."""
 
     url: Annotated[
-        str | None, Option("OpenAI-compatible server of the --llm; key from OPENAI_API_KEY.")
+        str | None,
+        Option("OpenAI-compatible server of the --llm; its key is read from OPENAI_API_KEY."),
     ] = None
     api: Annotated[str, Option("The server's endpoint: chat or completions.")] = "chat"
     concurrency: Annotated[int, Option("Maximum concurrent prompts.", min=1)] = 8

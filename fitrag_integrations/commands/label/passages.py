@@ -51,12 +51,11 @@ Placed: TypeAlias = Sequence[tuple[str, Row]]  # each with its place, for errors
 
 @dataclass(frozen=True)
 class LabelEvaluator:
-    """Judge what was retrieved for each question: does it hold the answer?
+    """Label for each retrieved passage whether it holds the answer.
 
     Reads question, passages[{title, text}] (not with --pool) and what the signal needs: answers[],
-    title (the gold title, one or several), or passage{title, text} (the gold passage). Writes the
-    passages with has_answer; those that are not right are the negatives, of the same retrieval.
-    The paper's are PopQA's rows (--format popqa), titled by their subject, with --signal title.
+    title (the gold title, or a list), or passage{title, text} (the gold passage). Adds has_answer
+    to each passage. For the paper's rows use --format popqa --signal title.
     """
 
     rows: Rows
@@ -137,7 +136,7 @@ def _alike(text: str) -> str:
 
 @dataclass(frozen=True)
 class LabelNegatives:
-    """Add to each reading row the best BM25 passages without an answer."""
+    """Add the best BM25 passages without an answer to each reading row."""
 
     rows: Rows
     out: Out
@@ -157,12 +156,12 @@ class LabelNegatives:
 
 @dataclass(frozen=True)
 class LabelBilabel(AskingPlan):
-    """Label passages: is the answer in them, and does the LLM answer right from them?
+    """Label passages: does each hold the answer, and is the model right when it reads it?
 
-    The two labels of FIT-RAG's scorer (section 4.2.1). Each question brings its own passages, or
-    they are found in --pool or --index. Adds to each has_answer, llm_prefer (null where the LLM
-    gave no answer; llm_error says why) and answer. A run that was stopped, however it was, goes on
-    where it stopped and asks nothing again that was answered.
+    These are the two labels of FIT-RAG's scorer (section 4.2.1). Questions have their own passages,
+    or they are retrieved from --pool or --index. Adds has_answer, llm_prefer and answer to each
+    passage; without an answer, llm_prefer is null and llm_error has the reason. To continue a
+    stopped run, run the same command again: no call is repeated.
     """
 
     name: ClassVar[str] = "label bilabel"

@@ -59,11 +59,11 @@ class AnswerPlan:
     """Answer questions from passages: rerank, reduce, prompt and read or generate.
 
     Reads question and, without --index, passages[{title, text}]; adds context, prompt, answer
-    and trace. A question in place of the files is answered and explained on standard output.
+    and trace. Given a question instead of files, prints its answer and how it was found.
 
-    With --method, options such as --top-n set the method's fields. Models are named in its file;
-    --device, --dtype and --batch-tokens apply to the reader. Without --llm, the small language
-    model of the package writes the texts that the method needs.
+    With --method, options such as --top-n set the method's fields. Name its models in a recipe;
+    --device, --dtype and --batch-tokens apply to the reader. Without --llm, the bundled language
+    model writes the texts that the method needs.
     """
 
     source: Annotated[
@@ -71,7 +71,7 @@ class AnswerPlan:
         Argument("A question, or a file of rows.", metavar="QUESTION_OR_INPUT"),
     ]
     target: Annotated[
-        str | None, Argument("Output rows; none for a question.", metavar="[OUTPUT]")
+        str | None, Argument("Output rows; none for a question.", metavar="OUTPUT")
     ] = None
     method: Annotated[
         str | None,
@@ -111,7 +111,7 @@ class AnswerPlan:
     llm: LLM = None
     server: Server = Server()
     reader: Annotated[
-        str | None, Option("Reader's name or folder.", default="the embedded one")
+        str | None, Option("Reader: a hub name or a folder.", default="the embedded one")
     ] = None
     model: ModelOptions = ModelOptions()
     how: RunOptions = RunOptions()
@@ -147,15 +147,15 @@ class AnswerPlan:
         reader, url, model = self.reader, self.server.url, self.model.model
         is_rows = self.source == jsonl.STREAM or self.source.endswith((".jsonl", ".jsonl.gz"))
         rows = "a .jsonl or .jsonl.gz file, or -"
-        refuse_if(llm and reader is not None, "--reader", reader, "nothing, where --llm answers")
+        refuse_if(llm and reader is not None, "--reader", reader, "nothing, since --llm answers")
         refuse_if(url is not None and not llm, "--url", url, "with --llm")
-        named = "nothing, where --method names models"
+        named = "nothing, since --method names its models"
         refuse_if(method and model is not None, "--model", model, named)
         refuse_if(alone and is_rows, "output", None, rows)
         fitted = method and self.fitted is not None
-        refuse_if(fitted, "--method", self.method, "nothing, where --fitted says the method")
+        refuse_if(fitted, "--method", self.method, "nothing, since --fitted sets the method")
         unknown = alone and self._index is None
-        refuse_if(unknown, "--index", None, "the index a question is answered from")
+        refuse_if(unknown, "--index", None, "an index to answer the question from")
 
     @property
     def _index(self) -> Path | None:

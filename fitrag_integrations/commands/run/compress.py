@@ -36,9 +36,9 @@ class CompressPlan(SearchingPlan):
     Reads question and, without --index, passages[{title, text}]; adds excerpts[{passage, start,
     end, score, text}], best first. passage is the place in the list, start and end count in the
     unit that `offsets` names: codepoints, or with --offsets utf16 the units that JavaScript, Java
-    and C# slice by. text is what a prompt shows: the characters from start to end, after those of
-    the spans in lead where there are any. Also adds notes on what was left out, and tokens_in and
-    tokens_out, counted on what a prompt would show.
+    and C# slice by. text is what a prompt shows: the spans in lead, if any, then the characters
+    from start to end. Also adds notes on what was left out, and tokens_in and tokens_out, the
+    tokens of the passages and of the excerpts in a prompt.
     """
 
     name: ClassVar = "compress"

@@ -32,10 +32,10 @@ class IndexPlan:
     """Build an index of a corpus, or add to one.
 
     Rows of JSON Lines have text and may have id, title and source; other fields are kept as
-    metadata. Text, HTML and PDF files are split into passages. What cannot be read is left out,
-    named and counted.
+    metadata. Text, HTML and PDF files are split into passages. Files that cannot be read are
+    skipped and listed.
 
-    With --shard, write the parts of one corpus into subfolders of one folder, e.g. out/0 for 0/4.
+    To build an index in parts, give each --shard a subfolder of one folder, e.g. out/0 for 0/4.
     Every --index option searches that folder as one index and leaves the vectors on disk.
     """
 
@@ -113,9 +113,9 @@ class IndexPlan:
 class RetrievePlan:
     """Find passages for the question of each row.
 
-    Reads question; adds passages[{id, title, text, score}], best first, in the place of any that
-    were there. An index is that of `fitrag index`. A corpus is read as `fitrag index` reads it and
-    searched by words (BM25, which gives no scores), or with --dense by an encoder.
+    Reads question; adds passages[{id, title, text, score}], best first, replacing those of the row.
+    Searches an index of `fitrag index`, or a corpus: by words (BM25, without scores), or with
+    --dense by an encoder.
     """
 
     files: Files

@@ -62,15 +62,16 @@ class GatePlan(ModelPlan):
     """Decide for each question whether to retrieve.
 
     Reads question and, where there is one, draft: the first words of the model's own answer. Adds
-    p_known in [0, 1], retrieve (unless p_known is above the threshold) and why. A row that fails is
-    retrieved for, with a p_known of null.
+    p_known in [0, 1], retrieve (false if p_known is above the threshold) and why. A failed row gets
+    a p_known of null and retrieve true.
     """
 
     name: ClassVar = "gate"
     drafts: Annotated[
         bool,
         Option(
-            "Use the row's draft, or one by the gate's model; otherwise the question alone.",
+            "Use the row's draft, or one that the gate's model writes; otherwise the question "
+            "alone.",
             name="--drafts/--no-drafts",
         ),
     ] = True
@@ -136,7 +137,8 @@ class RoutePlan(SearchingPlan):
 
     Reads question and, without --index, passages[{title, text}]; adds action (correct, ambiguous
     or incorrect) and grades[] in [-1, 1], in the order of the passages. A row without passages is
-    incorrect. With --verdict the whole list decides, and its chance to hold the answer is added.
+    incorrect. With --verdict the whole list decides, and chance is added: the probability that it
+    holds the answer.
     """
 
     name: ClassVar = "route"
@@ -202,8 +204,8 @@ class ReadPlan(SearchingPlan):
     """Read the answer to each row out of its passages.
 
     Reads question and, without --index, passages[{title, text}]; adds answer, passage (its place
-    in the list), start, end (characters of its text) and score. Without an answer it is empty and
-    the places are null.
+    in the list), start, end (characters of its text) and score. If there is no answer, answer is
+    empty and the places are null.
     """
 
     name: ClassVar = "read"

@@ -34,11 +34,11 @@ class Known:
 
 @dataclass(frozen=True)
 class TrainRecognizer:
-    """Fit FIT-RAG's self-knowledge recognizer: is retrieval needed, by what was found and asked?
+    """Fit FIT-RAG's self-knowledge recognizer, which decides whether a question needs retrieval.
 
-    Reads question, passages[{title, text}] and known, which `fitrag label ik` adds. A share of the
-    questions becomes the bank of neighbours; on the others delta, s_l, s_n and k are chosen by the
-    best accuracy. The folder is a `gate` of FIT-RAG's in a recipe.
+    Reads question, passages[{title, text}] and known, which `fitrag label ik` adds. A fraction of
+    the questions becomes the bank of neighbors; on the others delta, s_l, s_n and k are chosen by
+    accuracy. Name the folder as `gate` in a FIT-RAG recipe.
     """
 
     rows: Rows

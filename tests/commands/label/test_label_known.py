@@ -228,4 +228,4 @@ def test_match_says_that_a_judge_teaches_better(base, tmp_path):
     source = write(tmp_path / "q.jsonl", ROWS[:1])
     how = ("--llm", base, "--device", "cpu", "--max-new-tokens", 2)
     done = run("label", "ik", source, "--out", tmp_path / "out.jsonl", *how)
-    assert "labelled by match" in done.stderr and "--judge" in done.stderr
+    assert "labeled by match" in done.stderr and "--judge" in done.stderr

@@ -163,9 +163,9 @@ def test_calibrate_warns_of_questions_of_one_kind(fitrag, tmp_path, folder):
         given = write(tmp_path / f"{known}.jsonl", rows)
         code, _, err = fitrag("calibrate", "gate", given, "--model", folder)
         assert code == 0
-        assert f"all 2 questions are {said}: a threshold fitted on them tells nothing" in err
+        assert f"all 2 questions are {said}: a threshold fitted on them is meaningless" in err
     rows = write(tmp_path / "rows.jsonl", LABELLED)
-    assert "tells nothing" not in fitrag("calibrate", "gate", rows, "--model", folder)[2]
+    assert "meaningless" not in fitrag("calibrate", "gate", rows, "--model", folder)[2]
 
 
 def test_calibrate_for_a_share_and_another_model(fitrag, tmp_path, folder):
