@@ -29,9 +29,9 @@ Offsets: TypeAlias = Literal["codepoints", "utf16"]
 class CompressPlan(SearchingPlan):
     """Reduce the passages of each row to their best excerpts, as FitRag does.
 
-    Keeps single sentences of the 10 best passages, 0.4 of the tokens; `fitrag doctor --defaults`
-    lists every default. --window 3 selects the paper's windows. With --max-tokens, that alone
-    limits what is kept.
+    Keeps single sentences of the best passages, up to a fraction of their tokens; `fitrag doctor
+    --defaults` lists the numbers. --window 3 selects the paper's windows. --max-tokens replaces the
+    fraction.
 
     Reads question and, without --index, passages[{title, text}]; adds excerpts[{passage, start,
     end, score, text}], best first. passage is the place in the list, start and end count in the

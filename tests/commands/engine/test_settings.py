@@ -78,16 +78,6 @@ def test_options_that_change_no_row_may_differ(tmp_path, given, scorer, fitrag):
     assert fitrag("score", given, out, "--device", "cpu", "--batch-tokens", 64, "--quiet")[0] == 0
 
 
-def test_a_model_trained_anew_is_another(tmp_path, given, scorer, fitrag):
-    model, out = tmp_path / "model", tmp_path / "out.jsonl"
-    model.mkdir()
-    (model / "model.json").write_text('{"temperature": 1}')
-    fitrag("score", given, out, "--model", model)
-    assert fitrag("score", given, out, "--model", model)[0] == 0
-    (model / "model.json").write_text('{"temperature": 2}')
-    assert fitrag("score", given, out, "--model", model)[0] == 2
-
-
 OWN = """
 from fitrag_integrations.types import BiLabelScore
 
@@ -95,29 +85,35 @@ class Words:
     def score(self, pairs):
         return [BiLabelScore(0.5, 0.5) for _ in pairs]
 """
+OTHER = OWN.replace("0.5, 0.5", "0.25, 0.5")
+LARGER = LARGE + 1  # bytes, of which a hash is kept
 
 
-@pytest.mark.parametrize("named", ["words.py", "words.py:Words"])
-def test_an_edited_file_of_a_model_is_another_model(tmp_path, given, fitrag, named):
-    (tmp_path / "words.py").write_text(OWN)
-    out, model = tmp_path / "out.jsonl", tmp_path / named
+@pytest.mark.parametrize(
+    ("model", "file", "first", "then"),
+    [
+        ("model", "model/model.json", '{"temperature": 1}', '{"temperature": 2}'),
+        ("model", "model/weights", "a" * LARGER, "b" * LARGER),
+        ("words.py", "words.py", OWN, OTHER),
+        ("words.py:Words", "words.py", OWN, OTHER),
+    ],
+    ids=["manifest", "large weights", "own file", "own class"],
+)
+def test_a_model_with_other_content_is_another(
+    tmp_path, given, request, fitrag, model, file, first, then
+):
+    if model == "model":
+        (tmp_path / model).mkdir()
+        request.getfixturevalue("scorer")
+    out = tmp_path / "out.jsonl"
+    (tmp_path / file).write_text(first)
     for _ in range(2):
-        assert fitrag("score", given, out, "--model", model)[0] == 0
-    (tmp_path / "words.py").write_text(OWN.replace("0.5, 0.5", "0.25, 0.5"))
-    code, _, err = fitrag("score", given, out, "--model", model)
+        assert fitrag("score", given, out, "--model", tmp_path / model)[0] == 0
+    before = out.read_bytes()
+    (tmp_path / file).write_text(then)
+    code, _, err = fitrag("score", given, out, "--model", tmp_path / model)
     assert code == 2 and "--model" in err and "--overwrite" in err
-    assert read(out)[0]["scores"][0]["has_answer"] == 0.5
-
-
-def test_large_weights_are_compared_by_content(tmp_path, given, scorer, fitrag):
-    model, out = tmp_path / "model", tmp_path / "out.jsonl"
-    model.mkdir()
-    (model / "weights").write_bytes(b"a" * (LARGE + 1))
-    for _ in range(2):
-        assert fitrag("score", given, out, "--model", model)[0] == 0
-    (model / "weights").write_bytes(b"b" * (LARGE + 1))
-    code, _, err = fitrag("score", given, out, "--model", model)
-    assert code == 2 and "--model" in err
+    assert out.read_bytes() == before
 
 
 @pytest.mark.parametrize("left", [None, b"", b'{"verb": "sc'])
@@ -233,25 +229,30 @@ def test_a_run_asked_to_stop_ends_its_batch_and_says_where(tmp_path, rows, score
     assert len(read(out)) == 40
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full device")
-def test_a_full_disk_is_told_plainly(tmp_path, given, scorer, fitrag):
-    (tmp_path / "out.jsonl").symlink_to("/dev/full")
-    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
-    assert code == 2 and "No space left" in err and "Traceback" not in err
+def full(out):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("needs a full device")
+    out.symlink_to("/dev/full")
 
 
-def test_a_place_that_cannot_be_written_is_told_plainly(tmp_path, given, unloadable, fitrag):
-    (tmp_path / "file").write_text("")
-    unloadable()
-    code, _, err = fitrag("score", given, tmp_path / "file" / "out.jsonl")
-    assert code == 2 and "a place that can be written" in err
+def under_a_file(out):
+    out.parent.write_text("")
 
 
-def test_a_folder_in_the_place_of_an_output_is_told_plainly(tmp_path, given, scorer, fitrag):
-    (tmp_path / "out.jsonl").mkdir()
-    (tmp_path / "out.jsonl" / "kept").write_text("")
-    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
-    assert code == 2 and err.startswith("fitrag: ") and "Traceback" not in err
+@pytest.mark.parametrize(
+    ("name", "make", "said"),
+    [
+        ("out.jsonl", full, "No space left"),
+        ("file/out.jsonl", under_a_file, "a place that can be written"),
+        ("out.jsonl", Path.mkdir, ""),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_told_plainly(
+    tmp_path, given, scorer, fitrag, name, make, said
+):
+    make(tmp_path / name)
+    code, _, err = fitrag("score", given, tmp_path / name)
+    assert code == 2 and err.startswith("fitrag: ") and said in err and "Traceback" not in err
 
 
 def test_a_run_asked_to_stop_as_it_loads_says_so(tmp_path, given, fitrag, monkeypatch):

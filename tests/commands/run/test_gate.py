@@ -143,12 +143,22 @@ def stored(folder):
     return json.loads((folder / "model.json").read_text())
 
 
-def test_calibrate_stores_the_threshold_with_the_gate(fitrag, tmp_path, folder):
-    rows = write(tmp_path / "rows.jsonl.gz", LABELLED)
-    code, out, err = fitrag("calibrate", "gate", rows, "--model", folder, "--json")
-    assert code == 0, err
+@pytest.fixture
+def calibrate(fitrag, tmp_path, folder):
+    """Fit the threshold of the gate in `folder`; gives what was stored and printed."""
+
+    def run(rows, *arguments, code=0, name="rows.jsonl"):
+        given = write(tmp_path / name, rows)
+        done = fitrag("calibrate", "gate", given, "--model", folder, *arguments)
+        assert done[0] == code, done
+        return stored(folder).get("threshold"), done[1], done[2]
+
+    return run
+
+
+def test_calibrate_stores_the_threshold_with_the_gate(calibrate, folder):
+    fitted, out, err = calibrate(LABELLED, "--json", name="rows.jsonl.gz")
     assert "threshold 0.700" in err and "accuracy 1.000, share of retrieval 0.600 of 5" in err
-    fitted = stored(folder)["threshold"]
     assert fitted["value"] == pytest.approx(0.7)
     assert (fitted["model"], fitted["data"], fitted["rows"]) == ("tiny-lm", "rows.jsonl.gz", 5)
     assert fitted["low"] <= fitted["value"] <= fitted["high"]
@@ -157,47 +167,44 @@ def test_calibrate_stores_the_threshold_with_the_gate(fitrag, tmp_path, folder):
     assert rest == {"format": 1, "kind": "ik", "model": "tiny-lm", "draft_tokens": 32}
 
 
-def test_calibrate_warns_of_questions_of_one_kind(fitrag, tmp_path, folder):
-    for known, said in ((1, "known"), (0, "unknown")):
-        rows = [{"question": "q ?", "p_known": p, "known": known} for p in (0.2, 0.9)]
-        given = write(tmp_path / f"{known}.jsonl", rows)
-        code, _, err = fitrag("calibrate", "gate", given, "--model", folder)
-        assert code == 0
-        assert f"all 2 questions are {said}: a threshold fitted on them is meaningless" in err
-    rows = write(tmp_path / "rows.jsonl", LABELLED)
-    assert "meaningless" not in fitrag("calibrate", "gate", rows, "--model", folder)[2]
+@pytest.mark.parametrize(("known", "said"), [(1, "known"), (0, "unknown")])
+def test_calibrate_warns_of_questions_of_one_kind(calibrate, known, said):
+    rows = [{"question": "q ?", "p_known": p, "known": known} for p in (0.2, 0.9)]
+    warning = f"all 2 questions are {said}: a threshold fitted on them is meaningless"
+    assert warning in calibrate(rows)[2]
+    assert "meaningless" not in calibrate(LABELLED)[2]
 
 
-def test_calibrate_for_a_share_and_another_model(fitrag, tmp_path, folder):
-    rows = write(tmp_path / "rows.jsonl", LABELLED)
-    arguments = ("--target", "share", "--max-share", 0.4, "--fitted-for", "other-lm")
-    code, _, err = fitrag("calibrate", "gate", rows, "--model", folder, *arguments)
-    assert code == 0, err
-    fitted = stored(folder)["threshold"]
-    assert fitted["value"] == pytest.approx(0.45)
-    assert (fitted["model"], fitted["target"]) == ("other-lm", "share of retrieval at most 0.4")
+@pytest.mark.parametrize(
+    ("arguments", "value", "named", "said"),
+    [
+        (
+            ("--target", "share", "--max-share", 0.4, "--fitted-for", "other-lm"),
+            0.45,
+            ("other-lm", "share of retrieval at most 0.4"),
+            "",
+        ),
+        (
+            ("--target", "drop", "--max-drop", 0.02, "--confidence", 0.9),
+            1.0,
+            ("tiny-lm",),
+            "retrieve always: 5 rows are too few",
+        ),
+    ],
+)
+def test_calibrate_for_a_target(calibrate, arguments, value, named, said):
+    fitted, _, err = calibrate(LABELLED, *arguments)
+    assert fitted["value"] == pytest.approx(value) and said in err
+    assert (fitted["model"], fitted["target"])[: len(named)] == named
 
 
-def test_calibrate_says_what_it_cannot_promise(fitrag, tmp_path, folder):
-    rows = write(tmp_path / "rows.jsonl", LABELLED)
-    arguments = ("--target", "drop", "--max-drop", 0.02, "--confidence", 0.9)
-    code, _, err = fitrag("calibrate", "gate", rows, "--model", folder, *arguments)
-    assert code == 0
-    assert "retrieve always: 5 rows are too few" in err
-    assert stored(folder)["threshold"]["value"] == 1.0
-
-
-def test_calibrate_lets_the_gate_score_rows_without_scores(fitrag, tmp_path, folder, loaded):
-    rows = [{**row, "known": int(row["id"] > 4)} for row in asked(2, 3, 5, 6)]
-    code, _, err = fitrag(
-        "calibrate", "gate", write(tmp_path / "rows.jsonl", rows), "--model", folder
-    )
-    assert code == 0, err
-    assert stored(folder)["threshold"]["value"] == pytest.approx(0.4)
+def test_calibrate_lets_the_gate_score_rows_without_scores(calibrate, folder, loaded):
+    fitted, *_ = calibrate([{**row, "known": int(row["id"] > 4)} for row in asked(2, 3, 5, 6)])
+    assert fitted["value"] == pytest.approx(0.4)
     assert loaded.options[0].model == str(folder)
 
 
-def test_calibrate_refuses_drafts_of_another_model(fitrag, tmp_path, folder, loaded):
+def test_calibrate_refuses_drafts_of_another_model(calibrate, loaded):
     class Small:
         name = "small-lm"
 
@@ -205,13 +212,11 @@ def test_calibrate_refuses_drafts_of_another_model(fitrag, tmp_path, folder, loa
             return ["perhaps"] * len(prompts)
 
     loaded.drafter = Small()
-    rows = write(tmp_path / "rows.jsonl", [{**row, "known": 1} for row in asked(2, 3)])
-    code, _, err = fitrag("calibrate", "gate", rows, "--model", folder)
-    assert code == 2 and "drafts of 'tiny-lm', or --fitted-for small-lm" in err
-    assert "threshold" not in stored(folder)
-    arguments = ("--fitted-for", "small-lm", "--resamples", 5)
-    assert fitrag("calibrate", "gate", rows, "--model", folder, *arguments)[0] == 0
-    assert stored(folder)["threshold"]["model"] == "small-lm"
+    rows = [{**row, "known": 1} for row in asked(2, 3)]
+    fitted, _, err = calibrate(rows, code=2)
+    assert "drafts of 'tiny-lm', or --fitted-for small-lm" in err and fitted is None
+    fitted, *_ = calibrate(rows, "--fitted-for", "small-lm", "--resamples", 5)
+    assert fitted["model"] == "small-lm"
 
 
 @pytest.mark.parametrize(
@@ -223,23 +228,18 @@ def test_calibrate_refuses_drafts_of_another_model(fitrag, tmp_path, folder, loa
         (LABELLED, ["--target", "drop"], "max_drop"),
         (LABELLED, ["--target", "cheap"], "best accuracy, share, drop, conformal"),
         (LABELLED, ["--model", "nowhere"], "nowhere"),
+        (LABELLED, ["none.jsonl"], "none.jsonl"),
     ],
 )
-def test_calibrate_refuses(fitrag, tmp_path, folder, rows, arguments, said):
+def test_calibrate_refuses(calibrate, folder, rows, arguments, said):
     before = stored(folder)
-    source = write(tmp_path / "rows.jsonl", rows)
-    code, _, err = fitrag("calibrate", "gate", source, "--model", folder, *arguments)
-    assert code == 2 and said in err
+    assert said in calibrate(rows, *arguments, code=2)[2]
     assert stored(folder) == before
 
 
-def test_calibrate_refuses_the_folder_of_a_reader(fitrag, tmp_path, folder):
+def test_calibrate_refuses_the_folder_of_a_reader(calibrate, folder):
     (folder / "model.json").write_text('{"format": 1, "kind": "reader"}')
-    rows = write(tmp_path / "rows.jsonl", LABELLED)
-    code, _, err = fitrag("calibrate", "gate", rows, "--model", folder)
-    assert code == 2 and "a model of kind 'reader'" in err
-    code, _, err = fitrag("calibrate", "gate", tmp_path / "none.jsonl", "--model", folder)
-    assert code == 2
+    assert "a model of kind 'reader'" in calibrate(LABELLED, code=2)[2]
 
 
 @pytest.mark.parametrize(
