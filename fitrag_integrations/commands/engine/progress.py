@@ -45,15 +45,7 @@ REASONS = 5  # shown, the most frequent first
 LINE_SECONDS = 5.0  # between two lines where no bar can be drawn
 
 
-class Plan(Protocol):
-    """Fields of a plan that writes rows."""
-
-    @property
-    def how(self) -> RunSettings:
-        """Return how to go over the rows."""
-
-
-class RowsPlan(Plan, Protocol):
+class RowsPlan(Protocol):
     """Fields of a plan over rows."""
 
     @property
@@ -76,7 +68,7 @@ def run_plan(name: str, plan: RowsPlan) -> None:
     """
     given, target, how = plan.files.source, plan.files.target, plan.how
     check_names(given, target)
-    with going(name, plan, target) as stopping:
+    with going(name, plan, target, anew=how.overwrite) as stopping:
         engine = _engine(plan)
         source, into = _again(Source(given, Shard.read(how.shard)), target, how, engine)
         shown = sys.stderr.isatty() and not how.quiet
@@ -139,12 +131,12 @@ def _again(source: Source, target: str, how: RunOptions, engine: Engine) -> tupl
 
 
 @contextmanager
-def going(name: str, plan: Plan, target: str) -> Iterator[Stopping]:
+def going(name: str, plan: object, target: str, *, anew: bool) -> Iterator[Stopping]:
     """Lock the output, store the plan's options beside it, and listen for signals."""
     stopping = Stopping()
     with stopping.heard(), ExitStack() as held:
         if target != jsonl.STREAM:
-            held.enter_context(settled(Path(target), name, plan, anew=plan.how.overwrite))
+            held.enter_context(settled(Path(target), name, plan, anew=anew))
         yield stopping
 
 
@@ -191,20 +183,10 @@ def progress_bar(
     if not shown or not (verb or sys.stderr.isatty()):
         yield lambda _: None
     elif sys.stderr.isatty():
-        from rich import progress
-        from rich.console import Console
+        from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-        columns = (
-            progress.SpinnerColumn(),
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TimeElapsedColumn(),
-            progress.TimeRemainingColumn(),
-        )
-        with progress.Progress(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task(label, total=total)
-            yield lambda count: bar.advance(task, count)
+        with tqdm(total=total, desc=label) as drawn:
+            yield drawn.update
     else:
         yield from _lines(label, total, verb)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fitrag_integrations.commands.engine.batch import (
     CHUNK,
@@ -30,6 +30,7 @@ from fitrag_integrations.commands.engine.batch import (
     chunks,
     lots,
 )
+from fitrag_integrations.commands.engine.progress import RowsPlan
 from fitrag_integrations.commands.engine.rows import Line, described, refuse_if
 from fitrag_integrations.commands.engine.verbs import Home, plan_of
 from fitrag_integrations.core import jsonl
@@ -44,13 +45,6 @@ TRIES = 3  # more, of a lot whose worker dies over it
 NEEDS = ("ray", "pyarrow", "pandas")  # what `ray[data]` brings
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_LOG_LEVEL": "CRITICAL"}
 QUIET |= {"RAY_BACKEND_LOG_LEVEL": "fatal"}  # else each actor writes to standard error
-
-
-class Plan(Protocol):
-    """What a worker receives: how to load the verb there."""
-
-    def verb(self) -> Verb[Any]:
-        """Load what is needed."""
 
 
 class MapRows:
@@ -79,7 +73,11 @@ class MapRows:
         verb = self._verb = self._verb or self._plan.verb()
         packed = [Line({k: v for k, v in row.items() if v is not None}) for row in rows]
         lines = [line for lot in lots(packed, verb) for line in answer(verb, lot).lines]
-        added = [_added(json.loads(line), verb) for line in lines]
+        added = []
+        for line in map(json.loads, lines):
+            error = line.get("error")
+            message = error.get("message") if isinstance(error, dict) else error
+            added.append({**{name: line.get(name) for name in verb.adds}, "error": message})
         if not is_table:
             return [{**row, **fields} for row, fields in zip(rows, added, strict=True)]
         fields = type(batch).from_pylist(added)
@@ -87,12 +85,6 @@ class MapRows:
         return type(batch).from_arrays(
             [*kept.columns, *fields.columns], [*kept.column_names, *fields.column_names]
         )
-
-
-def _added(line: Row, verb: Verb[Any]) -> Row:
-    error = line.get("error")
-    packed = error.get("message") if isinstance(error, dict) else error
-    return {**{name: line.get(name) for name in verb.adds}, "error": packed}
 
 
 @dataclass(frozen=True)
@@ -106,7 +98,7 @@ class OnRay:
     again and again, and nothing of that lot is written.
     """
 
-    plan: Plan
+    plan: RowsPlan
     source: str
     workers: int | None = None
 
@@ -166,7 +158,7 @@ class OnRay:
 class Sent:
     """The plan, and the folder that its relative paths start from."""
 
-    plan: Plan
+    plan: RowsPlan
     folder: str
 
     def verb(self) -> Verb[Any]:

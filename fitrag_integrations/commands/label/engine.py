@@ -100,7 +100,8 @@ class AskingPlan:
         for path in self.rows:
             check_names(str(path), self.out)
         given, target = self._given(), Path(self.out)
-        with going(self.name, self, self.out) as stopping, self._journal(target) as journal:
+        run = going(self.name, self, self.out, anew=self.how.overwrite)
+        with run as stopping, self._journal(target) as journal:
             asker = self.asker()
             if (
                 self.how.retry_failed and asker.keeps

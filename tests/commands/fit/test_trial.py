@@ -26,11 +26,12 @@ from fitrag_integrations.types import Passage
 
 pytest.importorskip("faiss")
 LONG = "The weather was mild and nobody had much to say about it that whole long year. " * 4
-WHO = ("Ann Bo Cy Di Ed Flo Gus Hal Ida Jo Kim Lee Max Ned Ola Pam Rex Sue Tim Una Vic Wes").split()
-WHAT = (
+PEOPLE = "Ann Bo Cy Di Ed Flo Gus Hal Ida Jo Kim Lee Max Ned Ola Pam Rex Sue Tim Una Vic Wes"
+BUILDINGS = (
     "bridge mill tower harbour library station chapel market prison stable theatre lighthouse "
     "brewery school hospital cinema windmill factory castle garden museum fountain"
-).split()
+)
+WHO, WHAT = PEOPLE.split(), BUILDINGS.split()
 
 
 def texts():
