@@ -53,6 +53,14 @@ def attach(model: Any, config: Any, tensors: Mapping[str, Tensor], name: str) ->
     switch(model, None)
 
 
+def merge(model: Any, config: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Add an adapter to the weights. Raises `ModelLoadError` if it does not fit."""
+    attach(model, config, tensors, "merged")
+    for layer in list(_layers(model)):
+        layer.merge(adapter_names=["merged"])
+    detach(model, "merged")
+
+
 def detach(model: Any, name: str) -> None:
     """Drop an adapter's weights; after the last one the layers are the base's own again."""
     adapted = set(_layers(model))

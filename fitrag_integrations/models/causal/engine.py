@@ -19,12 +19,14 @@ from torch import Tensor, nn
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.causal import adapters as causal_adapters
+from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.loading import position_limit
 from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.models.runtime.worker import Steps
 
 Ids: TypeAlias = Sequence[int]
+WORTH_SHARING = 512  # tokens not computed again, that pay for a pass of their own
 
 
 class CausalEngine(SharedEngine):
@@ -53,8 +55,9 @@ class CausalEngine(SharedEngine):
         if self.is_chat:
             self._turn("")  # reports an unusable template when the model is loaded
         self._takes = set(inspect.signature(model.forward).parameters)
+        self._caches = "past_key_values" in self._takes and not getattr(model, "_is_stateful", False)
         self._attached = 0
-        _only_greedy(model, self.pad_id, self.eos_ids)
+        _only_greedy(model, self.pad_id, self.eos_ids, options.generation_kwargs)
         _whole_states(model)
 
     def attach(self, config: Any, tensors: Mapping[str, Tensor]) -> str:
@@ -159,22 +162,54 @@ class CausalEngine(SharedEngine):
 
     @torch.inference_mode()
     def inferred(self, rows: Sequence[Ids], *, keep: int = 1, hidden: bool = False) -> Any:
-        """Async version of `passed`, for who does not train. On the worker only."""
-        return self.passed(rows, keep=keep, hidden=hidden)
+        """Run `passed` without gradients, on the worker only.
 
-    def passed(self, rows: Sequence[Ids], *, keep: int = 1, hidden: bool = False) -> Any:
+        Ids with which all rows begin, such as a template's, are computed once where that saves
+        enough and their keys and values fit.
+        """
+        shared = 0 if hidden else self._shared(rows, keep)
+        if not shared:
+            return self.passed(rows, keep=keep, hidden=hidden)
+        past = self.passed([rows[0][:shared]], use_cache=True).past_key_values
+        past.batch_repeat_interleave(len(rows))
+        return self.passed([row[shared:] for row in rows], keep=keep, past=past, shared=shared)
+
+    def _shared(self, rows: Sequence[Ids], keep: int) -> int:
+        """Count the ids that are worth computing once for all rows, 0 for none."""
+        first, last, longest = min(rows), max(rows), max(map(len, rows))
+        shared = min(common_prefix(first, last), min(map(len, rows)) - keep)
+        if shared * (len(rows) - 1) < WORTH_SHARING or not self._caches or shared < 1:
+            return 0
+        room, window = self.cache_tokens(), getattr(self.model.config, "sliding_window", None)
+        fits = room is None or len(rows) * longest <= room
+        return shared if fits and (window is None or longest <= window) else 0
+
+    def passed(
+        self,
+        rows: Sequence[Ids],
+        *,
+        keep: int = 1,
+        hidden: bool = False,
+        past: Any = None,
+        shared: int = 0,
+        use_cache: bool = False,
+    ) -> Any:
         """Run one padded batch through the model.
 
         `logits` of the last `keep` positions, shape (batch, keep, vocabulary), float32; with
         `hidden` also `hidden_states`, one (batch, tokens, width) per layer. Padding is on the left.
+        `past` are keys and values of the `shared` ids before each row.
         """
         ids, mask, positions = left_padded(rows, pad_id=self.pad_id, device=self.device)
-        extra = {"position_ids": positions, "logits_to_keep": keep}
+        extra = {"position_ids": positions + shared, "logits_to_keep": keep}
         taken = {name: value for name, value in extra.items() if name in self._takes}
+        if past is not None:
+            mask = torch.cat([mask.new_ones(len(rows), shared), mask], dim=1)
+            taken["past_key_values"] = past
         out = self.model(
             input_ids=ids,
             attention_mask=mask,
-            use_cache=False,
+            use_cache=use_cache or past is not None,
             output_hidden_states=hidden,
             **taken,
         )
@@ -249,12 +284,12 @@ def left_padded(
     return sent(ids, device), sent(mask, device), sent(positions, device)
 
 
-def _only_greedy(model: Any, pad_id: int, eos_ids: Sequence[int]) -> None:
+def _only_greedy(model: Any, pad_id: int, eos_ids: Sequence[int], given: Row) -> None:
     """Drop the sampling settings a model ships with: what a gate reads must be repeatable."""
     from transformers import GenerationConfig
 
     model.generation_config = GenerationConfig(
-        do_sample=False, pad_token_id=pad_id, eos_token_id=list(eos_ids) or None
+        do_sample=False, pad_token_id=pad_id, eos_token_id=list(eos_ids) or None, **given
     )
 
 

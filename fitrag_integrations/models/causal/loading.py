@@ -37,8 +37,7 @@ def load_causal(
     what = f"language model {source!r}"
     checkpoint = Checkpoint(source, what, model_kwargs, tokenizer_kwargs or {})
     tokenizer = checkpoint.tokenizer()
-    given: dict[str, Any] = {} if "dtype" in model_kwargs else {"dtype": dtype}
-    model = checkpoint.model("AutoModelForCausalLM", **given)
+    model = checkpoint.model("AutoModelForCausalLM", dtype=dtype)
     check_vocabulary(model, tokenizer, what)
     return model, tokenizer
 
@@ -72,8 +71,13 @@ def causal_source(name_or_dir: str | Path) -> tuple[str, str, Row]:
 _engines: Pool[CausalEngine] = Pool()
 
 
-def shared_causal(name_or_dir: str | Path, options: Options) -> CausalEngine:
-    """Load a language model's engine, or give the one that is already there."""
+def shared_causal(
+    name_or_dir: str | Path, options: Options, *, merged: tuple[Path, Row] | None = None
+) -> CausalEngine:
+    """Load a language model's engine, or return the one that is already there.
+
+    With `merged`, a folder and the entry of its adapter, that one is added to the weights.
+    """
     source, name, manifest = causal_source(name_or_dir)
 
     def load() -> CausalEngine:
@@ -83,9 +87,12 @@ def shared_causal(name_or_dir: str | Path, options: Options) -> CausalEngine:
             tokenizer_kwargs=options.tokenizer_kwargs,
             **options.model_kwargs,
         )
+        if merged is not None:
+            causal_adapters.merge(model, *causal_adapters.read(*merged))
         return CausalEngine(model, tokenizer, options, name=name, manifest=manifest)
 
-    return _engines.take(source, options, load)
+    key = source if merged is None else f"{source} with {merged[0].resolve()}"
+    return _engines.take(key, options, load)
 
 
 def base_of(folder: Path, base: str) -> str:
@@ -106,6 +113,7 @@ class CausalModel(EngineModel[CausalEngine]):
         super().__init__(manifest)
         self._engine = engine
         self._adapter = adapter
+        self._merged = False
 
     @classmethod
     def _over(cls, folder: Path, manifest: Row, options: LoadOptions) -> Self:
@@ -118,14 +126,16 @@ class CausalModel(EngineModel[CausalEngine]):
             given = options.get("chat_template_kwargs")
             kept = manifest.get("chat_template_kwargs") if given is None else given
             own: LoadOptions = {**options, "chat_template_kwargs": kept}
-            chosen = Options.checked(**own)
-            engine = shared_causal(base_of(folder, manifest["base"]), chosen)
+            chosen, entry, adapter = Options.checked(**own), manifest.get("weights"), None
+            lora = bool(entry) and manifest.get("variant", "lora") == "lora"
+            merged = (folder, entry) if lora and chosen.merge_adapter else None
+            engine = shared_causal(base_of(folder, manifest["base"]), chosen, merged=merged)
             undo.callback(engine.release)
-            adapter = None
-            if manifest.get("weights") and manifest.get("variant", "lora") == "lora":
-                adapter = engine.attach(*causal_adapters.read(folder, manifest["weights"]))
+            if lora and merged is None:
+                adapter = engine.attach(*causal_adapters.read(folder, entry))
                 undo.callback(engine.detach, adapter)
             made = cls._build(engine, folder, manifest, adapter)
+            made._merged = merged is not None
             undo.pop_all()
         return made
 
@@ -140,6 +150,7 @@ class CausalModel(EngineModel[CausalEngine]):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save to `folder` what was fitted, with prompts and lengths; the base is only named."""
+        self._check_apart("save it")
         folder, base = Path(folder), self._base()
         fields = {**self.manifest, "base": base}
         if self._engine.options.chat_template_kwargs:
@@ -148,6 +159,11 @@ class CausalModel(EngineModel[CausalEngine]):
         if entry is not None:
             fields["weights"] = {**self.manifest.get("weights", {}), **entry}
         write_manifest(folder, "model.json", kind=self.kind, fields=fields)
+
+    def _check_apart(self, wanted: str) -> None:
+        """Raise `TypeError` where the adapter is merged, and the base alone is no longer there."""
+        if self._merged:
+            raise TypeError(f"{self!r} has merged weights: load it without merge_adapter to {wanted}")
 
     def _save_weights(self, folder: Path, base: str) -> dict[str, str] | None:
         if self._adapter is None:

@@ -60,6 +60,7 @@ class CausalGate(CausalModel):
         `options` are those of `LocalGenerator` beside device, dtype and batch_tokens.
         """
         self._worker()  # an unloaded gate has no weights to share
+        self._check_apart("share its base")
         made = LocalGenerator(self._engine.retain(), **options)
         if self._origin is not None:
             where = {name: self._origin.options.get(name) for name in LoadOptions.__annotations__}
@@ -70,9 +71,10 @@ class CausalGate(CausalModel):
     def drafter(self) -> LocalGenerator | None:
         """The generator that writes the drafts, always the same; it outlives `unload`.
 
-        None where another model's knowledge is judged: then only that model can write them.
+        None where another model's knowledge is judged: then only that model can write them; and
+        where the adapter is merged into the base.
         """
-        if self.model_name != self._engine.name:
+        if self.model_name != self._engine.name or self._merged:
             return None
         if self._drafter is None:
             self._drafter = self.generator(draft_tokens=max(1, self.draft_tokens))

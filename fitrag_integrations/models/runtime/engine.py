@@ -15,7 +15,7 @@ from typing import Any, Generic, Self, TypedDict, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.checks import check_is, check_whole
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
@@ -30,6 +30,7 @@ A = TypeVar("A")
 BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}  # a CPU gains from little padding, a GPU from size
 USUAL_TOKENS = 128  # of a question and a passage
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+GENERATION = {"cache_implementation", "compile_config", "disable_compile", "prefill_chunk_size"}
 
 
 class Kwargs(dict[str, Any]):
@@ -53,6 +54,8 @@ class LoadOptions(BaseOptions, total=False):
     """Keyword arguments for models over a language model."""
 
     chat_template_kwargs: Mapping[str, Any] | None
+    generation_kwargs: Mapping[str, Any] | None
+    merge_adapter: bool
 
 
 class PairOptions(BaseOptions, total=False):
@@ -76,6 +79,10 @@ class Options:
             `device_map`, `quantization_config`, `revision`.
         tokenizer_kwargs: Passed to that of the tokenizer.
         chat_template_kwargs: Variables of the chat template, e.g. `{"enable_thinking": True}`.
+        generation_kwargs: How transformers generates: `cache_implementation` ("static", which it
+            compiles on a GPU), `compile_config`, `disable_compile`, `prefill_chunk_size`.
+        merge_adapter: Add the adapter of a gate or a rewriter to the weights of a base of its own.
+            Its passes cost what the base's do; the base is no longer shared with other models.
         max_length: Maximum input length in tokens. Defaults to the model folder's.
     """
 
@@ -86,6 +93,8 @@ class Options:
     model_kwargs: Kwargs = Kwargs()
     tokenizer_kwargs: Kwargs = Kwargs()
     chat_template_kwargs: Kwargs = Kwargs()
+    generation_kwargs: Kwargs = Kwargs()
+    merge_adapter: bool = False
     max_length: int | None = None
 
     @classmethod
@@ -99,18 +108,33 @@ class Options:
         model_kwargs: Mapping[str, Any] | None = None,
         tokenizer_kwargs: Mapping[str, Any] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        generation_kwargs: Mapping[str, Any] | None = None,
+        merge_adapter: bool = False,
         max_length: int | None = None,
     ) -> Self:
         """Build options from a caller's arguments; raises `InputError` naming a wrong one."""
+        passed = {
+            "model_kwargs": model_kwargs,
+            "tokenizer_kwargs": tokenizer_kwargs,
+            "chat_template_kwargs": chat_template_kwargs,
+            "generation_kwargs": generation_kwargs,
+        }
+        given = {name: Kwargs(check_mapping(name, each or {})) for name, each in passed.items()}
+        names = given["model_kwargs"]
+        named = names.pop("dtype", names.pop("torch_dtype", None))
+        if dtype is None and named is not None:  # as transformers spells it
+            dtype = str(named).removeprefix("torch.")
+        if wrong := sorted(given["generation_kwargs"].keys() - GENERATION):
+            allowed = f"{', '.join(sorted(GENERATION))}; what is written stays greedy"
+            raise InputError.of("generation_kwargs", given=wrong, allowed=allowed)
         made = cls(
             device,
             None if dtype == "auto" else dtype,
             batch_tokens,
             backend,
-            Kwargs(check_mapping("model_kwargs", model_kwargs or {})),
-            Kwargs(check_mapping("tokenizer_kwargs", tokenizer_kwargs or {})),
-            Kwargs(check_mapping("chat_template_kwargs", chat_template_kwargs or {})),
-            None if max_length is None else check_whole("max_length", max_length, low=1),
+            merge_adapter=check_is("merge_adapter", merge_adapter, bool),
+            max_length=None if max_length is None else check_whole("max_length", max_length, low=1),
+            **given,
         )
         made.resolved()
         return made
@@ -148,6 +172,10 @@ class SharedEngine:
 
     def __init__(self, module: nn.Module, options: Options, *, name: str) -> None:
         self.device, self.dtype, tokens = options.resolved()
+        if is_placed(module):  # by transformers: inputs go where its first weights are
+            first = next(p for p in module.parameters() if p.is_floating_point())
+            self.dtype = first.dtype
+            self.device = self.device if first.is_meta else first.device
         self.room = Budget(tokens)
         self.backend = checked_backend(options.backend)
         exact = self.backend != "torch"  # a graph is exported in float32, whatever runs it

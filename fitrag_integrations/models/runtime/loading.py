@@ -56,6 +56,7 @@ _NO_SAFETENSORS = (
 POOLER = r"(?:^|\.)pooler\."  # of an encoder; nothing here reads it
 CLASSIFIER = r"(?:^|\.)(?:classifier|classification_head|score|pre_classifier|head|pooler)\."
 _RESERVED = ("trust_remote_code", "use_safetensors", "config", "output_loading_info")
+_RESERVED += ("ignore_mismatched_sizes",)
 _PARTIAL = ("AutoModel", "T5EncoderModel")
 """Classes that leave out the head or the decoder of a checkpoint on purpose."""
 
@@ -131,9 +132,9 @@ class Checkpoint:
             config.num_labels = outputs
         with self._loading():
             self._refuse_adapter()
-            self._refuse_depth(config)
+            self._refuse_files(config)
             if kind == "AutoModelForCausalLM":
-                _refuse_encoder(config)
+                _refuse_others(config)
             made = getattr(transformers, kind)
             if state is not None:  # the class itself, which alone takes tensors without a path
                 made, options = made._model_mapping[type(config)], {**options, "state_dict": state}
@@ -144,6 +145,7 @@ class Checkpoint:
                 config=config,
                 trust_remote_code=False,
                 use_safetensors=True,
+                ignore_mismatched_sizes=True,  # refused below, by name
                 output_loading_info=True,
             )
             _refuse_random(model, info, kind, new)
@@ -159,11 +161,18 @@ class Checkpoint:
                 "its base (merge_and_unload, then save_pretrained)"
             )
 
-    def _refuse_depth(self, config: object) -> None:
-        """Refuse more layers than there are tensors: each would be made before one is missed."""
-        folder = Path(self.source)
+    def _refuse_files(self, config: object) -> None:
+        """Refuse a missing shard, and more layers than tensors: each would be made first."""
+        folder, names = Path(self.source), set[str]()
         if not folder.is_dir():
             return
+        index = folder / "model.safetensors.index.json"
+        if index.is_file():
+            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        if lost := sorted(name for name in names if not (folder / name).is_file()):
+            raise ValueError(
+                f"{', '.join(lost[:4])} is missing, which {index.name} lists; copy the whole folder"
+            )
         held = sum(_tensor_count(path) for path in folder.glob("*.safetensors"))
         asked = [v for n, v in vars(config).items() if _LAYERS.fullmatch(n) and isinstance(v, int)]
         deepest = max(asked, default=0)
@@ -228,15 +237,21 @@ def checked_length(max_length: int, config: Any, *, low: int) -> int:
     return max_length
 
 
-def _refuse_encoder(config: Any) -> None:
-    """Refuse an encoder such as BERT as a language model: it would attend to later tokens."""
+def _refuse_others(config: Any) -> None:
+    """Refuse what is no causal language model: an encoder such as BERT would see later tokens."""
     from transformers.models.auto import modeling_auto
 
-    masked = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    if config.model_type in masked and not getattr(config, "is_decoder", False):
+    kind, masked = config.model_type, modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    both = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.keys()
+    both -= modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+    if config.is_encoder_decoder or kind in both:
         raise ValueError(
-            f"a {config.model_type} encoder cannot write; allowed: a causal language model"
+            f"a {kind} is an encoder with a decoder; allowed: a causal language model. "
+            "A T5 serves as RetrievalEvaluator, and as monoT5 with from_reranker; to write with "
+            "one, run it behind a server (RemoteGenerator)"
         )
+    if kind in masked and not getattr(config, "is_decoder", False):
+        raise ValueError(f"a {kind} encoder cannot write; allowed: a causal language model")
 
 
 def _refuse_random(model: Any, info: Mapping[str, Any], kind: str, new: str) -> None:
@@ -258,6 +273,12 @@ def _refuse_random(model: Any, info: Mapping[str, Any], kind: str, new: str) -> 
         raise ValueError(
             f"its files lack {named(missing)}, which would be random; allowed: a complete "
             f"checkpoint of {type(model).__name__}"
+        )
+    for name, *shapes in sorted(info.get("mismatched_keys", ())):
+        held, wanted = map(list, shapes)
+        raise ValueError(
+            f"{name} has the shape {held}, config.json asks for {wanted}: weights and configuration "
+            "are of two models; restore both from one source"
         )
     if kind not in _PARTIAL and not new and (left := unexpected("unexpected_keys")):
         raise ValueError(

@@ -57,6 +57,28 @@ def test_padding_and_batches_do_not_matter(engine, base):
         torch.testing.assert_close(found, alone, atol=1e-4, rtol=1e-4)
 
 
+def test_what_all_prompts_begin_with_is_computed_once(engine, monkeypatch):
+    begin = "Question: who wrote the score of the film?\nAnswer: a king of Rome. " * 6
+    rows = engine.encode([f"{begin}{text}" for text in MANY])
+    shared, passed, widths = engine._shared(rows, 1), engine.passed, []
+
+    def counted(some, **how):
+        widths.append((len(some), max(map(len, some))))
+        return passed(some, **how)
+
+    monkeypatch.setattr(engine, "passed", counted)
+    found = engine.inferred(rows, keep=2).logits
+    assert shared > 100 and widths == [(1, shared), (len(rows), max(map(len, rows)) - shared)]
+    alone = torch.cat([passed([row], keep=2).logits for row in rows]).detach()
+    torch.testing.assert_close(found, alone, atol=1e-4, rtol=1e-4)
+    widths.clear()
+    engine.inferred([*rows[:3], rows[0][shared:]])  # one begins otherwise
+    engine.inferred(rows[:1])
+    monkeypatch.setattr(engine, "cache_tokens", lambda: 100)  # a GPU without the room
+    engine.inferred(rows)
+    assert [count for count, _ in widths] == [4, 1, len(rows)]
+
+
 def test_the_output_layer_sees_contiguous_states(engine, base):
     # a slice of a batch costs it hundreds of times as long, in bfloat16 on a CPU
     whole, layer = [], engine.model.get_output_embeddings()

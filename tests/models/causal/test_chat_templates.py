@@ -125,6 +125,11 @@ def with_nan(tensors):
     return tensors
 
 
+def reshaped(tensors):
+    name = next(name for name in tensors if name.endswith("q_proj.weight"))
+    return {**tensors, name: torch.zeros(3, 3)}
+
+
 MAKERS = {"llama": write_llama, "bert": write_bert, "t5": write_t5}
 
 
@@ -140,6 +145,8 @@ MAKERS = {"llama": write_llama, "bert": write_bert, "t5": write_t5}
         ("bert", without("encoder.layer.1"), load_base, "lack encoder.layer.1"),
         ("bert", without("encoder.layer.1"), Encoder, "lack encoder.layer.1"),
         ("t5", without("block.1"), load_base, "lack encoder.block.1"),
+        ("t5", dict, LocalGenerator.from_pretrained, "encoder with a decoder.*RemoteGenerator"),
+        ("llama", reshaped, LocalGenerator.from_pretrained, r"q_proj.*\[3, 3\].*two models"),
     ],
 )
 def test_no_weight_is_random(tmp_path, base, change, load, message):
@@ -148,6 +155,20 @@ def test_no_weight_is_random(tmp_path, base, change, load, message):
     with pytest.raises(ModelLoadError, match=message):
         made = load(folder)
         made.encode(["x"]) if isinstance(made, Encoder) else made
+
+
+def test_a_missing_shard_is_named(tmp_path):
+    base = write_llama(tmp_path / "base")
+    sharded = tmp_path / "sharded"
+    AutoModelForCausalLM.from_pretrained(base).save_pretrained(sharded, max_shard_size="20KB")
+    AutoTokenizer.from_pretrained(base).save_pretrained(sharded)
+    lost = sorted(sharded.glob("model-*.safetensors"))[1]
+    whole = LocalGenerator.from_pretrained(sharded)
+    assert whole.generate(QUESTIONS) == LocalGenerator.from_pretrained(base).generate(QUESTIONS)
+    whole.unload()
+    lost.unlink()
+    with pytest.raises(ModelLoadError, match=f"{lost.name} is missing.*index.json"):
+        LocalGenerator.from_pretrained(sharded)
 
 
 def test_a_tokenizer_of_another_model_is_refused(tmp_path):
@@ -174,6 +195,16 @@ def test_an_argument_for_transformers_reaches_it(tmp_path):
         LocalGenerator.from_pretrained(base, model_kwargs=["eager"])
     ran = LocalGenerator.from_pretrained(base, model_kwargs={"trust_remote_code": True})
     assert ran.generate(["who?"]) == made.generate(["who?"])
+    for given in ("bfloat16", torch.bfloat16):
+        named = LocalGenerator.from_pretrained(base, model_kwargs={"torch_dtype": given})
+        assert named._engine.dtype == torch.bfloat16
+    static = {"cache_implementation": "static"}
+    fixed = LocalGenerator.from_pretrained(base, generation_kwargs=static, max_new_tokens=9)
+    grown = LocalGenerator.from_pretrained(base, max_new_tokens=9)
+    assert fixed._engine.model.generation_config.cache_implementation == "static"
+    assert fixed.generate(QUESTIONS) == grown.generate(QUESTIONS)
+    with pytest.raises(InputError, match="do_sample.*cache_implementation.*greedy"):
+        LocalGenerator.from_pretrained(base, generation_kwargs={"do_sample": True})
     with pytest.raises(TypeError, match="unexpected"):
         LocalGenerator.from_pretrained(base, nonsense=1)
 

@@ -312,3 +312,29 @@ def test_states_together_weigh_as_much_as_a_few():
     head = KnownHead(193)
     head.standardize(torch.tensor([[1.0], [3.0]]).expand(2, 193), states=192)
     assert head.scale.tolist() == [pytest.approx(2.0)] * 192 + [1.0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [write_llama, write_gpt2])
+def test_a_merged_adapter_gives_the_same_over_a_base_of_its_own(kind, tmp_path):
+    base = kind(tmp_path / "base")
+    folder = write_ik(tmp_path / "ik", base, model="base")
+    plain = LocalGenerator.from_pretrained(base, device="cpu")
+    before = plain.p_yes(QUESTIONS)
+    apart = IKClassifier.from_pretrained(folder, device="cpu")
+    merged = IKClassifier.from_pretrained(folder, device="cpu", merge_adapter=True)
+    again = IKClassifier.from_pretrained(folder, device="cpu", merge_adapter=True)
+    assert apart._engine is plain._engine and again._engine is merged._engine is not plain._engine
+    names = {name for name, _ in merged._engine.model.named_modules()}
+    assert not any("lora" in name for name in names) and not hasattr(merged._engine.model, "peft")
+    expected = apart.p_known(QUESTIONS, DRAFTS)
+    assert merged.p_known(QUESTIONS, DRAFTS) == pytest.approx(expected, abs=1e-5)
+    assert expected != pytest.approx(before, abs=1e-3) and plain.p_yes(QUESTIONS) == before
+    assert apart.drafter is not None and merged.drafter is None  # its base answers differently
+    for call in (lambda: merged.save_pretrained(tmp_path / "out"), merged.generator):
+        with pytest.raises(TypeError, match="without merge_adapter"):
+            call()
+    copy = pickle.loads(pickle.dumps(merged))
+    assert copy.p_known(QUESTIONS, DRAFTS) == merged.p_known(QUESTIONS, DRAFTS)
+    for model in (plain, apart, merged, again, copy):
+        model.unload()
