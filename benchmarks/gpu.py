@@ -1,75 +1,109 @@
-"""Measure on a GPU what only a GPU can tell, in one run of less than nine minutes.
+"""Measure on a GPU what only a GPU can show, end to end, in one run of less than nine minutes.
 
     python benchmarks/gpu.py [--out FOLDER] [--seconds 520] [--rehearse]
 
-It runs the tests that need a GPU, then takes the times of the models at the papers' sizes with
-random weights, which cost what trained ones do: nothing is fetched. The median and the spread of
-each go to FOLDER/<machine>.json, benchmarks/results by default, beside the floor that the device's
-own arithmetic sets. Where there is no CUDA device it says so and writes nothing. --rehearse runs
-the same lines at tiny sizes on the CPU, to see that they run; its times mean nothing.
+It runs the tests that need a GPU, then times the package's public calls, tokenizing included, at
+the papers' sizes: over the text of this repository's documentation, in pairs and prompts of mixed
+length. Weights are random, which cost what trained ones do, so nothing is fetched. Where
+sentence-transformers or vLLM is installed, it runs beside. The median and the range of each figure
+go to FOLDER/<machine>.json, benchmarks/results by default, with the peak of memory. The exit status
+is 1 without a CUDA device, if a test fails or none ran, and if a figure could not be taken.
+--rehearse runs the same lines at tiny sizes on the CPU, to see that they run; its times mean
+nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
+import random
 import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from fitrag_integrations.models import (
+    BiLabelScorer,
+    IKClassifier,
+    LocalGenerator,
+    RetrievalEvaluator,
+)
+from fitrag_integrations.models.causal import adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
+from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.evaluator.sequence_classifier import SequenceGrader
+from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.runtime.engine import Options
-from fitrag_integrations.models.runtime.placing import float32_head, place
-from fitrag_integrations.models.runtime.worker import finished
+from fitrag_integrations.models.runtime.placing import place
+from fitrag_integrations.types import Passage
 
 ROOT = Path(__file__).resolve().parents[1]
-REPEATS = 20
-T5 = {"vocab_size": 32128, "decoder_start_token_id": 0, "d_kv": 64}
+REPEATS, WARM = 10, 2
+CALLERS = 64
+T5 = {"decoder_start_token_id": 0, "d_kv": 64, "pad_token_id": 1, "eos_token_id": 0}
+TESTS = ("tests/gpu/test_on_cuda.py", "tests/models/test_precision.py")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Say how large things are; the defaults are the papers'."""
+    """How large things are; the defaults are the papers'."""
 
-    base: dict[str, int]
-    large: dict[str, int]
+    t5_base: dict[str, int]
+    t5_large: dict[str, int]
+    bert: dict[str, int]
     llama: dict[str, int]
+    shallow: dict[str, int]
+    words: int = 8000
     passages: int = 100
-    tokens: int = 160
     graded: int = 10
-    asked: int = 60
     batches: tuple[int, ...] = (1, 256)
+    prompts: int = 64
+    new_tokens: int = 64
+    long: int = 4000
     vectors: int = 21_000_000
     width: int = 768
 
 
 FULL = Sizes(
-    base={"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
-    large={"d_model": 1024, "d_ff": 4096, "num_layers": 24, "num_heads": 16},
-    llama={},  # its configuration's defaults are Llama-2-7B's
+    t5_base={"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+    t5_large={"d_model": 1024, "d_ff": 4096, "num_layers": 24, "num_heads": 16},
+    bert={},  # the defaults of the configurations are BERT-base's and Llama-2-7B's
+    llama={"max_position_embeddings": 4096},
+    shallow={"num_hidden_layers": 4, "max_position_embeddings": 4096},
 )
 SMALL = {"d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 2}
+LLAMA = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+LLAMA |= {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 512}
 TINY = Sizes(
-    base=SMALL,
-    large=SMALL,
-    llama={"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-    | {"num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 300},
+    t5_base=SMALL,
+    t5_large=SMALL,
+    bert={"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    | {"num_attention_heads": 2},
+    llama=LLAMA,
+    shallow=LLAMA,
+    words=400,
     passages=6,
-    tokens=24,
     graded=2,
-    asked=12,
     batches=(1, 4),
+    prompts=3,
+    new_tokens=4,
+    long=200,
     vectors=1000,
     width=32,
 )
@@ -77,17 +111,18 @@ TINY = Sizes(
 
 @dataclass(frozen=True)
 class Figure:
-    """Hold a time in milliseconds: the median of the runs, the fastest, the slowest.
+    """Time in milliseconds (median, fastest, slowest), or a number in another unit.
 
-    `wall` is what the host waited, `device` what the GPU worked, None where there is none; `floor`
-    what an H200 would take for the arithmetic alone.
+    `device` is what the GPU worked, None where there is none; `peak` the most memory, in GiB.
     """
 
     name: str
-    wall: tuple[float, float, float]
-    device: tuple[float, float, float] | None
     of: str
-    floor: float | None = None
+    wall: tuple[float, float, float]
+    device: float | None = None
+    peak: float | None = None
+    unit: str = "ms"
+    more: dict[str, float] = field(default_factory=dict)
 
 
 class Bench:
@@ -96,192 +131,350 @@ class Bench:
     def __init__(self, device: str, sizes: Sizes, seconds: float) -> None:
         self.device, self.sizes = device, sizes
         self.until = time.monotonic() + seconds
+        self.failed: list[str] = []
+        self.absent: list[str] = []
+        pages = " ".join(p.read_text(encoding="utf-8") for p in sorted(ROOT.glob("docs/**/*.md")))
+        self.text, self.chance = pages.split(), random.Random(13)
+        self.tokenizer = tokenizer_of(pages, sizes.words, "$A", "[CLS] $A [SEP] $B [SEP]")
+        self.ending = tokenizer_of(pages, sizes.words, "$A <end>", "$A <end> $B <end>")
+        self.pairs = [(self.words(12), Passage(str(n), self.words(90))) for n in range(1000)]
 
     def figures(self) -> Iterator[Figure]:
-        """Take the figures, the cheapest first; what there is no time for is left out."""
-        for measure in (self.scorer, self.evaluator, self.search, self.gate):
+        """Take the figures, the cheapest first; what fails is kept in `failed`, with the rest."""
+        parts = (
+            *(self.scorer, self.reranker, self.evaluator, self.training, self.precision),
+            *(self.search, self.language_model),
+        )
+        for measure in parts:
             if time.monotonic() > self.until:
-                print(f"{measure.__name__}: no time left")
+                self.failed.append(f"{measure.__name__}: no time left")
                 continue
             try:
-                yield from measure()
-            except torch.OutOfMemoryError as error:
-                print(f"{measure.__name__}: {error}")
-            self._empty()
+                for figure in measure():
+                    low, high = figure.wall[1:]
+                    shown = f"{figure.wall[0]:.2f} {figure.unit} ({low:.2f}-{high:.2f})"
+                    print(f"{figure.name}, {figure.of}: {shown} {figure.more or ''}", flush=True)
+                    yield figure
+            except Exception as error:  # whatever a device raises, the others are measured
+                traceback.print_exc()
+                self.failed.append(f"{measure.__name__}: {type(error).__name__}: {error}")
+            if self.device == "cuda":
+                torch.cuda.empty_cache()
+
+    def words(self, count: int) -> str:
+        """Cut a text of about so many words, between half and twice, from the documentation."""
+        size, at = self.chance.randint(count // 2, 2 * count), self.chance.randrange(len(self.text))
+        return " ".join([*self.text, *self.text][at : at + size])
 
     def scorer(self) -> Iterator[Figure]:
-        """Time FIT-RAG's scorer: T5-base over 100 passages of 160 tokens."""
-        from transformers import T5Config, T5EncoderModel
+        """Time FIT-RAG's scorer: a T5-base with two labels, for one caller and for many."""
+        trunk = Trunk(self._made("T5EncoderModel", T5 | self.sizes.t5_base), pooling="mean")
+        tokenizer = PairTokenizer(self.tokenizer)
+        engine = Engine(trunk, tokenizer, self._options()).retain()
+        scorer = BiLabelScorer(engine, BiLabelHead(trunk.width), evidence=Evidence())
+        fresh = self._fresh(self.sizes.passages)
+        of = f"{self.sizes.passages} passages"
+        yield self._timed("score, T5-base", of, lambda: scorer.score(next(fresh)))
+        ten = self._fresh(10)
+        given = [[next(ten) for _ in range(CALLERS)] for _ in range(REPEATS + WARM)]
+        rounds = iter(given)
+        with ThreadPoolExecutor(CALLERS) as pool:
+            crowd = lambda: list(pool.map(scorer.score, next(rounds)))  # noqa: E731
+            yield self._timed("score, T5-base", f"{CALLERS} callers, 10 passages each", crowd)
+        scorer.unload()
 
-        model = self._made(T5EncoderModel, T5Config(**T5, **self.sizes.base))
-        trunk = Trunk(model, pooling="mean").eval()
-        ids = self._ids(self.sizes.passages, self.sizes.tokens)
-        mask, types = torch.ones_like(ids), torch.zeros_like(ids)
-        of = f"{len(ids)} pairs of {self.sizes.tokens} tokens"
-        run = lambda: trunk.pool(trunk(ids, mask, types), mask)  # noqa: E731
-        yield self._timed("T5-base scorer", run, of, floor=3.6)
+    def reranker(self) -> Iterator[Figure]:
+        """Time a cross-encoder of BERT-base's size, beside sentence-transformers' own."""
+        with tempfile.TemporaryDirectory() as folder:
+            config = self.sizes.bert | {"num_labels": 1}
+            self._saved("BertForSequenceClassification", config, folder)
+            scorer = BiLabelScorer.from_reranker(folder, device=self.device, dtype="bfloat16")
+            of, fresh = f"{self.sizes.passages} passages", self._fresh(self.sizes.passages)
+            yield self._timed("from_reranker, BERT-base", of, lambda: scorer.score(next(fresh)))
+            scorer.unload()
+            try:
+                from sentence_transformers import CrossEncoder
+            except ImportError:
+                self.absent.append("sentence-transformers")
+                return
+            half = {"dtype": torch.bfloat16}
+            peer = CrossEncoder(folder, device=self.device, max_length=512, model_kwargs=half)
+            texts = ([(q, p.text) for q, p in pairs] for pairs in fresh)
+            predict = lambda: peer.predict(next(texts), show_progress_bar=False)  # noqa: E731
+            yield self._timed("CrossEncoder.predict, BERT-base", of, predict)
 
     def evaluator(self) -> Iterator[Figure]:
-        """Time CRAG's evaluator: T5-large over the ten passages of a question."""
-        from transformers import T5Config, T5ForSequenceClassification
+        """Time CRAG's evaluator: a T5-large over the passages of a question."""
+        config = T5 | self.sizes.t5_large | {"num_labels": 1}
+        model = self._made("T5ForSequenceClassification", config)
+        grader = SequenceGrader(model, self.ending, self._options())
+        evaluator, fresh = RetrievalEvaluator(grader), self._fresh(self.sizes.graded)
+        of = f"{self.sizes.graded} passages"
+        yield self._timed("evaluate, T5-large", of, lambda: evaluator.evaluate(next(fresh)))
+        evaluator.unload()
 
-        model = self._made(
-            T5ForSequenceClassification, T5Config(**{**T5, **self.sizes.large, "num_labels": 1})
-        )
-        float32_head(model)
-        ids = self._ids(self.sizes.graded, self.sizes.tokens)
-        ids[:, -1] = 1  # T5 refuses a text that does not end
-        mask = torch.ones_like(ids)
-        of = f"{len(ids)} pairs of {self.sizes.tokens} tokens"
-        run = lambda: model(input_ids=ids, attention_mask=mask).logits  # noqa: E731
-        yield self._timed("T5-large evaluator", run, of, floor=2.9)
+    def training(self) -> Iterator[Figure]:
+        """Time a step of each trainer: loss, gradients and AdamW, tokenizing included."""
+        from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists
+        from fitrag_integrations.training.causal.adapter import CausalModule, Example
+        from fitrag_integrations.training.encoder import start_encoder
+        from fitrag_integrations.training.evaluator.fit import EvaluatorPlan
+        from fitrag_integrations.training.evaluator.fit import _start as start_evaluator
+        from fitrag_integrations.training.evaluator.module import labelled_pairs, start_regression
+        from fitrag_integrations.training.reader import ReaderModule
+        from fitrag_integrations.training.rows import Judged, Labelled, ReadingRow
 
-    def gate(self) -> Iterator[Figure]:
-        """Time IK's question to a 7B model, one and 256 at once."""
-        from transformers import LlamaConfig, LlamaForCausalLM
+        texts = [passage for _, passage in self.pairs]
+        asked = [(self.words(12), tuple(texts[4 * n : 4 * n + 4])) for n in range(4)]
+        labels = (1, 0, 0, 0)
+        labelled = [Labelled(q, four, labels, labels) for q, four in asked]
+        judged = [Judged(q, ("a",), four, labels) for q, four in asked]
+        with tempfile.TemporaryDirectory() as bert, tempfile.TemporaryDirectory() as t5:
+            self._saved("BertModel", self.sizes.bert, bert)
+            classifier = T5 | self.sizes.t5_base | {"num_labels": 1}
+            self._saved("T5ForSequenceClassification", classifier, t5, self.ending)
+            (trunk, tokenizer, _), (other, _, _) = start_encoder(bert), start_encoder(bert)
+            both = [one.requires_grad_(True) for one in (trunk, other)]
+            lists, width = Lists(labelled, tokenizer), trunk.width
+            reading = [
+                (ReadingRow(q, (one.text.split()[3],), one, None, tuple(rest)), (one, *rest))
+                for q, (one, *rest) in asked
+            ]
+            llama = self._causal(self.sizes.shallow)
+            config = adapters.lora_config(llama.model, rank=16, alpha=32, dropout=0.0)
+            adapters.switch(llama.model, llama.attach(config, {}))
+            for name, parameter in llama.model.named_parameters():
+                parameter.requires_grad_("lora_" in name)
+            known = [Example(row, [5]) for row in llama.encode([q for q, _ in self.pairs[:16]])]
+            evaluator, _ = start_evaluator(judged, EvaluatorPlan(base=bert, tune="full"))
+            regression = start_regression(t5, tune="full", rank=4, input_format="plain")
+            scoring = BiLabelModule(both[0], BiLabelHead(width), tokenizer, evidence=Evidence())
+            reader = ReaderModule(both[1], ReaderHead(width), tokenizer)
+            steps: dict[str, tuple[Any, Callable[[], Any]]] = {
+                "train bilabel, BERT-base": (scoring, lambda: lists.encoded(range(4))),
+                "train reader, BERT-base": (reader, lambda: reading),
+                "train evaluator, BERT-base": (evaluator, lambda: judged),
+                "regression, T5-base": (regression, lambda: labelled_pairs(judged)[:12]),
+                "train ik, 4 layers of Llama 7B": (CausalModule(llama), lambda: known),
+            }
+            for name, (module, batch) in steps.items():
+                module.to(self.device)
+                tuned = [p for p in module.parameters() if p.requires_grad]
+                optimizer = torch.optim.AdamW(tuned, lr=1e-5)
 
-        model = self._made(LlamaForCausalLM, LlamaConfig(**self.sizes.llama))
-        budget = max(self.sizes.batches) * self.sizes.asked
-        options = Options(self.device, "bfloat16", budget)
-        engine = CausalEngine(model, _tokenizer(), options).retain()
-        floors = {1: 3.1, 256: 256.0}
+                def step(module: Any = module, batch: Any = batch, by: Any = optimizer) -> None:
+                    by.zero_grad()
+                    with torch.autocast(self.device, torch.bfloat16):
+                        losses = module(batch())
+                    torch.stack([loss.float() for loss in losses.values()]).sum().backward()
+                    by.step()
+
+                yield self._timed(name, "a step", step, trains=True)
+            llama.release()
+
+    def precision(self) -> Iterator[Figure]:
+        """Compare bfloat16 with float32 after a prompt of thousands of tokens."""
+        prompts = [self.words(2 * self.sizes.long) for _ in range(2)]
+        found = []
+        for dtype in ("float32", "bfloat16"):
+            llm = LocalGenerator(self._causal(self.sizes.shallow, dtype))
+            ids = [self.tokenizer(one)["input_ids"][: self.sizes.long] for one in prompts]
+            found.append(llm.p_yes([self.tokenizer.decode(row) for row in ids]))
+            llm.unload()
+        apart = [abs(a - b) for a, b in zip(*found, strict=True)]
+        of = f"bfloat16 from float32, prompts of {self.sizes.long} tokens, 4 layers of Llama 7B"
+        yield Figure("p_yes", of, spread(apart), unit="of probability")
+
+    def language_model(self) -> Iterator[Figure]:
+        """Time IK with its adapter and the base alone, then how fast answers are written."""
+        engine = self._causal(self.sizes.llama)
+        config = adapters.lora_config(engine.model, rank=16, alpha=32, dropout=0.0)
+        gate = IKClassifier(engine, manifest={"base": "random"}, adapter=engine.attach(config, {}))
+        llm = gate.generator(max_new_tokens=self.sizes.new_tokens, stop=())
+        asked = lambda count: [self.words(12) for _ in range(count)]  # noqa: E731
         for count in self.sizes.batches:
-            rows = [([7 + i % 90 for i in range(self.sizes.asked)], (5, 6))] * count
-            of = f"{count} questions of {self.sizes.asked} tokens"
-            ask = lambda rows=rows: finished(engine.next_logits(rows))  # noqa: E731
-            yield self._timed("IK over Llama 7B", ask, of, floor=floors.get(count))
-        engine.release()
+            of, none = f"{count} questions of mixed length, Llama 7B", [""] * count
+            known = lambda n=count, none=none: gate.p_known(asked(n), none)  # noqa: E731
+            yield self._timed("IK with its adapter", of, known)
+            alone = lambda n=count: llm.p_yes(asked(n))  # noqa: E731
+            yield self._timed("the base alone", of, alone)
+        for count in (1, self.sizes.prompts):
+            write = lambda n=count: llm.generate(asked(n))  # noqa: E731
+            of = f"{count} prompts, {self.sizes.new_tokens} tokens each, Llama 7B"
+            figure = self._timed("generate", of, write)
+            rate = 1000 * count * self.sizes.new_tokens / figure.wall[0]
+            yield Figure(**{**vars(figure), "more": {"tokens a second": round(rate, 1)}})
+        gate.unload()
+        llm.unload()
+        yield from self._vllm()
+
+    def _vllm(self) -> Iterator[Figure]:
+        try:
+            from vllm import LLM, SamplingParams
+        except ImportError:
+            self.absent.append("vllm")
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            self._saved("LlamaForCausalLM", self.sizes.llama, folder)
+            peer, how = LLM(folder, dtype="bfloat16"), SamplingParams(temperature=0.0)
+            how.max_tokens, how.ignore_eos = self.sizes.new_tokens, True
+            count = self.sizes.prompts
+            of = f"{count} prompts, {self.sizes.new_tokens} tokens each, Llama 7B"
+            write = lambda: peer.generate([self.words(12) for _ in range(count)], how)  # noqa: E731
+            figure = self._timed("vLLM", of, write)
+            rate = 1000 * count * self.sizes.new_tokens / figure.wall[0]
+            yield Figure(**{**vars(figure), "more": {"tokens a second": round(rate, 1)}})
 
     def search(self) -> Iterator[Figure]:
         """Time a flat search in half precision, over as many vectors as the memory has room for."""
         count, width = self.sizes.vectors, self.sizes.width
         if self.device == "cuda":
-            free, _ = torch.cuda.mem_get_info()
-            count = min(count, int(0.6 * free / (2 * width)))
+            count = min(count, int(0.6 * torch.cuda.mem_get_info()[0] / (2 * width)))
         found = torch.empty(count, width, dtype=torch.float16, device=self.device)
         for part in found.split(1_000_000):
             part.normal_()
         asked = torch.randn(1, width, device=self.device).half()
         of = f"1 question, {count} x {width} float16"
-        yield self._timed("flat search", lambda: (found @ asked.T).flatten().topk(10), of)
-        yield from self._faiss(min(count, 1_000_000))
-
-    def _faiss(self, count: int) -> Iterator[Figure]:
-        import numpy as np
-
+        search = lambda: (found @ asked.T).flatten().topk(10).indices.tolist()  # noqa: E731
+        yield self._timed("flat search", of, search)
         try:
             import faiss
+            import numpy as np
         except ImportError:
-            print("FAISS: not installed")
+            self.absent.append("faiss")
             return
-        if not hasattr(faiss, "StandardGpuResources") or self.device != "cuda":
-            print("FAISS: this build has no GPU")
+        if not hasattr(faiss, "StandardGpuResources"):
+            self.absent.append("faiss for a GPU")
             return
-        index = faiss.GpuIndexFlatIP(faiss.StandardGpuResources(), self.sizes.width)
-        vectors = np.random.default_rng(13).standard_normal((count, self.sizes.width), np.float32)
+        index = faiss.GpuIndexFlatIP(faiss.StandardGpuResources(), width)
+        vectors = np.random.default_rng(13).standard_normal((10**6, width), np.float32)
         index.add(vectors)
-        asked, of = vectors[:1], f"1 question, {count} x {self.sizes.width} float32"
-        yield self._timed("FAISS flat", lambda: index.search(asked, 10), of)
+        of = f"1 question, {len(vectors)} x {width} float32"
+        yield self._timed("FAISS flat", of, lambda: index.search(vectors[:1], 10))
 
-    def _made(self, kind: Any, config: Any) -> Any:
+    def _options(self, dtype: str = "bfloat16") -> Options:
+        return Options(self.device, dtype)
+
+    def _fresh(self, count: int) -> Iterator[list[tuple[str, Passage]]]:
+        """Yield pairs that were not tokenized before, as requests are."""
+        for n in itertools.count():
+            some = self.chance.sample(self.pairs, count)
+            yield [(f"{q} {n}", Passage(p.id, f"{n} {p.text}")) for q, p in some]
+
+    def _causal(self, size: dict[str, int], dtype: str = "bfloat16") -> CausalEngine:
+        model = self._made("LlamaForCausalLM", size, getattr(torch, dtype))
+        return CausalEngine(model, self.tokenizer, self._options(dtype), name="random").retain()
+
+    def _made(
+        self,
+        name: str,
+        config: dict[str, int],
+        dtype: Any = torch.bfloat16,
+        device: str | None = None,
+    ) -> Any:
         """Make a model of random weights on the device, as a checkpoint is loaded and placed."""
-        torch.manual_seed(13)
+        import transformers
         from transformers.initialization import no_init_weights
 
-        with no_init_weights(), torch.device(self.device):
-            model = kind._from_config(config, dtype=torch.bfloat16)
+        torch.manual_seed(13)
+        kind = getattr(transformers, name)
+        sizes = {"vocab_size": len(self.tokenizer), "pad_token_id": 1, **config}
+        device = device or self.device
+        with no_init_weights(), torch.device(device):
+            model = kind._from_config(kind.config_class(**sizes), dtype=dtype)
         for weight in model.parameters():
             weight.data.normal_(std=0.02)
-        return place(model, self.device, torch.bfloat16).eval().requires_grad_(False)
+        return place(model, device, dtype).eval().requires_grad_(False)
 
-    def _ids(self, rows: int, tokens: int) -> torch.Tensor:
-        return torch.randint(5, 90, (rows, tokens), device=self.device)
+    def _saved(self, name: str, config: dict[str, int], folder: str, tokenizer: Any = None) -> None:
+        place = "cuda" if self.device == "cuda" else "cpu"
+        self._made(name, config, device=place).to("cpu").save_pretrained(folder)
+        (tokenizer or self.tokenizer).save_pretrained(folder)
 
-    @torch.inference_mode()
-    def _timed(
-        self, name: str, run: Callable[[], Any], of: str, floor: float | None = None
-    ) -> Figure:
-        walls: list[float] = []
-        devices: list[float | None] = []
-        for at in range(REPEATS + 3):
+    def _timed(self, name: str, of: str, run: Callable[[], Any], *, trains: bool = False) -> Figure:
+        """Run a call some times; each gives an answer to the host, so the host's clock is right."""
+        walls, worked, on_gpu = list[float](), list[float](), self.device == "cuda"
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+        for at in range(REPEATS + WARM):
+            if on_gpu:
+                marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+                torch.cuda.synchronize()
+                marks[0].record()
             start = time.perf_counter()
-            marks = self._marks()
-            run()
-            devices.append(self._between(marks))
-            if at < 3:  # kernels are chosen and memory is found
-                walls.clear()
-                devices.clear()
-                continue
-            walls.append(1000 * (time.perf_counter() - start))
-        worked = [one for one in devices if one is not None]
-        figure = Figure(name, _spread(walls), _spread(worked) if worked else None, of, floor)
-        print(f"{name}, {of}: {figure.wall[0]:.2f} ms ({figure.wall[1]:.2f}-{figure.wall[2]:.2f})")
-        return figure
-
-    def _marks(self) -> list[Any]:
-        if self.device != "cuda":
-            return []
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        marks[0].record()
-        return marks
-
-    def _between(self, marks: list[Any]) -> float | None:
-        if not marks:
-            return None
-        marks[1].record()
-        torch.cuda.synchronize()
-        return float(marks[0].elapsed_time(marks[1]))
-
-    def _empty(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.empty_cache()
+            with torch.inference_mode(not trains):
+                run()
+            if on_gpu:
+                marks[1].record()
+                torch.cuda.synchronize()
+            if at >= WARM:  # kernels are chosen and memory is found
+                walls.append(1000 * (time.perf_counter() - start))
+                worked += [marks[0].elapsed_time(marks[1])] if on_gpu else []
+        peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None
+        return Figure(name, of, spread(walls), statistics.median(worked) if worked else None, peak)
 
 
-def _spread(times: list[float]) -> tuple[float, float, float]:
-    return statistics.median(times), min(times), max(times)
+def spread(numbers: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median, the smallest and the largest."""
+    return statistics.median(numbers), min(numbers), max(numbers)
 
 
-def _tokenizer() -> Any:
-    """Make a tokenizer of a few words; the ids that are timed are given as they are."""
-    from tokenizers import Tokenizer, models
+def tokenizer_of(text: str, words: int, single: str, pair: str) -> Any:
+    """Train a byte-level BPE on a text, with one token each for Yes and No."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
-    words = {word: at for at, word in enumerate(("<end>", "yes", "no"))}
-    made = Tokenizer(models.WordLevel(words, unk_token="<end>"))
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    special = ["<end>", "<pad>", "[CLS]", "[SEP]", "<unk>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=words, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    raw.train_from_iterator([text, *["Yes", "No", " Yes", " No"] * 10_000], trainer)
+    raw.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=[("<end>", 0), ("[CLS]", 2), ("[SEP]", 3)]
+    )
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, eos_token="<end>", pad_token="<end>", unk_token="<end>"
+        tokenizer_object=raw,
+        eos_token="<end>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        model_max_length=512,
     )
 
 
 def tested(seconds: float) -> dict[str, Any]:
-    """Run the tests that need a GPU and those of both precisions; gives how they went."""
-    paths = ("tests/gpu/test_on_cuda.py", "tests/models/test_precision.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths]
+    """Run the tests that need a GPU and those of both precisions; `passed` says how they ended."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
     try:
         ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
-        return {"finished": False, "seconds": seconds}
-    counts = {name: int(n) for n, name in re.findall(r"(\d+) (passed|failed|skipped)", ran.stdout)}
-    failed = re.findall(r"^FAILED (\S+)", ran.stdout, re.MULTILINE)
-    print(ran.stdout[-2000:] if failed else f"tests: {counts}")
-    return {"finished": True, **counts, "failures": failed}
+        return {"passed": False, "reason": f"not finished after {seconds:.0f} seconds"}
+    found = re.findall(r"(\d+) (passed|failed|skipped|error)", ran.stdout)
+    counts = {name: int(n) for n, name in found}
+    good = ran.returncode == 0 and counts.get("passed", 0) > 0
+    if not good:
+        print(ran.stdout[-4000:], ran.stderr[-2000:], file=sys.stderr)
+    failures = re.findall(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
+    return {"passed": good, "status": ran.returncode, "counts": counts, "failures": failures}
 
 
 def main() -> None:
-    """Test, measure, write."""
+    """Test, measure, write; exit with 1 where anything is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--seconds", type=float, default=520.0)
     parser.add_argument("--rehearse", action="store_true")
     args = parser.parse_args()
     if not args.rehearse and not torch.cuda.is_available():
-        print("no CUDA device: unmeasured")
-        return
+        sys.exit("no CUDA device: unmeasured")
     started = time.monotonic()
-    tests = {} if args.rehearse else tested(0.5 * args.seconds)
+    tests = {"passed": True, "reason": "rehearsed"} if args.rehearse else tested(0.4 * args.seconds)
     left = args.seconds - (time.monotonic() - started)
-    device, sizes = ("cpu", TINY) if args.rehearse else ("cuda", FULL)
-    figures = [asdict(figure) for figure in Bench(device, sizes, left).figures()]
+    bench = Bench(*(("cpu", TINY) if args.rehearse else ("cuda", FULL)), left)
+    figures = [asdict(figure) for figure in bench.figures()]
     machine = platform.node() if args.rehearse else torch.cuda.get_device_name()
     row = {
         "machine": machine,
@@ -289,17 +482,21 @@ def main() -> None:
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "torch": torch.__version__,
         "tests": tests,
-        "milliseconds": figures,
+        "figures": figures,
+        "failed": bench.failed,
+        "not installed": bench.absent,
         "seconds": round(time.monotonic() - started, 1),
     }
     out = args.out or (None if args.rehearse else ROOT / "benchmarks" / "results")
     if out is None:
         print(json.dumps(row, indent=1))
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{re.sub(r'[^a-z0-9]+', '-', machine.lower()).strip('-')}.json"
-    path.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
-    print(path)
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        path = out / f"{re.sub(r'[^a-z0-9]+', '-', machine.lower()).strip('-')}.json"
+        path.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+        print(path)
+    if bench.failed or not tests["passed"]:
+        sys.exit(f"failed: {bench.failed}, tests: {tests}")
 
 
 if __name__ == "__main__":

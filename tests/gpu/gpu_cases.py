@@ -56,7 +56,8 @@ class Case:
     """Say how a model is loaded from what lies in a folder, and what is asked of it.
 
     `per_token` is how often the host may wait for each token written: it must know whether all
-    rows are done. `half` marks what a language model's own logits are read from.
+    rows are done. `half` marks what a language model's own logits are read from, `positions` of
+    how many at the end of a row.
     """
 
     load: Callable[[Any, dict], Any]
@@ -64,6 +65,7 @@ class Case:
     waits: int
     per_token: int = 0
     half: bool = False
+    positions: int = 0
 
 
 def saved(make, folder, base, **options):
@@ -177,12 +179,23 @@ CASES = {
         2,
         half=True,
     ),
-    "IK, adapter": Case(gate("lora"), p_known, 3, half=True),
-    "IK, head": Case(gate("head"), p_known, 3, half=True),
-    "necessity": Case(judge, p_known, 3, half=True),
-    "rewriter": Case(rewriter, lambda m, n: m.rewrite(QUESTIONS * n, DRAFTS * n), 12, 3, half=True),
-    "generator": Case(generator(), lambda m, n: m.generate(QUESTIONS * n), 12, 3, half=True),
-    "drafts": Case(generator(), lambda m, n: drafted(m.draft(QUESTIONS * n)), 12, 3, half=True),
+    "IK, adapter": Case(gate("lora"), p_known, 3, half=True, positions=1),
+    "IK, head": Case(gate("head"), p_known, 3, half=True, positions=9),
+    "necessity": Case(judge, p_known, 3, half=True, positions=1),
+    "rewriter": Case(
+        rewriter,
+        lambda m, n: m.rewrite(QUESTIONS * n, DRAFTS * n),
+        12,
+        3,
+        half=True,
+        positions=1,
+    ),
+    "generator": Case(
+        generator(), lambda m, n: m.generate(QUESTIONS * n), 12, 3, half=True, positions=1
+    ),
+    "drafts": Case(
+        generator(), lambda m, n: drafted(m.draft(QUESTIONS * n)), 12, 3, half=True, positions=1
+    ),
     "continuer": Case(
         generator(wrap=Continuer),
         lambda m, n: [c.text for c in m.continue_with_logprobs(QUESTIONS * n, DRAFTS * n)],
@@ -190,7 +203,7 @@ CASES = {
         3,
         half=True,
     ),
-    "REPLUG": Case(generator(ReplugGenerator), ensembles, 12, 3),
+    "REPLUG": Case(generator(ReplugGenerator), ensembles, 12, 3, positions=1),
 }
 ON_CPU = {"device": "cpu", "dtype": "float32"}
 ONE_BATCH = 10**6

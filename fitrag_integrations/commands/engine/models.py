@@ -123,11 +123,23 @@ def _load(name: str, options: ModelOptions) -> Any:
     return load(**_how(options))
 
 
-def _how(options: ModelOptions) -> dict[str, str | int | None]:
+def _how(options: ModelOptions) -> dict[str, Any]:
     """Return the options under their names; kinds that torch alone can run have no `backend`."""
-    given = asdict(options)
-    left = ("model",) if options.backend is not None else ("model", "backend")
+    given = {**asdict(options), "model_kwargs": model_kwargs(options.model_kwargs)}
+    left = {"model", *(name for name in ("backend", "model_kwargs") if given[name] is None)}
     return {name: value for name, value in given.items() if name not in left}
+
+
+def model_kwargs(text: str | None) -> dict[str, Any] | None:
+    """Parse the value of --model-kwargs; raises `InputError` for anything but a JSON object."""
+    try:
+        found = None if text is None else jsonl.loads(text)
+    except ValueError:
+        found = text
+    if found is None or isinstance(found, dict):
+        return found
+    allowed = """a JSON object, such as '{"attn_implementation": "sdpa"}'"""
+    raise InputError.of("--model-kwargs", given=text, allowed=allowed)
 
 
 def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer:

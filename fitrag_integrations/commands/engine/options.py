@@ -38,6 +38,15 @@ Backend: TypeAlias = Annotated[
     str | None,
     Option("Backend of an encoder on a CPU: torch, onnx or openvino.", default="torch"),
 ]
+ModelKwargs: TypeAlias = Annotated[
+    str | None,
+    Option(
+        "Keyword arguments of the model's from_pretrained in transformers, such as "
+        '{"attn_implementation": "sdpa"}.',
+        metavar="JSON",
+        default="none",
+    ),
+]
 Corpus: TypeAlias = Annotated[
     Path, Argument("Folder or file of text, Markdown, HTML, PDF, or JSON Lines with text.")
 ]
@@ -148,6 +157,7 @@ class Hardware:
     device: Device = None
     dtype: Dtype = None
     batch_tokens: BatchTokens = None
+    model_kwargs: ModelKwargs = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +180,7 @@ class ModelOptions:
     dtype: Dtype = None
     batch_tokens: BatchTokens = None
     backend: Backend = None
+    model_kwargs: ModelKwargs = None
 
 
 @dataclass(frozen=True, slots=True)

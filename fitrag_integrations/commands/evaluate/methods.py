@@ -11,6 +11,7 @@ from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import run_batch
 from fitrag_integrations.commands.engine.options import (
     AsJson,
+    Hardware,
     ModelOptions,
     Overwrite,
     Quiet,
@@ -36,6 +37,7 @@ from fitrag_integrations.commands.evaluate.options import (
     refuse_errors,
 )
 from fitrag_integrations.commands.evaluate.tables import WIDE, show
+from fitrag_integrations.commands.label.options import Server, is_chat_model, load_writer
 from fitrag_integrations.commands.run.answering import Answers, Generates
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import only_writer
@@ -103,8 +105,8 @@ class EvaluateMethods:
     llm: Annotated[
         str | None,
         Option(
-            "LangChain chat model that answers and writes the texts that methods need.",
-            metavar="PROVIDER:MODEL",
+            "Language model that answers and writes the texts that methods need: a hub name, a "
+            "folder, embedded, or LangChain's PROVIDER:MODEL.",
             default="the embedded reader and generator",
         ),
     ] = None
@@ -144,7 +146,8 @@ class EvaluateMethods:
         if self.overwrite:
             self.out.unlink(missing_ok=True)
         # a model of our own is warmed up first
-        count, warm = models.token_counter(self.tokenizer), self.llm is None
+        count = models.token_counter(self.tokenizer)
+        warm = self.llm is None or not is_chat_model(self.llm)
         contest, stopping = Contest(runs, asked, count, warm, self.traces), Stopping()
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.out.touch()
@@ -196,7 +199,7 @@ class EvaluateMethods:
         """Return the settings on which every method's answers depend, with hashes of the files."""
         named = {"index": self.index, "encoder": self.encoder, "reader": self.reader}
         files = {name: None if each is None else plain(each) for name, each in named.items()}
-        names = {"llm": self.llm, "reader": files["reader"], "template": self.template}
+        names = {"llm": plain(self.llm), "reader": files["reader"], "template": self.template}
         searched = {"k": self.k, "index": files["index"], "encoder": files["encoder"]}
         worse = {"drop_right": self.drop_right, "seed": self.draws.seed} if self.drop_right else {}
         return {**searched, **names, "tokenizer": self.tokenizer, **worse}
@@ -210,7 +213,7 @@ class EvaluateMethods:
         if self.llm is None:
             reader = models.load_reader(ModelOptions(self.reader))
         else:
-            generate = models.batched(models.load_chat_model(self.llm))
+            generate = load_writer(self.llm, Server(), Hardware())
         return [
             Contender(
                 name,

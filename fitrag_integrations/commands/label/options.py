@@ -140,6 +140,7 @@ def load_llm(
             device=hardware.device,
             dtype=hardware.dtype,
             batch_tokens=hardware.batch_tokens,
+            model_kwargs=models.model_kwargs(hardware.model_kwargs),
             max_new_tokens=max_new_tokens,
             stop=stop,
         )

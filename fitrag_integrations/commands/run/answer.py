@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -181,7 +181,8 @@ class AnswerPlan:
             k = self.search.k if fitted is None else fitted.promise.get("k", self.search.k)
             found = models.load_retriever(self._index, encoder, k=k)
         if self._llm is not None:
-            hardware = Hardware(self.model.device, self.model.dtype, self.model.batch_tokens)
+            given = asdict(self.model)
+            hardware = Hardware(**{each.name: given[each.name] for each in fields(Hardware)})
             generate = load_writer(self._llm, self.server, hardware)
         elif self.method is not None or fitted is not None:
             generate = EMBEDDED_GENERATOR

@@ -57,6 +57,7 @@ class ServePlan:
             dtype=self.hardware.dtype or "",
             batch_tokens=self.hardware.batch_tokens or 0,
             backend=self.hardware.backend or "",
+            model_kwargs=self.hardware.model_kwargs or "",
             api_key=os.environ.get(f"{PREFIX}API_KEY"),
             documents=self.documents,
             sentences=self.sentences,

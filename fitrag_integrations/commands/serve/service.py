@@ -82,6 +82,7 @@ class Service:
             given.dtype or None,
             given.batch_tokens or None,
             given.backend or None,
+            given.model_kwargs or None,
         )
 
     def stop(self) -> None:

@@ -19,7 +19,8 @@ class Settings:
     """Models and limits of a service.
 
     `model`, `evaluator` and `gate` are names or folders, blank for the embedded ones; `device` and
-    `dtype` say where and how they run, `backend` by what, blank for the models' own choice.
+    `dtype` say where and how they run, `backend` by what, blank for the models' own choice;
+    `model_kwargs` is a JSON object for their from_pretrained.
 
     `api_key` is asked for on every route; without one the service is open, which is for a private
     network. At most `concurrency` requests are open at once, the next is answered 429; each holds
@@ -35,6 +36,7 @@ class Settings:
     dtype: str = ""
     batch_tokens: int = 0
     backend: str = ""
+    model_kwargs: str = ""
     api_key: Any = None
     documents: int = 1000
     sentences: int = 5000

@@ -17,7 +17,7 @@ from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.generator import LocalGenerator, prompt_and_draft
 from fitrag_integrations.models.causal.words import checked_texts, joined
 from fitrag_integrations.models.remote.generator import RemoteGenerator
-from fitrag_integrations.models.remote.replies import BLANKS, Token, read_text, read_tokens
+from fitrag_integrations.models.remote.replies import BLANKS, read_text, read_tokens
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.values.decision import Continuation
 from fitrag_integrations.values.prompt import LimitedPrompt
@@ -145,11 +145,8 @@ def _read(reply: Row) -> Continuation:
     text, facts = read_text(reply), read_tokens(reply)
     if text.strip() and not facts:
         raise PortError("the service gave no log-probabilities, which a continuation needs")
-    return _trimmed(text.strip(), [_spelled(one) for one in facts], [one.logprob for one in facts])
-
-
-def _spelled(token: Token) -> str:
-    return token.text.replace(BLANKS[3], " ").replace(BLANKS[4], " ")
+    spelled = [one.text.replace(BLANKS[3], " ").replace(BLANKS[4], " ") for one in facts]
+    return _trimmed(text.strip(), spelled, [one.logprob for one in facts])
 
 
 def _trimmed(text: str, pieces: Sequence[str], logprobs: Sequence[float]) -> Continuation:

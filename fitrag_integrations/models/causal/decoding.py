@@ -101,25 +101,27 @@ def rescore(
         rows = [[*prompt, *draft] for prompt, draft in batch]
         with engine.using(None):
             logits = engine.inferred(rows, keep=keep).logits
+        drafts = [draft for _, draft in batch]
+        ids, _, _ = left_padded(drafts, pad_id=0, device=logits.device)  # one copy for all
         found = [
-            token_facts(row[-len(draft) - 1 : -1], draft)
-            for row, (_, draft) in zip(logits, batch, strict=True)
+            token_facts(row[-len(draft) - 1 : -1], chosen[-len(draft) :])
+            for row, chosen, draft in zip(logits, ids, drafts, strict=True)
         ]
-        facts = torch.cat(found).cpu().split([len(draft) for _, draft in batch])
-        return [one.tolist() for one in facts]
+        return [one.tolist() for one in torch.cat(found).cpu().split(list(map(len, drafts)))]
 
     return engine.batched(pairs, one_batch, length=lambda pair: len(pair[0]) + len(pair[1]))
 
 
-def token_facts(logits: Tensor, chosen: Ids | Tensor) -> Tensor:
+def token_facts(logits: Tensor, chosen: Tensor) -> Tensor:
     """Compute log-probability, margin and entropy (nats) of tokens. Shape: (tokens, 3)."""
     logs = logits.float().log_softmax(-1)
-    ids = torch.as_tensor(chosen, device=logits.device).unsqueeze(-1)
     probabilities = logs.exp()
     top = probabilities.topk(2).values
     margin = (top[..., 0] - top[..., 1]).clamp(0.0, 1.0)
     entropy = torch.special.entr(probabilities).sum(-1)
-    return torch.stack([logs.gather(-1, ids).squeeze(-1).clamp(max=0.0), margin, entropy], -1)
+    return torch.stack(
+        [logs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1).clamp(max=0.0), margin, entropy], -1
+    )
 
 
 class _Facts(LogitsProcessor):

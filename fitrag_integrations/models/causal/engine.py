@@ -9,12 +9,13 @@ sees another's.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from transformers import GenerationConfig
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
@@ -22,7 +23,7 @@ from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.loading import position_limit
-from fitrag_integrations.models.runtime.placing import sent
+from fitrag_integrations.models.runtime.placing import GPUS, sent
 from fitrag_integrations.models.runtime.worker import Steps
 
 Ids: TypeAlias = Sequence[int]
@@ -47,7 +48,9 @@ class CausalEngine(SharedEngine):
         self.name = name
         self.options = options
         self.manifest = dict(manifest or {})
-        self.eos_ids = _eos_ids(model, tokenizer)
+        given = getattr(model.generation_config, "eos_token_id", None)
+        ends = [tokenizer.eos_token_id, *(given if isinstance(given, list | tuple) else [given])]
+        self.eos_ids = tuple(dict.fromkeys(i for i in ends if i is not None))
         # without a pad token the end of text pads: the mask hides it either way
         self.pad_id = _first(tokenizer.pad_token_id, *self.eos_ids, 0)
         self.limit = position_limit(model.config)
@@ -55,34 +58,38 @@ class CausalEngine(SharedEngine):
         if self.is_chat:
             self._turn("")  # reports an unusable template when the model is loaded
         self._takes = set(inspect.signature(model.forward).parameters)
-        self._caches = "past_key_values" in self._takes and not getattr(model, "_is_stateful", False)
+        self._caches = "past_key_values" in self._takes and not getattr(
+            model, "_is_stateful", False
+        )
         self._attached = 0
-        _only_greedy(model, self.pad_id, self.eos_ids, options.generation_kwargs)
-        _whole_states(model)
+        # what a gate reads must be repeatable: the sampling settings a model ships with are dropped
+        model.generation_config = GenerationConfig(
+            do_sample=False,
+            pad_token_id=self.pad_id,
+            eos_token_id=list(self.eos_ids) or None,
+            **options.generation_kwargs,
+        )
+        # the last positions of a batch are a slice of it, for which torch's product in bfloat16 on
+        # a CPU takes hundreds of times as long
+        layer = model.get_output_embeddings()
+        if layer is not None and _contiguous not in layer._forward_pre_hooks.values():
+            layer.register_forward_pre_hook(_contiguous)
 
     def attach(self, config: Any, tensors: Mapping[str, Tensor]) -> str:
         """Attach a LoRA adapter and return the name that switches it on."""
         self._attached += 1
         name = f"adapter_{self._attached}"
-
-        def attached(names: Sequence[str]) -> Sequence[str]:
-            for each in names:
-                causal_adapters.attach(self.model, config, tensors, each)
-            return names
-
-        self.worker.call(attached, [name])
+        self._change(lambda: causal_adapters.attach(self.model, config, tensors, name))
         return name
 
     def detach(self, name: str) -> None:
         """Drop an adapter; the base weights and the other adapters stay."""
-
-        def detached(names: Sequence[str]) -> Sequence[str]:
-            for each in names:
-                causal_adapters.detach(self.model, each)
-            return names
-
         if not self.worker.closed:
-            self.worker.call(detached, [name])
+            self._change(lambda: causal_adapters.detach(self.model, name))
+
+    def _change(self, change: Callable[[], None]) -> None:
+        """Change the model between two passes, on the worker."""
+        self.worker.call(lambda changes: [each() for each in changes], [change])
 
     @contextmanager
     def using(self, adapter: str | None) -> Iterator[None]:
@@ -171,7 +178,10 @@ class CausalEngine(SharedEngine):
         if not shared:
             return self.passed(rows, keep=keep, hidden=hidden)
         past = self.passed([rows[0][:shared]], use_cache=True).past_key_values
-        past.batch_repeat_interleave(len(rows))
+        for layer in past.layers:
+            layer.keys, layer.values = (
+                each.expand(len(rows), -1, -1, -1) for each in (layer.keys, layer.values)
+            )
         return self.passed([row[shared:] for row in rows], keep=keep, past=past, shared=shared)
 
     def _shared(self, rows: Sequence[Ids], keep: int) -> int:
@@ -259,7 +269,7 @@ class CausalEngine(SharedEngine):
         Memory that torch's allocator has reserved and does not use counts as free. None on other
         devices.
         """
-        if self.device.type != "cuda":
+        if self.device.type not in GPUS:
             return None
         free, _ = torch.cuda.mem_get_info(self.device)
         free += torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
@@ -284,35 +294,8 @@ def left_padded(
     return sent(ids, device), sent(mask, device), sent(positions, device)
 
 
-def _only_greedy(model: Any, pad_id: int, eos_ids: Sequence[int], given: Row) -> None:
-    """Drop the sampling settings a model ships with: what a gate reads must be repeatable."""
-    from transformers import GenerationConfig
-
-    model.generation_config = GenerationConfig(
-        do_sample=False, pad_token_id=pad_id, eos_token_id=list(eos_ids) or None, **given
-    )
-
-
-def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """Gather the ids that end a text, the tokenizer's own first."""
-    given = getattr(model.generation_config, "eos_token_id", None)
-    many = given if isinstance(given, list | tuple) else [given]
-    return tuple(dict.fromkeys(i for i in (tokenizer.eos_token_id, *many) if i is not None))
-
-
 def _first(*ids: int | None) -> int:
     return next(i for i in ids if i is not None)
-
-
-def _whole_states(model: Any) -> None:
-    """Make the states contiguous before the output layer.
-
-    The last positions of a batch are a slice of it, for which torch's product in bfloat16 on a CPU
-    takes hundreds of times as long.
-    """
-    layer = model.get_output_embeddings()
-    if layer is not None and _contiguous not in layer._forward_pre_hooks.values():
-        layer.register_forward_pre_hook(_contiguous)
 
 
 def _contiguous(_: object, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -163,7 +163,9 @@ class CausalModel(EngineModel[CausalEngine]):
     def _check_apart(self, wanted: str) -> None:
         """Raise `TypeError` where the adapter is merged, and the base alone is no longer there."""
         if self._merged:
-            raise TypeError(f"{self!r} has merged weights: load it without merge_adapter to {wanted}")
+            raise TypeError(
+                f"{self!r} has merged weights: load it without merge_adapter to {wanted}"
+            )
 
     def _save_weights(self, folder: Path, base: str) -> dict[str, str] | None:
         if self._adapter is None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.models.causal.decoding import token_facts
-from fitrag_integrations.models.causal.engine import CausalEngine, Ids
+from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_padded
 from fitrag_integrations.models.runtime.worker import Steps
 
 SINGLE = 8  # tokens of the draft whose numbers stand by themselves
@@ -89,13 +89,21 @@ def features(
         with engine.using(None):
             out = engine.inferred([[*p, *d] for p, d in batch], keep=keep, hidden=True)
         states = [out.hidden_states[layer].float() for layer in layers]
+        drafts = [draft or [0] for _, draft in batch]
+        ids, _, _ = left_padded(drafts, pad_id=0, device=out.logits.device)  # one copy for all
         found = [
-            torch.cat([_states(states, at, len(draft)), _facts(out.logits[at], draft)])
-            for at, (_, draft) in enumerate(batch)
+            torch.cat([_states(states, at, count), _facts(out.logits[at], ids[at], count)])
+            for at, count in enumerate(len(draft) for _, draft in batch)
         ]
         return list(torch.stack(found).cpu())
 
-    return torch.stack((yield from engine.batched(pairs, one_batch, length=_length)))
+    return torch.stack(
+        (
+            yield from engine.batched(
+                pairs, one_batch, length=lambda pair: len(pair[0]) + len(pair[1])
+            )
+        )
+    )
 
 
 def _states(states: Sequence[Tensor], at: int, count: int) -> Tensor:
@@ -107,22 +115,16 @@ def _states(states: Sequence[Tensor], at: int, count: int) -> Tensor:
     return torch.cat(parts)
 
 
-def _facts(logits: Tensor, draft: Ids) -> Tensor:
-    """Return how sure the base was, from the position before the draft on."""
-    count = len(draft)
-    first = token_facts(logits[-count - 1 : -count or None], [0])[0, 1:]
+def _facts(logits: Tensor, ids: Tensor, count: int) -> Tensor:
+    """Return how sure the base was, from the position before the draft's `count` ids on."""
+    first = token_facts(logits[-count - 1 : -count or None], ids[-1:])[0, 1:]
     if not count:
         return torch.cat([first, first.new_zeros(FACTS - 2)])
-    measured = token_facts(logits[-count - 1 : -1], draft)
+    measured = token_facts(logits[-count - 1 : -1], ids[-count:])
     worst = torch.stack([measured[:, 0].min(), measured[:, 1].min(), measured[:, 2].max()])
     # what the whole draft is worth: a long one has more places to go wrong, which a mean forgets
     sums = torch.log1p(torch.stack([-measured[:, 0].sum(), measured[:, 2].sum()]))
-    single = measured.new_tensor([0.0, 1.0, 0.0]).repeat(
-        SINGLE, 1
-    )  # a token that is not there is sure
+    single = measured.new_zeros(SINGLE, 3)
+    single[:, 1] = 1.0  # a token that is not there is sure
     single[:count] = measured[:SINGLE]
     return torch.cat([first, measured.mean(0), worst, sums, first.new_ones(1), single.flatten()])
-
-
-def _length(pair: tuple[Sequence[int], Sequence[int]]) -> int:
-    return len(pair[0]) + len(pair[1])

@@ -27,7 +27,6 @@ from fitrag_integrations.models.runtime.folder import (
     write_tensors,
 )
 from fitrag_integrations.models.runtime.loading import (
-    Checkpoint,
     check_vocabulary,
     checked_length,
     load_adapter,
@@ -57,9 +56,7 @@ def load_base(
         Trunk without trainable parameters, and tokenizer.
     """
     given = options or Options()
-    what = f"base model {name_or_dir!r}"
-    source = weights_source(name_or_dir)
-    checkpoint = Checkpoint(source, what, given.model_kwargs, given.tokenizer_kwargs)
+    checkpoint = given.checkpoint(weights_source(name_or_dir), f"base model {name_or_dir!r}")
     tokenizer = checkpoint.tokenizer()
     placed = {"quantization_config", "device_map"} & given.model_kwargs.keys()
     dtype = given.resolved()[1] if placed else torch.float32

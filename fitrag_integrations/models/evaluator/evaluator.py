@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Self, Unpack, get_args
 
 from fitrag_integrations.core.checks import check_one, check_text
 from fitrag_integrations.core.progress import BLOCK, in_blocks
-from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun, run
 from fitrag_integrations.models.encoder.pairs import Pair
@@ -70,12 +70,6 @@ def find(name_or_dir: str | Path) -> Path | str:
     except (OSError, ValueError):  # not there, or no hub: loading it by name says which
         return str(name_or_dir)
     return model_folder(name_or_dir)
-
-
-def stored_thresholds(fields: Row, name: str) -> ActionThresholds | None:
-    """Read the thresholds kept with an evaluator; `name` is what they belong to."""
-    given = fields.get("thresholds")
-    return None if given is None else ActionThresholds.from_dict({"model": name, **given})
 
 
 class Grader(Protocol):
@@ -193,7 +187,10 @@ class RetrievalEvaluator(SavedModel):
             own = check_text("name", fields.get("name", default))
             if name is not None and name != own:  # what was fitted stays with the old name
                 return cls(grader, name=name)
-            return cls(grader, name=own, thresholds=stored_thresholds(fields, own))
+            kept = fields.get("thresholds")
+            if kept is not None:
+                kept = ActionThresholds.from_dict({"model": own, **kept})
+            return cls(grader, name=own, thresholds=kept)
 
     @classmethod
     def from_scorer(
@@ -260,7 +257,10 @@ class RetrievalEvaluator(SavedModel):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as the folder and the options; the weights stay where they are."""
         if isinstance(self._grader, ScorerView):
-            return _viewed, (self._grader, self.name, self.thresholds)
+            made = partial(
+                RetrievalEvaluator, self._grader, name=self.name, thresholds=self.thresholds
+            )
+            return made, ()
         return (*super().__reduce__(), (self.thresholds,))
 
     def __setstate__(self, state: tuple[ActionThresholds | None]) -> None:
@@ -268,7 +268,3 @@ class RetrievalEvaluator(SavedModel):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, thresholds={self.thresholds!r})"
-
-
-def _viewed(view: ScorerView, name: str, thresholds: ActionThresholds | None) -> RetrievalEvaluator:
-    return RetrievalEvaluator(view, name=name, thresholds=thresholds)

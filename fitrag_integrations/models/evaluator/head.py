@@ -187,8 +187,9 @@ def grade(logit: float) -> float:
     return math.tanh(logit / 2)
 
 
-def write_head(folder: Path, head: EvaluatorHead, rarity: Rarity) -> dict[str, str]:
-    """Save a head and the rarity of tokens; gives the entry that names the file."""
+def write_head(folder: Path, head: nn.Module, rarity: Rarity | None) -> dict[str, str]:
+    """Save a head, and the rarity of tokens if it uses it; return the entry that names the file."""
     tensors = {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
-    tensors["rarity"] = torch.as_tensor(rarity, dtype=torch.float16)
+    if rarity is not None:
+        tensors["rarity"] = torch.as_tensor(rarity, dtype=torch.float16)
     return write_tensors(folder, "head.safetensors", tensors)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -25,7 +25,7 @@ from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
-from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary, checked_length
+from fitrag_integrations.models.runtime.loading import check_vocabulary, checked_length
 from fitrag_integrations.models.runtime.placing import float32_head, sent
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
@@ -37,14 +37,6 @@ MAX_LENGTH = 512
 CPU_TOKENS = 256  # a T5 is wide enough to gain nothing from larger batches there
 T5_LIKE = ("t5", "mt5", "umt5")
 """Each input must end in T5's end token and hold no other, or the model refuses the batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Input:
-    ids: list[int]
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 class SequenceGrader(SharedEngine):
@@ -86,7 +78,7 @@ class SequenceGrader(SharedEngine):
                 kept = check_whole("max_length", fields["max_length"], low=1)
             options = replace(options, max_length=kept)
         source, what = weights_source(name_or_dir), f"evaluator {name_or_dir!r}"
-        checkpoint = Checkpoint(source, what, options.model_kwargs, options.tokenizer_kwargs)
+        checkpoint = options.checkpoint(source, what)
         tokenizer = checkpoint.tokenizer()
         outputs = checkpoint.config().num_labels
         if outputs != 1:
@@ -119,10 +111,10 @@ class SequenceGrader(SharedEngine):
         grades = iter((yield from self.batched(flat, self._outputs, length=len)))
         return [max(next(grades) for _ in group) for group in groups]
 
-    def _outputs(self, batch: list[_Input]) -> list[float]:
+    def _outputs(self, batch: list[list[int]]) -> list[float]:
         width = max(map(len, batch))
         pad = self._tokenizer.pad_token_id or 0
-        ids = torch.tensor([chunk.ids + [pad] * (width - len(chunk)) for chunk in batch])
+        ids = torch.tensor([chunk + [pad] * (width - len(chunk)) for chunk in batch])
         mask = torch.tensor([[1] * len(chunk) + [0] * (width - len(chunk)) for chunk in batch])
         given = {"input_ids": ids, "attention_mask": mask}
         inputs = {name: sent(each, self.device) for name, each in given.items()}
@@ -131,7 +123,7 @@ class SequenceGrader(SharedEngine):
             raise ModelLoadError(f"the evaluator gave no number in {self.dtype}; try float32")
         return [max(-1.0, min(1.0, logit)) for logit in logits]
 
-    def _encoded(self, question: str, passage: Passage) -> list[_Input]:
+    def _encoded(self, question: str, passage: Passage) -> list[list[int]]:
         question, text = without_surrogates(question), without_surrogates(passage.text)
         if self.input_format == "titled" and passage.title:
             text = f"{without_surrogates(passage.title)} // {text}"
@@ -140,12 +132,12 @@ class SequenceGrader(SharedEngine):
             return [whole]
         return [self._ids(f"{question} [SEP] {text[a:b]}") for a, b in self._cuts(question, text)]
 
-    def _ids(self, text: str) -> _Input:
+    def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, verbose=False)["input_ids"]
         if self._one_end:  # an end mark that a passage brings is nothing the model knows
             end, unknown = self._tokenizer.eos_token_id, self._tokenizer.unk_token_id
             ids = [*(unknown if i == end else i for i in ids[:-1]), ids[-1]]
-        return _Input(ids)
+        return ids
 
     def _cuts(self, question: str, text: str) -> Iterator[tuple[int, int]]:
         """Return the places of overlapping chunks that fit beside the question."""

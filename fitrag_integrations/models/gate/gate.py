@@ -63,7 +63,8 @@ class CausalGate(CausalModel):
         self._check_apart("share its base")
         made = LocalGenerator(self._engine.retain(), **options)
         if self._origin is not None:
-            where = {name: self._origin.options.get(name) for name in LoadOptions.__annotations__}
+            given = self._origin.options
+            where = {name: given[name] for name in LoadOptions.__annotations__ if name in given}
             made._origin = Origin(self._base(), {**where, **options})
         return made
 

@@ -20,7 +20,8 @@ from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
-from fitrag_integrations.models.runtime.placing import is_placed, place
+from fitrag_integrations.models.runtime.loading import Checkpoint
+from fitrag_integrations.models.runtime.placing import GPUS, is_placed, place
 from fitrag_integrations.models.runtime.saved import SavedModel
 from fitrag_integrations.models.runtime.worker import ForkSafe, Steps, Worker
 
@@ -139,6 +140,10 @@ class Options:
         made.resolved()
         return made
 
+    def checkpoint(self, source: str, what: str) -> Checkpoint:
+        """Return a folder or hub name with what these options pass to transformers."""
+        return Checkpoint(source, what, self.model_kwargs, self.tokenizer_kwargs)
+
     def resolved(self) -> tuple[torch.device, torch.dtype, int]:
         """Return device, dtype and batch size with the defaults filled in."""
         backend = checked_backend(self.backend)
@@ -184,7 +189,7 @@ class SharedEngine:
         if self.backend != "torch":
             made = compiled(self._module, self.backend, self.dtype, what=name)
             self.compute = made or place(module, self.device, self.dtype)
-        on_gpu, small = self.device.type == "cuda", max(1, self.room.tokens // USUAL_TOKENS)
+        on_gpu, small = self.device.type in GPUS, max(1, self.room.tokens // USUAL_TOKENS)
         self.worker = Worker(name, bound=on_gpu, small=small)
         self._users = 0
 
@@ -215,7 +220,7 @@ class SharedEngine:
             self.worker.close()
             if not is_placed(self._module):
                 self._module.to("meta")
-            if self.device.type == "cuda":
+            if self.device.type in GPUS:
                 torch.cuda.empty_cache()
 
 

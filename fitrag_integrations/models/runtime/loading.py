@@ -277,8 +277,8 @@ def _refuse_random(model: Any, info: Mapping[str, Any], kind: str, new: str) -> 
     for name, *shapes in sorted(info.get("mismatched_keys", ())):
         held, wanted = map(list, shapes)
         raise ValueError(
-            f"{name} has the shape {held}, config.json asks for {wanted}: weights and configuration "
-            "are of two models; restore both from one source"
+            f"{name} has the shape {held}, config.json asks for {wanted}: weights and "
+            "configuration are of two models; restore both from one source"
         )
     if kind not in _PARTIAL and not new and (left := unexpected("unexpected_keys")):
         raise ValueError(

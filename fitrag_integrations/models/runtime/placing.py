@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 _MARK = "stays_float32"
+GPUS = {"cuda"}
+"""Types of device that are programmed as CUDA is; the rehearsal of one adds its own."""
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -39,7 +41,7 @@ def is_placed(module: nn.Module) -> bool:
 
 def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
     """Copy a tensor to a device; to a GPU from pinned memory, while the host goes on."""
-    if torch.device(device).type == "cuda":
+    if torch.device(device).type in GPUS:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 

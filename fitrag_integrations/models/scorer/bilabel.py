@@ -23,9 +23,10 @@ from fitrag_integrations.models.evaluator.head import (
     gathered,
     rarity_of,
     read_of,
+    write_head,
 )
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
-from fitrag_integrations.models.evidence.lexical import Clues, Rarity
+from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
@@ -36,7 +37,6 @@ from fitrag_integrations.models.runtime.folder import (
     read_tensors,
     reading,
     write_manifest,
-    write_tensors,
 )
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.worker import Steps
@@ -149,12 +149,12 @@ class BiLabelScorer(PairScorer, PairModel):
         entry = manifest["head"]
         tensors = read_tensors(folder, entry)
         numbers = rarity_of(tensors, engine, folder / entry["file"])
-        interaction = _interaction(engine, manifest["base"], numbers) if entry.get("late") else None
-        clues = (
-            Clues.of(engine.tokenizer, numbers if numbers is not None else ())
-            if entry.get("clues")
-            else None
-        )
+        rarity, interaction = () if numbers is None else numbers, None
+        if entry.get("late"):  # compares with the untouched base, beside the tuned encoder
+            base = place(load_base(manifest["base"])[0], engine.device, engine.dtype)
+            pad_id = engine.tokenizer.pad_id
+            interaction = LateInteraction(base, rarity, pad_id=pad_id, budget=engine.budget)
+        clues = Clues.of(engine.tokenizer, rarity) if entry.get("clues") else None
         evidence = Evidence(numbers, interaction, clues)
         spans = bool(entry.get("spans"))
         sizes = {
@@ -291,23 +291,3 @@ class OnePassScorer(BiLabelScorer):
 
     def _release(self) -> None:
         self._scorer.unload()
-
-
-def write_head(folder: Path, head: BiLabelHead, rarity: Rarity | None) -> dict[str, str]:
-    """Save a head, and the rarity of tokens where it uses it; gives the entry that names them."""
-    tensors = {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
-    if rarity is not None:
-        tensors["rarity"] = torch.as_tensor(rarity, dtype=torch.float16)
-    return write_tensors(folder, "head.safetensors", tensors)
-
-
-def _interaction(engine: Engine, base: str, rarity: Rarity | None) -> LateInteraction:
-    """Load the untouched base beside the tuned encoder."""
-    trunk, _ = load_base(base)
-    placed = place(trunk, engine.device, engine.dtype)
-    return LateInteraction(
-        placed,
-        () if rarity is None else rarity,
-        pad_id=engine.tokenizer.pad_id,
-        budget=engine.budget,
-    )

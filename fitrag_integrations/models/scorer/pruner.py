@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
 from fitrag_integrations.models.runtime.batching import in_blocks
-from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.engine import Options, PairOptions
 from fitrag_integrations.models.runtime.loading import (
     Checkpoint,
     check_vocabulary,
@@ -46,18 +46,11 @@ THRESHOLD = 0.1  # of folders that name none
 HEAD = "pruning_head.classifier."
 
 
-class PrunerOptions(TypedDict, total=False):
+class PrunerOptions(PairOptions, total=False):
     """Keyword arguments of `from_pruner`, described in `Pruner.from_pretrained`."""
 
     threshold: float | None
     temperature: float
-    max_length: int | None
-    device: str | None
-    dtype: str | None
-    batch_tokens: int | None
-    backend: str | None
-    model_kwargs: Mapping[str, Any] | None
-    tokenizer_kwargs: Mapping[str, Any] | None
 
 
 class Pruner(PairScorer):
@@ -88,13 +81,7 @@ class Pruner(PairScorer):
         *,
         threshold: float | None = None,
         temperature: float = 1.0,
-        max_length: int | None = None,
-        device: str | None = None,
-        dtype: str | None = None,
-        batch_tokens: int | None = None,
-        backend: str | None = None,
-        model_kwargs: Mapping[str, Any] | None = None,
-        tokenizer_kwargs: Mapping[str, Any] | None = None,
+        **given: Unpack[PairOptions],
     ) -> Self:
         """Load an OpenProvence checkpoint from safetensors; no remote code runs.
 
@@ -102,48 +89,30 @@ class Pruner(PairScorer):
             name_or_dir: Hub name or folder of the checkpoint.
             threshold: Keep probability of a sentence, in [0, 1]. Defaults to the folder's.
             temperature: Divisor of ranking logits.
-            max_length: Maximum number of tokens of an input; longer passages are read in chunks.
-                Defaults to the folder's.
-            device: Device, e.g. `cuda:0`. Defaults to CUDA if available, else the CPU.
-            dtype: "float32", "bfloat16" or "float16". Defaults to bfloat16 on a GPU that has it.
-            batch_tokens: Padded size of one forward pass.
-            backend: "torch" (default), "onnx" or "openvino".
-            model_kwargs: Passed to the `from_pretrained` of transformers.
-            tokenizer_kwargs: Passed to that of the tokenizer.
+            **given: Where and how it is loaded, as in `BiLabelScorer.from_pretrained`; `max_length`
+                defaults to the folder's.
 
         Raises:
             InputError: If an argument is out of range.
             ModelLoadError: If the folder is not OpenProvence's, or a tensor is missing.
         """
-        options = Options.checked(
-            device,
-            dtype,
-            batch_tokens,
-            backend,
-            model_kwargs=model_kwargs,
-            tokenizer_kwargs=tokenizer_kwargs,
-        )
+        options = Options.checked(**given)
         folder = model_folder(name_or_dir, revision=options.model_kwargs.get("revision"))
-        checkpoint = Checkpoint(
-            str(folder),
-            f"pruner {str(name_or_dir)!r}",
-            options.model_kwargs,
-            options.tokenizer_kwargs,
-        )
+        checkpoint = options.checkpoint(str(folder), f"pruner {str(name_or_dir)!r}")
         fields = _fields(folder, checkpoint.what)
         config = _base_config(fields, checkpoint.what)
         tokenizer = checkpoint.tokenizer(config)
         trunk: Any = RankAndPrune(*_parts(folder, checkpoint, config), norm=_before_norm(fields))
         check_vocabulary(trunk.encoder, tokenizer, checkpoint.what)
-        length = fields.get("max_length", 512) if max_length is None else max_length
-        longest = position_limit(config) or length
-        given = Folder(
-            checkpoint, config, tokenizer, length if max_length else min(length, longest)
-        )
+        length = options.max_length
+        if length is None:
+            length = fields.get("max_length", 512)
+            length = min(length, position_limit(config) or length)
+        length = Folder(checkpoint, config, tokenizer, length).length()
         if threshold is None:
             threshold = fields.get("default_threadshold", fields.get("default_threshold"))
         return cls(
-            Engine(trunk, PairTokenizer(tokenizer, max_length=given.length()), options).retain(),
+            Engine(trunk, PairTokenizer(tokenizer, max_length=length), options).retain(),
             name=folder.name if Path(name_or_dir).exists() else str(name_or_dir),
             threshold=THRESHOLD if threshold is None else threshold,
             temperature=temperature,

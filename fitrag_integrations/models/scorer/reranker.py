@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Self, Unpack
 
 import torch
 from torch import Tensor
@@ -20,8 +20,8 @@ from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pair_model import checked_pairs
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
-from fitrag_integrations.models.runtime.engine import EngineModel, Options
-from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary
+from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
+from fitrag_integrations.models.runtime.loading import check_vocabulary
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
@@ -63,20 +63,13 @@ class PairScorer(EngineModel[Engine]):
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]: ...
 
 
-class RerankerOptions(TypedDict, total=False):
+class RerankerOptions(PairOptions, total=False):
     """Keyword arguments of `from_reranker`, described in `ReadyReranker.from_pretrained`."""
 
     family: str | None
     scale: Scale | None
     temperature: float
     instruction: str | None
-    max_length: int | None
-    device: str | None
-    dtype: str | None
-    batch_tokens: int | None
-    backend: str | None
-    model_kwargs: Mapping[str, Any] | None
-    tokenizer_kwargs: Mapping[str, Any] | None
 
 
 class ReadyReranker(PairScorer):
@@ -106,13 +99,7 @@ class ReadyReranker(PairScorer):
         scale: Scale | None = None,
         temperature: float = 1.0,
         instruction: str | None = None,
-        max_length: int | None = None,
-        device: str | None = None,
-        dtype: str | None = None,
-        batch_tokens: int | None = None,
-        backend: str | None = None,
-        model_kwargs: Mapping[str, Any] | None = None,
-        tokenizer_kwargs: Mapping[str, Any] | None = None,
+        **given: Unpack[PairOptions],
     ) -> Self:
         """Load a published reranker; only safetensors are read, and no remote code runs.
 
@@ -125,35 +112,18 @@ class ReadyReranker(PairScorer):
             temperature: Divisor of logits.
             instruction: Task description in the prompt of "qwen3" and "mxbai". Defaults to the
                 published one.
-            max_length: Maximum number of tokens of an input; longer passages are read in chunks.
-                Defaults to what tokenizer and positions allow, at most 8,192.
-            device: Device, e.g. `cuda:0`. Defaults to CUDA if available, else the CPU.
-            dtype: "float32", "bfloat16" or "float16". Defaults to bfloat16 on a GPU that has it.
-            batch_tokens: Padded size of one forward pass.
-            backend: "torch" (default), "onnx" or "openvino".
-            model_kwargs: Passed to the `from_pretrained` of transformers: `attn_implementation`,
-                `device_map`, `quantization_config`, `revision`.
-            tokenizer_kwargs: Passed to that of the tokenizer.
+            **given: Where and how it is loaded, as in `BiLabelScorer.from_pretrained`; `max_length`
+                defaults to what tokenizer and positions allow, at most 8,192.
 
         Raises:
             InputError: If an argument is invalid for the checkpoint.
             ModelLoadError: If the checkpoint has another shape, or no weights for its output.
         """
         temperature = check_number("temperature", temperature, low=1e-6)
-        options = Options.checked(
-            device,
-            dtype,
-            batch_tokens,
-            backend,
-            model_kwargs=model_kwargs,
-            tokenizer_kwargs=tokenizer_kwargs,
-        )
-        source = weights_source(str(name_or_dir))
-        checkpoint = Checkpoint(
-            source, f"reranker {str(name_or_dir)!r}", options.model_kwargs, options.tokenizer_kwargs
-        )
-        config = checkpoint.config()
-        folder = Folder(checkpoint, config, checkpoint.tokenizer(), max_length, instruction)
+        options, source = Options.checked(**given), weights_source(str(name_or_dir))
+        checkpoint = options.checkpoint(source, f"reranker {str(name_or_dir)!r}")
+        config, tokenizer = checkpoint.config(), checkpoint.tokenizer()
+        folder = Folder(checkpoint, config, tokenizer, options.max_length, instruction)
         chosen = family_of(folder, family)
         scale = chosen.scales[0] if scale is None else scale
         if scale not in chosen.scales:

@@ -25,10 +25,10 @@ from fitrag_integrations.models.encoder.encoders import (
 )
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.trunk import Trunk
+from fitrag_integrations.models.evaluator.head import write_head
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.placing import cast
-from fitrag_integrations.models.scorer.bilabel import write_head
 from fitrag_integrations.training.bilabel.imbalance import Weigher, draw_pairs
 from fitrag_integrations.training.bilabel.module import (
     Batch,

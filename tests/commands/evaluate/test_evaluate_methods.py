@@ -173,6 +173,18 @@ def test_a_chat_model_answers_and_writes(monkeypatch, questions, evaluate):
     assert (direct["accuracy"], written["accuracy"]) == (0.5, 0.5)
 
 
+def test_a_local_model_answers_and_writes(tmp_path, questions, evaluate):
+    from tiny_causal import write_llama
+
+    base = write_llama(tmp_path / "base")
+    arguments = ("--methods", "direct,itrg", "--limit", 3, "--llm", base, "--json")
+    direct, itrg = json.loads(evaluate(questions, *arguments))["methods"]
+    assert direct["llm_calls"] == 1.0 and itrg["llm_calls"] > 1.0
+    assert (direct["errors"], itrg["errors"]) == (0, 0)
+    missing = evaluate(questions, "--overwrite", "--llm", str(tmp_path / "none"), code=2)
+    assert "--llm" in missing or "config.json is missing" in missing
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -53,3 +53,21 @@ def test_score_and_compress_take_a_pruner(fitrag, tmp_path):
     first = Passage("", ROWS[0]["passages"][0]["text"], ROWS[0]["passages"][0]["title"])
     (expected,) = OnePassScorer.from_pruner(folder).score([(ROWS[0]["question"], first)])
     assert made["scores"][0]["has_answer"] == pytest.approx(expected.has_answer, abs=1e-6)
+
+
+def test_arguments_for_transformers_reach_it(cross, fitrag, tmp_path, monkeypatch):
+    rows = write(tmp_path / "rows.jsonl", ROWS)
+    given = ("score", rows, tmp_path / "out.jsonl", "--model", cross)
+    made, load = [], BiLabelScorer.from_reranker
+
+    def loaded(name, **how):
+        made.append(load(name, **how))
+        return made[-1]
+
+    monkeypatch.setattr(BiLabelScorer, "from_reranker", loaded)
+    code, _, err = fitrag(*given, "--model-kwargs", '{"attn_implementation": "eager"}')
+    assert code == 0, err
+    assert made[0]._engine.trunk.encoder.config._attn_implementation == "eager"
+    for wrong in ("eager", "[1]", "{"):
+        code, _, err = fitrag(*given, "--overwrite", "--model-kwargs", wrong)
+        assert code == 2 and "--model-kwargs" in err and "a JSON object" in err

@@ -21,8 +21,11 @@ import torch
 from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+from fitrag_integrations.models.runtime import placing
+
 NAME = "rehearsal"
 DEVICE = f"{NAME}:0"
+FREE = 2**34  # bytes of memory that nobody has taken
 _HOST = torch.device("cpu")
 _PACKAGE = "fitrag_integrations"
 _aten = torch.ops.aten
@@ -39,7 +42,9 @@ _WAITING = {
     _aten.unique_consecutive.default,
     _aten.unique_dim.default,
 }
+_SUMS = ("sum", "mean", "_softmax", "_log_softmax", "logsumexp", "norm", "linalg_vector_norm")
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "linear")
+_HALF = (torch.bfloat16, torch.float16)
 _EMPTY = ("empty", "empty_strided")
 _MAKING = (*_EMPTY, "set_", "resize_")
 
@@ -60,8 +65,7 @@ class Read:
     @property
     def rounded(self):
         """Say whether what was read are numbers that a product in half precision made."""
-        half = (torch.bfloat16, torch.float16)
-        return self.dtype.is_floating_point and (self.product in half or self.dtype in half)
+        return self.dtype.is_floating_point and (self.product in _HALF or self.dtype in _HALF)
 
 
 @dataclass(slots=True)
@@ -69,6 +73,8 @@ class Ledger:
     """Count what was done on the device while it was open."""
 
     reads: list = field(default_factory=list)
+    rounded: list = field(default_factory=list)  # sums of the package's own in half precision
+    pinned: int = 0
     uploads: list = field(default_factory=list)
     kernels: Counter = field(default_factory=Counter)
 
@@ -310,6 +316,10 @@ def _count(op, args, low, view):
     name = op._schema.name.removeprefix("aten::")
     if op in _WAITING:
         _count_read(name, args[0])
+    if name in _SUMS and any(one.dtype in _HALF for one in low if isinstance(one, torch.Tensor)):
+        where = _where()
+        for each in _open if where.startswith(_PACKAGE) and " through " not in where else ():
+            each.rounded.append(f"{name} at {where}")
     if name in _PRODUCTS:
         _product.dtype = next(one.dtype for one in low if isinstance(one, torch.Tensor))
     if not view and name not in _MAKING:
@@ -363,6 +373,13 @@ class _Module:
 
     def _lazy_init(self):
         pass
+
+
+def _pinned(self, device=None):
+    """Count a copy to pinned memory, which there is none of."""
+    for each in _open:
+        each.pinned += 1
+    return self
 
 
 def _made(op):
@@ -431,6 +448,11 @@ def _register():
         some.impl(name, _cast(_overload(name), dtype_of), "AutocastPrivateUse1")
     for name in _UPPER:
         some.impl(name, _cast(_overload(name), lambda: torch.float32), "AutocastPrivateUse1")
+    # What the package asks of CUDA alone it asks of this device too, and gets an answer.
+    placing.GPUS.add(NAME)
+    torch.Tensor.pin_memory = _pinned
+    torch.cuda.mem_get_info = lambda device=None: (FREE, 2 * FREE)
+    torch.cuda.memory_reserved = torch.cuda.memory_allocated = lambda device=None: 0
     torch.Tensor.__deepcopy__ = _copied_deeply(torch.Tensor.__deepcopy__)
     # Tied weights stay tied on the way to a GPU; to torch only its own devices are alike enough.
     torch.__future__.set_swap_module_params_on_conversion(True)

@@ -1,5 +1,8 @@
 """What has to hold on a GPU and can be seen without one."""
 
+from collections import Counter
+from contextlib import contextmanager
+
 import torch
 from pretended import NAME
 
@@ -19,6 +22,39 @@ def assert_resting(module):
     """No part trains: dropout that is left on gives another answer each time."""
     training = [name or "the model" for name, part in module.named_modules() if part.training]
     assert not training, f"left training: {training[:4]}"
+
+
+def assert_fused(module):
+    """Attention runs in one kernel wherever the architecture can."""
+    for name, part in module.named_modules():
+        kind = getattr(getattr(part, "config", None), "_attn_implementation", "sdpa")
+        able = getattr(part, "_supports_sdpa", False)
+        assert not able or kind == "sdpa", f"{name or 'the model'} attends by {kind}"
+
+
+def assert_whole_sums(seen):
+    """No sum of the package's own was made in half precision, and what was sent was pinned."""
+    assert not seen.rounded, f"summed in half precision: {seen.rounded[:3]}"
+    own = [where for where in seen.uploads if "runtime/placing.py" in where]
+    assert seen.pinned >= len(own), "copied from memory that is not pinned"
+
+
+def assert_alike_uploads(seen, more):
+    """More rows in a batch are no more copies to the device."""
+    told = Counter(more.uploads) - Counter(seen.uploads)
+    assert len(more.uploads) <= len(seen.uploads), f"copied again for each row: {told}"
+
+
+@contextmanager
+def narrow_logits(model, limit):
+    """A language model's output layer sees at most `limit` positions of each row."""
+    layer, widths = model.get_output_embeddings(), []
+    hook = layer.register_forward_hook(lambda _, __, found: widths.append(found.shape[1]))
+    try:
+        yield
+    finally:
+        hook.remove()
+    assert widths and max(widths) <= limit, f"logits of {max(widths)} positions, read are {limit}"
 
 
 def assert_few_waits(seen, limit):

@@ -1,15 +1,38 @@
-"""The device itself: what it refuses, what it counts, and five mistakes that it must catch."""
+"""The device itself: what it refuses, what it counts, and ten mistakes that it must catch."""
 
 import pytest
 import torch
 from pretended import DEVICE, NAME, ledger
-from rules import assert_exact, assert_few_waits, assert_placed, assert_resting
-from tiny import PAIRS, make_reader, write_bert, write_modernbert, write_t5_classifier
-from tiny_causal import write_ik, write_rotary
+from rules import (
+    assert_alike_uploads,
+    assert_exact,
+    assert_few_waits,
+    assert_fused,
+    assert_placed,
+    assert_resting,
+    assert_whole_sums,
+    narrow_logits,
+)
+from tiny import (
+    PAIRS,
+    make_evaluator,
+    make_reader,
+    write_bert,
+    write_modernbert,
+    write_t5,
+    write_t5_classifier,
+)
+from tiny_causal import DRAFTS, QUESTIONS, write_ik, write_rotary
 from torch import nn
 
-from fitrag_integrations.models import ExtractiveReader, IKClassifier, RetrievalEvaluator
+from fitrag_integrations.models import (
+    ExtractiveReader,
+    IKClassifier,
+    LocalGenerator,
+    RetrievalEvaluator,
+)
 from fitrag_integrations.models.causal import adapters as causal_adapters
+from fitrag_integrations.models.encoder import engine as pair_engine
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.runtime.placing import place
 
@@ -116,7 +139,7 @@ def test_what_stays_on_the_device_waits_for_nothing():
     assert not seen.reads and len(seen.uploads) == 1 and seen.kernels["add"] == 1
 
 
-# Five mistakes of real code, each caught by the rule that every model and trainer is held to.
+# Ten mistakes of real code, each caught by the rule that every model and trainer is held to.
 
 
 def test_a_tensor_left_on_the_cpu_is_caught(reader, monkeypatch):
@@ -184,3 +207,78 @@ def test_grades_from_a_head_in_half_precision_are_caught(tmp_path):
     with pytest.raises(AssertionError, match="read in half precision"):
         assert_exact(seen)
     evaluator.unload()
+
+
+def test_logits_of_all_positions_are_caught(tmp_path):
+    base = write_rotary(tmp_path / "base", "qwen2")
+    ik = IKClassifier.from_pretrained(write_ik(tmp_path / "ik", base), **ON)
+    engine = ik._engine
+    with narrow_logits(engine.model, 1):
+        ik.p_known(QUESTIONS, DRAFTS)
+    engine._takes.discard("logits_to_keep")
+    with (
+        pytest.raises(AssertionError, match=r"logits of \d\d positions, read are 1"),
+        narrow_logits(engine.model, 1),
+    ):
+        ik.p_known(QUESTIONS, DRAFTS)
+    ik.unload()
+
+
+def test_a_copy_for_each_row_is_caught(reader, monkeypatch):
+    def uploads(times):
+        with ledger() as seen:
+            reader.read([(f"{question} {n}", p) for n in range(times) for question, p in PAIRS])
+        return seen
+
+    assert_alike_uploads(uploads(1), uploads(3))
+    sent = pair_engine.sent
+    one_by_one = lambda rows, device: torch.stack([sent(row, device) for row in rows])  # noqa: E731
+    monkeypatch.setattr(pair_engine, "sent", one_by_one)
+    with pytest.raises(AssertionError, match="copied again for each row"):
+        assert_alike_uploads(uploads(1), uploads(3))
+
+
+def test_pooling_in_half_precision_is_caught(tmp_path, monkeypatch):
+    folder = tmp_path / "evaluator"
+    make_evaluator(write_t5(tmp_path / "base")).save_pretrained(folder)
+    evaluator = RetrievalEvaluator.from_pretrained(folder, **ON)
+    with ledger() as seen:
+        evaluator.evaluate(PAIRS)
+    assert_whole_sums(seen)
+    trunk = evaluator._grader._engine.trunk
+    pool = trunk.pool
+    half = lambda states, mask: pool(states.bfloat16(), mask).float()  # noqa: E731
+    monkeypatch.setattr(trunk, "pool", half)
+    with ledger() as seen:
+        evaluator.evaluate(PAIRS)
+    with pytest.raises(AssertionError, match=r"summed in half precision: .*trunk\.py"):
+        assert_whole_sums(seen)
+    evaluator.unload()
+
+
+def test_what_only_a_gpu_runs_is_run(reader, monkeypatch, tmp_path):
+    def crashes(*_, **__):
+        raise ZeroDivisionError("on a GPU alone")
+
+    generator = LocalGenerator.from_pretrained(write_rotary(tmp_path, "llama"), **ON)
+    generator.generate(QUESTIONS)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", crashes)
+    with pytest.raises(ZeroDivisionError, match="on a GPU alone"):
+        generator.generate(QUESTIONS)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", crashes)
+    with pytest.raises(ZeroDivisionError, match="on a GPU alone"):
+        reader.read(PAIRS)
+    generator.unload()
+
+
+def test_attention_in_several_kernels_is_caught(tmp_path):
+    base = write_rotary(tmp_path, "mistral")
+    eager = {"attn_implementation": "eager"}
+    usual, slow = (
+        LocalGenerator.from_pretrained(base, **ON, model_kwargs=given) for given in ({}, eager)
+    )
+    assert_fused(usual._engine.model)
+    with pytest.raises(AssertionError, match="the model attends by eager"):
+        assert_fused(slow._engine.model)
+    usual.unload()
+    slow.unload()

@@ -15,7 +15,9 @@ def test_every_figure_is_taken_on_the_device(monkeypatch):
     monkeypatch.setitem(sys.modules, spec.name, script)
     spec.loader.exec_module(script)
     monkeypatch.setattr(script, "REPEATS", 1)
+    monkeypatch.setattr(script, "WARM", 0)
+    bench = script.Bench(NAME, script.TINY, 600)
     with ledger() as seen:
-        figures = list(script.Bench(NAME, script.TINY, 600).figures())
-    assert len(figures) == 5
+        figures = list(bench.figures())
+    assert not bench.failed and len(figures) >= 17
     assert seen.kernels["_softmax"] and seen.kernels["topk"]

@@ -7,7 +7,16 @@ it must answer nearly so and no number may come straight from a product in half 
 import pytest
 from gpu_cases import CASES, ON_CPU, ONE_BATCH, TOKENS, flat
 from pretended import NAME, ledger
-from rules import assert_exact, assert_few_waits, assert_placed, assert_resting
+from rules import (
+    assert_alike_uploads,
+    assert_exact,
+    assert_few_waits,
+    assert_fused,
+    assert_placed,
+    assert_resting,
+    assert_whole_sums,
+    narrow_logits,
+)
 from tiny_causal import QUESTIONS
 
 
@@ -80,14 +89,27 @@ def test_it_lies_on_the_device_and_rests(loaded):
     for part in found:
         assert_resting(part)
         assert_placed(part)
+        assert_fused(part)
 
 
 def test_the_host_waits_seldom(loaded):
     case, (_, _, half) = loaded
     limit = case.waits + case.per_token * TOKENS
-    for times in (1, 3):
+    ledgers = []
+    for times in (1, 3, 6):
         with ledger() as seen:
             case.ask(half, times)
+        ledgers.append(seen)
         assert_few_waits(seen, limit)
+        assert_whole_sums(seen)
         if not case.half:
             assert_exact(seen)
+    assert_alike_uploads(*ledgers[1:])
+
+
+def test_logits_are_computed_where_they_are_read(loaded):
+    case, (_, _, half) = loaded
+    for part in parts(half):
+        if case.positions and hasattr(part, "get_output_embeddings"):
+            with narrow_logits(part, case.positions):
+                case.ask(half, 1)
