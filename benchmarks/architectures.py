@@ -6,7 +6,8 @@ Each model has two layers and random weights (seed 7), is saved as its own libra
 by the public `from_pretrained` or `from_reranker`, and run over the same texts, of mixed lengths in
 one batch. The reference is transformers itself, one text at a time without padding, in float32 on
 the CPU. A number is the largest difference between the two over all texts; "same" says that all
-generated ids are equal; a refusal is shown with its message.
+generated ids are equal; a refusal is shown with its message. `benchmarks/results/architectures.md`
+is the table this prints.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -35,10 +37,13 @@ from fitrag_integrations.models import (
     BiLabelScorer,
     LocalGenerator,
     NecessityJudge,
+    OnePassScorer,
     RetrievalEvaluator,
 )
+from fitrag_integrations.models.scorer.families.causal import RECIPES
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.types import Passage
+from fitrag_integrations.values.slimplm import JUDGE_PAPER
 
 SEED, NEW_TOKENS = 7, 12
 REFERENCE: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False}
@@ -46,7 +51,7 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 DECODER = SIZES | {
     "intermediate_size": 64,
     "num_key_value_heads": 2,
-    "max_position_embeddings": 512,
+    "max_position_embeddings": 1024,
 }
 GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512}
 ENCODER = SIZES | {"intermediate_size": 64, "max_position_embeddings": 514}
@@ -133,14 +138,18 @@ def main() -> None:
 
 def compared(name: str) -> Iterator[dict[str, Any]]:
     """Compare one architecture with transformers in every place that may take it."""
-    causal = name in CAUSAL
     kinds: list[tuple[Any, dict[str, Callable[[str], float]]]] = [
         (AutoModelForSequenceClassification, CLASSIFIER)
     ]
-    if causal:
-        kinds.insert(0, (AutoModelForCausalLM, WRITING))
-    elif name in ENCODERS:
-        kinds += [(AutoModelForSequenceClassification, WRITING), (AutoModel, EMBEDDING)]
+    if name in CAUSAL:
+        prompted = any(recipe.model_type == name for recipe in RECIPES.values())
+        asked: dict[str, Callable[[str], float]] = {"from_reranker, prompted": prompted_pairs}
+        kinds.insert(0, (AutoModelForCausalLM, WRITING | (asked if prompted else {})))
+        kinds.append((AutoModelForCausalLM, EMBEDDING))
+    else:
+        kinds.append((AutoModelForSequenceClassification, WRITING))
+    if name in ENCODERS:
+        kinds += [(AutoModel, EMBEDDING), (AutoModelForSequenceClassification, PRUNING)]
     for head, places in kinds:
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -152,7 +161,7 @@ def compared(name: str) -> Iterator[dict[str, Any]]:
                     difference: float | None = run(folder)
                     outcome = "same" if difference == 0 else f"{difference:.1e}"
                 except FitRagError as error:
-                    message = str(error).replace(folder, "FOLDER").splitlines()[0]
+                    message = str(error).replace(folder, "FOLDER").splitlines()[0].split("; ")[0]
                     difference, outcome = None, f"refused: {message}"
                 yield {"model": name, "place": place, "difference": difference, "outcome": outcome}
 
@@ -191,7 +200,7 @@ def byte_tokenizer(end: str) -> PreTrainedTokenizerFast:
     trainer = trainers.BpeTrainer(
         vocab_size=500, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
-    words = ["Yes", "No", " Yes", " No", " True", " False"] * 9
+    words = ["Yes", "No", " Yes", " No", " True", " False", "yes", "no", "1", "0"] * 9
     raw.train_from_iterator([*PROMPTS, *words], trainer)
     names = {"eos_token": "</s>", "pad_token": "<pad>"}
     if end:
@@ -254,13 +263,91 @@ def yes_or_no(folder: str) -> float:
     return largest(found, wanted)
 
 
+@torch.inference_mode()
 def judged(folder: str) -> float:
-    """Load as a judge and check that one call and single calls agree, as no library has a peer."""
+    """Compare the judge's probability with that of the first token in which its verdicts differ."""
     judge = NecessityJudge.from_pretrained(folder, device="cpu", dtype="float32")
-    together = judge.p_known(QUESTIONS, TEXTS)
-    alone = [judge.p_known([q], [t])[0] for q, t in zip(QUESTIONS, TEXTS, strict=True)]
+    questions = QUESTIONS * 4  # as many as share the beginning of their prompt
+    found = judge.p_known(questions, TEXTS * 4)
     judge.unload()
-    return largest(together, alone)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model = AutoModelForCausalLM.from_pretrained(folder, **REFERENCE).eval()
+    wanted = []
+    for question, text in zip(QUESTIONS, TEXTS, strict=True):
+        prompt = JUDGE_PAPER.replace("{question}", question).replace("{draft}", text.strip())
+        known, unknown = (
+            tokenizer(prompt + verdict).input_ids for verdict in ("Known (True)", "Known (False)")
+        )
+        at = next(i for i, (a, b) in enumerate(zip(known, unknown, strict=False)) if a != b)
+        last = model(torch.tensor([known[:at]])).logits[0, -1].float()
+        wanted.append(torch.softmax(last[[known[at], unknown[at]]], dim=0)[0].item())
+    return largest(found, wanted * 4)
+
+
+@torch.inference_mode()
+def prompted_pairs(folder: str) -> float:
+    """Compare a causal reranker with its published recipe, pieces tokenized one by one."""
+    scorer = BiLabelScorer.from_reranker(folder, device="cpu", dtype="float32", max_length=1024)
+    found = [score.has_answer for score in scorer.score(PAIRS)]
+    recipe = RECIPES[scorer.family]
+    scorer.unload()
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model = AutoModelForCausalLM.from_pretrained(folder, **REFERENCE).eval()
+    words = [tokenizer(word, add_special_tokens=False).input_ids[0] for word in recipe.words]
+    wanted = []
+    for question, passage in PAIRS:
+        slots = {"{bos}": "", "{query}": question, "{document}": passage.text}
+        slots["{instruction}"] = recipe.instruction or ""
+        ids: list[int] = []
+        for piece in recipe.pieces:
+            text = piece
+            for slot, value in slots.items():
+                text = text.replace(slot, value)
+            ids += tokenizer(text, add_special_tokens=False).input_ids if text else []
+        last = model(torch.tensor([ids])).logits[0, -1].float()
+        logit = last[words[0]] - (last[words[1]] if len(words) > 1 else 0.0)
+        wanted.append(torch.sigmoid(logit).item())
+    return largest(found, wanted)
+
+
+@torch.inference_mode()
+def pruned(folder: str) -> float:
+    """Compare a rank-and-prune model over this classifier: relevance, and the mean of sentences."""
+    fields = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+    classifier = load_file(Path(folder) / "model.safetensors")
+    width = fields.get("hidden_size") or fields["dim"]
+    torch.manual_seed(SEED)
+    head = torch.nn.Linear(width, 2)
+    model = AutoModelForSequenceClassification.from_pretrained(folder, **REFERENCE).eval()
+    tensors = {f"ranking_model.{name}": tensor for name, tensor in classifier.items()}
+    tensors |= {f"pruning_head.classifier.{n}": t for n, t in head.state_dict().items()}
+    save_file(tensors, Path(folder) / "model.safetensors", metadata={"format": "pt"})
+    outside = {"model_type": "open_provence", "base_model_config": fields, "num_labels": 1}
+    outside |= {"num_pruning_labels": 2, "transformers_version": "5.0"}
+    (Path(folder) / "config.json").write_text(json.dumps(outside), encoding="utf-8")
+    scorer = OnePassScorer.from_pruner(folder, device="cpu", dtype="float32")
+    spans = [(0, 20), (9, 41)]
+    judged = scorer.score_sentences([(*pair, spans) for pair in PAIRS])
+    scorer.unload()
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, config=model.config)
+    found, wanted = list[float](), list[float]()
+    for (question, passage), (whole, parts) in zip(PAIRS, judged, strict=True):
+        given = tokenizer(question, passage.text, return_tensors="pt", return_offsets_mapping=True)
+        places, sides = given.pop("offset_mapping")[0].tolist(), given.sequence_ids(0)
+        if getattr(model.config, "type_vocab_size", 0) < 2:
+            given.pop("token_type_ids", None)
+        out = model(**given, output_hidden_states=True)
+        keep = head(out.hidden_states[-1][0]).softmax(-1)[:, 1]
+        wanted.append(out.logits.sigmoid().item())
+        for start, end in spans:
+            inside = [
+                n
+                for n, (a, b) in enumerate(places)
+                if sides[n] == 1 and a < end and b > start and passage.text[a:b].strip()
+            ]
+            wanted.append(keep[inside].mean().item())
+        found += [whole.has_answer, *(part.has_answer for part in parts)]
+    return largest(found, wanted)
 
 
 def reranked(folder: str) -> float:
@@ -299,17 +386,20 @@ def classified(folder: str, encode: Callable[..., Any]) -> list[float]:
 
 @torch.inference_mode()
 def embeddings(folder: str) -> float:
-    """Compare vectors with the mean of the last hidden states, at length 1."""
+    """Compare vectors of length 1 with the states' mean, in a decoder with its last token's."""
     encoder = Encoder.from_pretrained(folder, device="cpu", dtype="float32", normalize=True)
     found = torch.from_numpy(encoder.encode(TEXTS))
     encoder.unload()
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     model = AutoModel.from_pretrained(folder, **REFERENCE).eval()
+    decoder = str((model.config.architectures or [""])[0]).endswith(("ForCausalLM", "LMHeadModel"))
     wanted = []
     for text in TEXTS:
         given = tokenizer(text, return_tensors="pt")
         states = model(input_ids=given.input_ids, attention_mask=given.attention_mask)
-        wanted.append(torch.nn.functional.normalize(states.last_hidden_state[0].mean(0), dim=0))
+        vector = states.last_hidden_state[0]
+        pooled = vector[-1] if decoder else vector.mean(0)
+        wanted.append(torch.nn.functional.normalize(pooled, dim=0))
     return float((found - torch.stack(wanted)).abs().max())
 
 
@@ -328,6 +418,7 @@ CLASSIFIER: dict[str, Callable[[str], float]] = {
     "RetrievalEvaluator": graded,
 }
 EMBEDDING: dict[str, Callable[[str], float]] = {"Encoder": embeddings}
+PRUNING: dict[str, Callable[[str], float]] = {"from_pruner": pruned}
 
 if __name__ == "__main__":
     main()

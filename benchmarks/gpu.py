@@ -54,8 +54,6 @@ from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.types import Passage
 
 ROOT = Path(__file__).resolve().parents[1]
-REPEATS, WARM = 10, 2
-CALLERS = 64
 T5 = {"decoder_start_token_id": 0, "d_kv": 64, "pad_token_id": 1, "eos_token_id": 0}
 TESTS = ("tests/gpu/test_on_cuda.py", "tests/models/test_precision.py")
 
@@ -76,6 +74,9 @@ class Sizes:
     prompts: int = 64
     new_tokens: int = 64
     long: int = 4000
+    callers: int = 64
+    repeats: int = 10
+    warm: int = 2
     vectors: int = 21_000_000
     width: int = 768
 
@@ -104,6 +105,9 @@ TINY = Sizes(
     prompts=3,
     new_tokens=4,
     long=200,
+    callers=4,
+    repeats=1,
+    warm=0,
     vectors=1000,
     width=32,
 )
@@ -176,11 +180,11 @@ class Bench:
         of = f"{self.sizes.passages} passages"
         yield self._timed("score, T5-base", of, lambda: scorer.score(next(fresh)))
         ten = self._fresh(10)
-        given = [[next(ten) for _ in range(CALLERS)] for _ in range(REPEATS + WARM)]
-        rounds = iter(given)
-        with ThreadPoolExecutor(CALLERS) as pool:
+        callers, runs = self.sizes.callers, self.sizes.repeats + self.sizes.warm
+        rounds = iter([[next(ten) for _ in range(callers)] for _ in range(runs)])
+        with ThreadPoolExecutor(callers) as pool:
             crowd = lambda: list(pool.map(scorer.score, next(rounds)))  # noqa: E731
-            yield self._timed("score, T5-base", f"{CALLERS} callers, 10 passages each", crowd)
+            yield self._timed("score, T5-base", f"{callers} callers, 10 passages each", crowd)
         scorer.unload()
 
     def reranker(self) -> Iterator[Figure]:
@@ -396,7 +400,7 @@ class Bench:
         walls, worked, on_gpu = list[float](), list[float](), self.device == "cuda"
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        for at in range(REPEATS + WARM):
+        for at in range(self.sizes.repeats + self.sizes.warm):
             if on_gpu:
                 marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
                 torch.cuda.synchronize()
@@ -407,7 +411,7 @@ class Bench:
             if on_gpu:
                 marks[1].record()
                 torch.cuda.synchronize()
-            if at >= WARM:  # kernels are chosen and memory is found
+            if at >= self.sizes.warm:  # kernels are chosen and memory is found
                 walls.append(1000 * (time.perf_counter() - start))
                 worked += [marks[0].elapsed_time(marks[1])] if on_gpu else []
         peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None

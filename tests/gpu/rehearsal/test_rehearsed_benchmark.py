@@ -14,8 +14,6 @@ def test_every_figure_is_taken_on_the_device(monkeypatch):
     script = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, script)
     spec.loader.exec_module(script)
-    monkeypatch.setattr(script, "REPEATS", 1)
-    monkeypatch.setattr(script, "WARM", 0)
     bench = script.Bench(NAME, script.TINY, 600)
     with ledger() as seen:
         figures = list(bench.figures())
