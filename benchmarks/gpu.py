@@ -156,7 +156,7 @@ class Bench:
             try:
                 for figure in measure():
                     low, high = figure.wall[1:]
-                    shown = f"{figure.wall[0]:.2f} {figure.unit} ({low:.2f}-{high:.2f})"
+                    shown = f"{figure.wall[0]:.4g} {figure.unit} ({low:.4g}-{high:.4g})"
                     print(f"{figure.name}, {figure.of}: {shown} {figure.more or ''}", flush=True)
                     yield figure
             except Exception as error:  # whatever a device raises, the others are measured
@@ -445,7 +445,7 @@ def tokenizer_of(text: str, words: int, single: str, pair: str) -> Any:
         eos_token="<end>",
         pad_token="<pad>",
         unk_token="<unk>",
-        model_max_length=512,
+        model_max_length=8192,
     )
 
 

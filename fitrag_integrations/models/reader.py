@@ -25,7 +25,6 @@ from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     read_tensors,
-    write_manifest,
     write_tensors,
 )
 from fitrag_integrations.models.runtime.worker import Steps
@@ -88,9 +87,7 @@ class ExtractiveReader(PairModel):
             tensors = {**tensors, "rarity": rarity}
         entry: dict[str, Any] = {**write_tensors(folder, "head.safetensors", tensors)}
         entry["units"] = 0 if self._head.units is None else self._head.units.out_features
-        fields = {**self.manifest, "encoder": "encoder", "head": entry}
-        write_manifest(folder, "model.json", kind=self.kind, fields=fields)
-        self._save_encoder(folder / "encoder")
+        self._save(folder, entry)
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> ExtractiveReader:

@@ -62,11 +62,16 @@ def write(
     cost = row_cost(engine)
 
     def one_batch(batch: list[Ids]) -> list[Draft]:
-        room = how.tokens
-        if engine.limit is not None:
-            room = min(room, engine.limit - max(map(len, batch)))
+        facts = _Facts()
         with engine.using(adapter):
-            return _written(engine, batch, replace(how, tokens=room), hear)
+            rows, done = generated(engine, batch, how, [facts] if how.facts else [], hear)
+        measured = torch.stack(facts.steps, 1).tolist() if facts.steps else None
+        drafts = []
+        for at, row in enumerate(rows):
+            text, count = read_row(engine, row, done)
+            known = measured[at][:count] if measured else []
+            drafts.append(Draft(text if count else "", *zip(*known, strict=True)))
+        return drafts
 
     return engine.batched(rows, one_batch, length=lambda row: cost(len(row) + how.tokens))
 
@@ -185,30 +190,29 @@ class _Listener(StoppingCriteria):
 
 
 @torch.inference_mode()
-def _written(
-    engine: CausalEngine, batch: Sequence[Ids], how: Writing, hear: Hear | None
-) -> list[Draft]:
+def generated(
+    engine: CausalEngine,
+    batch: Sequence[Ids],
+    how: Writing,
+    processors: Sequence[LogitsProcessor] = (),
+    hear: Hear | None = None,
+) -> tuple[list[list[int]], Writing]:
+    """Continue one batch greedily, within the model's input; return new ids, and how it was done.
+
+    On the worker only.
+    """
     ids, mask, _ = left_padded(batch, pad_id=engine.pad_id, device=engine.device)
-    facts = _Facts()
+    if engine.limit is not None:
+        how = replace(how, tokens=min(how.tokens, engine.limit - ids.shape[1]))
     listener = _Listener(engine.tokenizer, len(batch), how.stop, hear)
     out = engine.model.generate(
         input_ids=ids,
         attention_mask=mask,
         max_new_tokens=how.tokens,
-        logits_processor=LogitsProcessorList([facts] if how.facts else []),
+        logits_processor=LogitsProcessorList(processors),
         stopping_criteria=StoppingCriteriaList([listener]),
     )
-    measured = torch.stack(facts.steps, 1).tolist() if facts.steps else None
-    drafts = []
-    for at, row in enumerate(out[:, ids.shape[1] :].tolist()):
-        written, count = read_row(engine, row, how)
-        if not count:
-            drafts.append(Draft(""))
-        elif measured is None:
-            drafts.append(Draft(written))
-        else:
-            drafts.append(Draft(written, *zip(*measured[at][:count], strict=True)))
-    return drafts
+    return out[:, ids.shape[1] :].tolist(), how
 
 
 def read_row(engine: CausalEngine, ids: list[int], how: Writing) -> tuple[Completion, int]:

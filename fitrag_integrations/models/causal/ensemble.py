@@ -12,18 +12,18 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
-from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteriaList
+from transformers import LogitsProcessor
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal.decoding import (
     Writing,
-    _Listener,
     by_how,
+    generated,
     read_row,
     row_cost,
 )
-from fitrag_integrations.models.causal.engine import Ids, left_padded
+from fitrag_integrations.models.causal.engine import Ids
 from fitrag_integrations.models.causal.generator import LocalGenerator
 from fitrag_integrations.models.causal.words import checked_texts
 from fitrag_integrations.models.runtime.worker import Steps
@@ -85,28 +85,14 @@ class ReplugGenerator(LocalGenerator):
             length=lambda item: cost(max(map(len, item[0])) + how.tokens, len(item[0])),
         )
 
-    @torch.inference_mode()
     def _mixed(self, batch: Sequence[_Rows], how: Writing) -> list[str]:
         """Write one batch of items; on the worker only."""
-        engine = self._engine
         flat = [row for rows, _ in batch for row in rows]
-        ids, mask, _ = left_padded(flat, pad_id=engine.pad_id, device=engine.device)
-        room = how.tokens
-        if engine.limit is not None:
-            room = min(room, engine.limit - ids.shape[1])
-        mixing = _Mixing([weights for _, weights in batch], ids.device)
-        listener = _Listener(engine.tokenizer, len(flat), how.stop, None)
-        with engine.using(None):
-            out = engine.model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                max_new_tokens=room,
-                logits_processor=LogitsProcessorList([mixing]),
-                stopping_criteria=StoppingCriteriaList([listener]),
-            )
-        new = out[:, ids.shape[1] :].tolist()
+        mixing = _Mixing([weights for _, weights in batch], self._engine.device)
+        with self._engine.using(None):
+            new, how = generated(self._engine, flat, how, [mixing])
         firsts = [sum(len(rows) for rows, _ in batch[:at]) for at in range(len(batch))]
-        return [read_row(engine, new[first], Writing(room, how.stop))[0] for first in firsts]
+        return [read_row(self._engine, new[first], how)[0] for first in firsts]
 
 
 class _Mixing(LogitsProcessor):

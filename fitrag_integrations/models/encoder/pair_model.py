@@ -11,7 +11,7 @@ from fitrag_integrations.models.encoder.encoders import save_encoder
 from fitrag_integrations.models.encoder.engine import Engine, shared_engine
 from fitrag_integrations.models.encoder.pairs import checked_pairs as checked_pairs
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
-from fitrag_integrations.models.runtime.folder import read_manifest, reading
+from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 
@@ -65,6 +65,9 @@ class PairModel(EngineModel[Engine]):
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
         raise NotImplementedError
 
-    def _save_encoder(self, folder: Path) -> None:
+    def _save(self, folder: Path, head: Row) -> None:
+        """Save the manifest, with the entry of a head that is there, and the encoder."""
+        fields = {**self.manifest, "encoder": "encoder", "head": head}
+        write_manifest(folder, "model.json", kind=self.kind, fields=fields)
         base, length = self.manifest["base"], self._engine.tokenizer.max_length
-        save_encoder(self._engine.trunk, folder, base=base, max_length=length)
+        save_encoder(self._engine.trunk, folder / "encoder", base=base, max_length=length)

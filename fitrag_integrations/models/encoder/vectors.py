@@ -153,25 +153,24 @@ def _written(source: str, config: Any, chosen: Mapping[str, Any]) -> Recipe:
         )
     normalize = bool(after) and after[-1][0] == "Normalize"
     pooled: dict[str, Any] = _read(source, f"{listed[1][1]}/config.json") or {}
+    modes = [k.partition("_mode_")[2] for k, on in pooled.items() if on is True and "_mode_" in k]
+    if isinstance(word := pooled.get("pooling_mode"), str):
+        modes = [word]
+    pooling = chosen.get("pooling")
+    if pooling is None:
+        if len(modes) != 1 or modes[0] not in _MODES:
+            allowed = "one of mean, cls and lasttoken; or set pooling="
+            raise ModelLoadError(f"encoder {source!r}: pooling is {modes}; allowed: {allowed}")
+        pooling = _MODES[modes[0]]
     length = (_read(source, "sentence_bert_config.json") or {}).get("max_seq_length")
     return replace(
         bare,
-        pooling=chosen.get("pooling") or _pooling(source, pooled),
+        pooling=pooling,
         normalize=normalize,
         max_tokens=length or 512,
         include_prompt=bool(pooled.get("include_prompt", True)),
         layers=tuple(after[: len(after) - normalize]),
     )
-
-
-def _pooling(source: str, config: Mapping[str, object]) -> str:
-    modes = [k.partition("_mode_")[2] for k, on in config.items() if on is True and "_mode_" in k]
-    if isinstance(word := config.get("pooling_mode"), str):
-        modes = [word]
-    if len(modes) != 1 or modes[0] not in _MODES:
-        allowed = "one of mean, cls and lasttoken; or set pooling="
-        raise ModelLoadError(f"encoder {source!r}: pooling is {modes}; allowed: {allowed}")
-    return _MODES[modes[0]]
 
 
 def _file(source: str, name: str) -> Path | None:

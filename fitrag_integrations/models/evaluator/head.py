@@ -31,7 +31,6 @@ from fitrag_integrations.models.runtime.folder import (
     load_head,
     positive,
     read_tensors,
-    write_manifest,
     write_tensors,
 )
 from fitrag_integrations.models.runtime.worker import Steps
@@ -105,11 +104,8 @@ class HeadGrader(PairModel):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, thresholds and encoder to a folder that `from_pretrained` reads."""
-        folder = Path(folder)
-        entry = self.manifest["head"] | write_head(folder, self._head, self._clues.rarity)
-        fields = {**self.manifest, "encoder": "encoder", "head": entry}
-        write_manifest(folder, "model.json", kind=self.kind, fields=fields)
-        self._save_encoder(folder / "encoder")
+        written = write_head(Path(folder), self._head, self._clues.rarity)
+        self._save(Path(folder), self.manifest["head"] | written)
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> HeadGrader:

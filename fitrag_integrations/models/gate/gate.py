@@ -30,6 +30,7 @@ class CausalGate(CausalModel):
 
     title: ClassVar[str]
     default_tokens: ClassVar[int]
+    _temperatures: tuple[float, float]  # without and with a draft
 
     def __init__(self, engine: CausalEngine, *, manifest: Row, adapter: str | None = None) -> None:
         super().__init__(engine, manifest=manifest, adapter=adapter)
@@ -126,12 +127,10 @@ class CausalGate(CausalModel):
         fitted.check(for_model or "", allow_other=allow_other_model)
         return cls._over(folder, manifest, options)
 
-    def _temperature(self, draft: str) -> float:
-        raise NotImplementedError
-
     def _known(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
-        scores = zip((yield from self.gaps(pairs)), pairs, strict=True)
-        return [share((gap, 0.0), self._temperature(draft)) for gap, (_, draft) in scores]
+        gaps, given = (yield from self.gaps(pairs)), self.draft_tokens > 0
+        by = [self._temperatures[bool(draft) and given] for _, draft in pairs]
+        return [share((gap, 0.0), divisor) for gap, divisor in zip(gaps, by, strict=True)]
 
 
 def fitted_for(manifest: Row) -> FittedThreshold:

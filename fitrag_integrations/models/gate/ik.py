@@ -172,9 +172,6 @@ class IKClassifier(CausalGate):
         ids: tuple[int, int] = self._engine.worker.call(found, [(yes, no)])[0]
         return ids
 
-    def _temperature(self, draft: str) -> float:
-        return float(self._temperatures[bool(draft) and self.draft_tokens > 0])
-
     @torch.inference_mode()
     def _head_logits(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
         assert self._head is not None

@@ -94,7 +94,7 @@ class NecessityJudge(CausalGate):
     def __init__(self, engine: CausalEngine, *, manifest: Row, adapter: str | None = None) -> None:
         super().__init__(engine, manifest=manifest, adapter=adapter)
         self.template = template_of(manifest.get("template", "paper"), JUDGES)
-        self._one_temperature = positive(manifest, "temperature")
+        self._temperatures = (positive(manifest, "temperature"),) * 2
         engine.worker.call(self._asked, [("question", "answer")])  # refuses unfit tokenizers early
 
     @classmethod
@@ -154,9 +154,6 @@ class NecessityJudge(CausalGate):
         """
         both = yield from self._engine.next_logits(self._asked(pairs), adapter=self._adapter)
         return [known - unknown for known, unknown in both]
-
-    def _temperature(self, draft: str) -> float:
-        return self._one_temperature
 
     def _asked(self, pairs: Sequence[Texts]) -> list[tuple[Ids, tuple[int, int]]]:
         """Encode each prompt up to where the two verdicts part, with the next id of each."""

@@ -36,14 +36,14 @@ from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     read_tensors,
     reading,
-    write_manifest,
 )
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import Item, checked_items, of_logits
+from fitrag_integrations.models.scorer.items import Item, of_logits
 from fitrag_integrations.models.scorer.one_pass import (
     Head,
     Judged,
+    SentenceScorer,
     SpanJudge,
     load_span_head,
     save_onepass,
@@ -110,11 +110,8 @@ class BiLabelScorer(PairScorer, PairModel):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
-        folder = Path(folder)
-        entry = self.manifest["head"] | write_head(folder, self._head, self._evidence.rarity)
-        fields = {**self.manifest, "encoder": "encoder", "head": entry}
-        write_manifest(folder, "model.json", kind=self.kind, fields=fields)
-        self._save_encoder(folder / "encoder")
+        written = write_head(Path(folder), self._head, self._evidence.rarity)
+        self._save(Path(folder), self.manifest["head"] | written)
 
     @classmethod
     def from_reranker(
@@ -198,7 +195,7 @@ class BiLabelScorer(PairScorer, PairModel):
         return of_logits(has, prefer)
 
 
-class OnePassScorer(BiLabelScorer):
+class OnePassScorer(SentenceScorer, BiLabelScorer):
     """Scorer that also scores sentences of the passages, in the same forward pass.
 
     The bundled scorer is one. Load your own with `from_pretrained(folder)`, train it with
@@ -253,24 +250,6 @@ class OnePassScorer(BiLabelScorer):
         """
         return Pruner.from_pretrained(name_or_dir, **options)
 
-    def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Score passages and spans of them.
-
-        Args:
-            items: Tuples of a question, a passage and its spans, [start, end) in the text.
-
-        Returns:
-            For each item the label that `score` gives its passage, and a label for each span.
-
-        Raises:
-            InputError: If an item is not such a tuple, or a span is empty or outside the text.
-        """
-        return self._call(self._spans.judge, checked_items(items))
-
-    async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Async version of `score_sentences`."""
-        return await self._acall(self._spans.judge, checked_items(items))
-
     def save_pretrained(self, folder: str | Path) -> None:
         """Save the head, and the scorer beside it, to a folder that `from_pretrained` reads."""
         folder = Path(folder)
@@ -288,6 +267,9 @@ class OnePassScorer(BiLabelScorer):
             made = cls(scorer, head, manifest=manifest)
             undo.pop_all()
         return made
+
+    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
+        return self._spans.judge(items)
 
     def _release(self) -> None:
         self._scorer.unload()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,9 +43,11 @@ from fitrag_integrations.models.scorer.items import (
     Item,
     Range,
     best_logits,
+    checked_items,
     chunk_spans,
     of_logits,
 )
+from fitrag_integrations.models.scorer.reranker import PairScorer
 from fitrag_integrations.models.scorer.spans import (
     LineHead,
     SpanEvidence,
@@ -92,6 +95,31 @@ def run_spans(
     wanted = {id(chunk): each for chunk, each in zip(chunks, flat, strict=True)}
     forward: Forward[T] = partial(measure, wanted)
     return places, chunks, (yield from engine.run_chunks(chunks, forward))
+
+
+class SentenceScorer(PairScorer):
+    """Scorer that scores sentences of its passages as well, in the same forward pass."""
+
+    def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
+        """Score passages and spans of them.
+
+        Args:
+            items: Tuples of a question, a passage and its spans, [start, end) in the text.
+
+        Returns:
+            For each item the label that `score` gives its passage, and a label for each span.
+
+        Raises:
+            InputError: If an item is not such a tuple, or a span is empty or outside the text.
+        """
+        return self._call(self._judge, checked_items(items))
+
+    async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
+        """Async version of `score_sentences`."""
+        return await self._acall(self._judge, checked_items(items))
+
+    @abstractmethod
+    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]: ...
 
 
 class WholeScorer(Protocol):

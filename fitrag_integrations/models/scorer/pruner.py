@@ -36,9 +36,9 @@ from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.families.family import Folder, OutputRows
-from fitrag_integrations.models.scorer.items import Item, checked_items, of_logits
-from fitrag_integrations.models.scorer.one_pass import Judged, Ranges, run_spans
-from fitrag_integrations.models.scorer.reranker import SMALLEST, PairScorer
+from fitrag_integrations.models.scorer.items import Item, of_logits
+from fitrag_integrations.models.scorer.one_pass import Judged, Ranges, SentenceScorer, run_spans
+from fitrag_integrations.models.scorer.reranker import SMALLEST
 from fitrag_integrations.types import BiLabelScore
 
 KIND = "open_provence"
@@ -53,7 +53,7 @@ class PrunerOptions(PairOptions, total=False):
     temperature: float
 
 
-class Pruner(PairScorer):
+class Pruner(SentenceScorer):
     """One-pass scorer over a published pruner; `OnePassScorer.from_pruner` makes one.
 
     A passage's `has_answer` is the sigmoid of the ranking logit, a sentence's the mean keep
@@ -117,24 +117,6 @@ class Pruner(PairScorer):
             threshold=THRESHOLD if threshold is None else threshold,
             temperature=temperature,
         )
-
-    def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Score passages and spans of them.
-
-        Args:
-            items: Tuples of a question, a passage and its spans, [start, end) in the text.
-
-        Returns:
-            For each item the label of its passage, and one for each span.
-
-        Raises:
-            InputError: If an item is not such a tuple, or a span is empty or outside the text.
-        """
-        return self._call(self._judge, checked_items(items))
-
-    async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Async version of `score_sentences`."""
-        return await self._acall(self._judge, checked_items(items))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Raise `TypeError`: its weights are published already."""

@@ -189,7 +189,7 @@ class RegressionModule(nn.Module):
         """Return the output of each pair, of a long passage for its first chunk. Shape:
         (pairs,).
         """
-        inputs = [self._grader._encoded(question, passage)[0].ids for question, passage, _ in batch]
+        inputs = [self._grader._encoded(question, passage)[0] for question, passage, _ in batch]
         rows = [torch.tensor(ids) for ids in inputs]
         ids = pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
         mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
