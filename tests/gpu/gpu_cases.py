@@ -51,6 +51,11 @@ RECIPE = {"pooling": "first", "normalize": True}
 WRITING = {"max_new_tokens": TOKENS, "draft_tokens": TOKENS, "stop": ()}
 
 
+def pairs(times):
+    """Repeat the pairs, each time with another question: equal ones would be read once."""
+    return [(question + " river" * n, p) for n in range(times) for question, p in SHORT]
+
+
 @dataclass(frozen=True)
 class Case:
     """Say how a model is loaded from what lies in a folder, and what is asked of it.
@@ -157,16 +162,16 @@ def p_known(model, n):
 
 
 CASES = {
-    "scorer": Case(scorer, lambda m, n: labels(m.score(SHORT * n)), 2, half=True),
-    "scorer, late": Case(late_scorer, lambda m, n: labels(m.score(SHORT * n)), 4, half=True),
-    "scorer, ModernBERT": Case(modern, lambda m, n: labels(m.score(SHORT * n)), 3, half=True),
+    "scorer": Case(scorer, lambda m, n: labels(m.score(pairs(n))), 2, half=True),
+    "scorer, late": Case(late_scorer, lambda m, n: labels(m.score(pairs(n))), 4, half=True),
+    "scorer, ModernBERT": Case(modern, lambda m, n: labels(m.score(pairs(n))), 3, half=True),
     "reader": Case(
-        reader, lambda m, n: [dataclasses.astuple(answer) for answer in m.read(SHORT * n)], 2
+        reader, lambda m, n: [dataclasses.astuple(answer) for answer in m.read(pairs(n))], 2
     ),
-    "evaluator": Case(evaluator, lambda m, n: m.evaluate(SHORT * n), 2),
-    "evaluator, T5": Case(classifier, lambda m, n: m.evaluate(SHORT * n), 5),
-    "cross-encoder": Case(cross_encoder, lambda m, n: labels(m.score(SHORT * n)), 2),
-    "monoT5": Case(monot5, lambda m, n: labels(m.score(SHORT * n)), 3),
+    "evaluator": Case(evaluator, lambda m, n: m.evaluate(pairs(n)), 2),
+    "evaluator, T5": Case(classifier, lambda m, n: m.evaluate(pairs(n)), 5),
+    "cross-encoder": Case(cross_encoder, lambda m, n: labels(m.score(pairs(n))), 2),
+    "monoT5": Case(monot5, lambda m, n: labels(m.score(pairs(n))), 3),
     "one pass": Case(
         lambda _, on: OnePassScorer.embedded(**on),
         lambda m, n: spans(m.score_sentences(ITEMS * n)),
@@ -175,7 +180,7 @@ CASES = {
     ),
     "dense": Case(
         lambda folder, on: Encoder.from_pretrained(write_bert(folder), **on, **RECIPE),
-        lambda m, n: m.encode(QUESTIONS * n).tolist(),
+        lambda m, n: m.encode([f"{q} {i}" for i in range(n) for q in QUESTIONS]).tolist(),
         2,
         half=True,
     ),

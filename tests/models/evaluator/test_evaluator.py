@@ -86,7 +86,7 @@ def test_a_long_passage_takes_its_best_chunk(published):
     pair = ("who wrote the score", Passage("", words + " the king wrote the score"))
     chunks = published._grader._encoded(*pair)
     assert len(chunks) > 2 and all(len(chunk) <= 512 for chunk in chunks)
-    spoken = published._grader._tokenizer.decode(chunks[-1].ids)
+    spoken = published._grader._tokenizer.decode(chunks[-1])
     assert "who wrote the score" in spoken and "the king wrote the score" in spoken
     best = max(published._grader._outputs(chunks))
     assert published.evaluate([pair])[0] == pytest.approx(best, abs=1e-5)
