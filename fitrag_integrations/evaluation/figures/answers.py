@@ -6,7 +6,7 @@ the methods in a file of `fitrag evaluate methods`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fitrag_integrations.core.checks import check_number, check_text
@@ -111,43 +111,28 @@ def answer_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
     """
     systems = list(dict.fromkeys(str(q["system"]) for q in questions))
     rounds = dict.fromkeys(name for q in questions for name in q["values"] if ROUND.fullmatch(name))
-    measures = (*MEASURES, *rounds)
-    return [
-        figure
-        for name, part in by_set(questions).items()
-        for measure in ((*measures, *SPENT, COST) if name == ALL else measures)
-        for figure in _measured(_by_system(part, systems), measure, name, draws)
-    ]
-
-
-def _by_system(questions: Sequence[Question], systems: Sequence[str]) -> dict[str, list[Question]]:
-    ordered = sorted(questions, key=lambda q: str(q["id"]))
-    return {system: [q for q in ordered if q["system"] == system] for system in systems}
-
-
-def _measured(
-    asked: Mapping[str, list[Question]], measure: str, name: str, draws: Draws
-) -> Iterator[Figure]:
-    """Yield one measure of every system that has it, with its change to the first."""
-    first = next(iter(asked))
-    for system, questions in asked.items():
-        figure = mean_figure(questions, measure, draws, set=name, system=system)
-        if figure is not None and system == first:
-            yield figure
-        elif figure is not None:
-            _check_same(asked, first, system)
-            base, own = column(asked[first], measure), column(questions, measure)
-            if len(base) == len(own):
-                change = difference(base, own, draws, name=measure, test=measure in MEASURES)
-                figure = replace(figure, change=change)
-            yield figure
-
-
-def _check_same(asked: Mapping[str, list[Question]], first: str, system: str) -> None:
-    if [q["id"] for q in asked[first]] != [q["id"] for q in asked[system]]:
-        given = f"other questions for {system!r} than for {first!r}"
-        allowed = "the same questions and answers, or --common for those in both"
-        raise InputError.of("rows", given=given, allowed=allowed)
+    measures, found = (*MEASURES, *rounds), []
+    for label, part in by_set(questions).items():
+        ordered = sorted(part, key=lambda q: str(q["id"]))
+        asked = {system: [q for q in ordered if q["system"] == system] for system in systems}
+        first = asked[systems[0]]
+        for measure in (*measures, *SPENT, COST) if label == ALL else measures:
+            for system, own in asked.items():
+                figure = mean_figure(own, measure, draws, set=label, system=system)
+                if figure is None:
+                    continue
+                if system != systems[0]:
+                    if [q["id"] for q in first] != [q["id"] for q in own]:
+                        given = f"other questions for {system!r} than for {systems[0]!r}"
+                        allowed = "the same questions and answers, or --common for those in both"
+                        raise InputError.of("rows", given=given, allowed=allowed)
+                    base, values = column(first, measure), column(own, measure)
+                    if len(base) == len(values):
+                        test = measure in MEASURES
+                        change = difference(base, values, draws, name=measure, test=test)
+                        figure = replace(figure, change=change)
+                found.append(figure)
+    return found
 
 
 def answer_plots(figures: Sequence[Figure], questions: Sequence[Question]) -> tuple[Plot, ...]:
@@ -159,13 +144,14 @@ def answer_plots(figures: Sequence[Figure], questions: Sequence[Question]) -> tu
             name = figure.of["system"] if several else figure.set
             series.setdefault(name, []).append([figure.name, figure.value])
     bars = Plot("answers", "measure", "share", series, kind="bar")
-    points: dict[str, list[list[object]]] = {
-        figure.of["system"] or "answers": [[_tokens(questions, figure.of["system"]), figure.value]]
-        for figure in figures
-        if figure.name == "accuracy" and figure.set == ALL
-    }
-    if any(each[0][0] is None for each in points.values()):
-        return (bars,)
+    points: dict[str, list[list[object]]] = {}
+    for figure in figures:
+        if figure.name == "accuracy" and figure.set == ALL:
+            system = figure.of["system"]
+            tokens = column([q for q in questions if q["system"] == system], "tokens_in")
+            if not tokens:
+                return (bars,)
+            points[system or "answers"] = [[sum(tokens) / len(tokens), figure.value]]
     name = "accuracy against tokens"
     return bars, Plot(name, "tokens given, a question", "accuracy", points, kind="points")
 
@@ -196,8 +182,3 @@ def _spent(row: Row, prices: Prices | None) -> dict[str, float]:
         if name not in counted:
             raise InputError.of(name, given=None, allowed="a count, where prices are given")
     return counted | {COST: prices.of_counts(counted)}
-
-
-def _tokens(questions: Sequence[Question], system: str) -> float | None:
-    counted = column([q for q in questions if q["system"] == system], "tokens_in")
-    return sum(counted) / len(counted) if counted else None

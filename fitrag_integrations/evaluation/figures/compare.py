@@ -7,7 +7,7 @@ computed again over the pairs, so that the bootstrap draws the same questions fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,8 +40,16 @@ class Pairs:
 def paired(first: Result, second: Result, *, common: bool = False) -> Pairs:
     """Find each question's partner by its `id`, system by system.
 
-    Where both hold one system only, its name does not matter. Raises `InputError` for results of
-    different kinds, and, unless `common`, where one holds a question that the other does not.
+    Where both hold one system only, its name does not matter.
+
+    Args:
+        first: Result of a run.
+        second: Result of another run.
+        common: Whether to leave out questions that only one of them holds.
+
+    Raises:
+        InputError: For results of different kinds, and, unless `common`, where one holds a question
+            that the other does not.
     """
     if first.kind != second.kind or first.kind == "compare":
         allowed = "two results of one kind, and not comparisons"
@@ -57,8 +65,19 @@ def paired(first: Result, second: Result, *, common: bool = False) -> Pairs:
     notes = [f"{system} is in one result only and left out" for system in lonely]
     found = {}
     for system in shared:
-        found[system], lost = _matched(one[system], other[system], common=common)
-        notes += lost
+        a, b = one[system], other[system]
+        both = [each for each in a if each in b]
+        lost = len(a) - len(both), len(b) - len(both)
+        if (any(lost) and not common) or not both:
+            given = f"{lost[0]} questions that only the first holds, {lost[1]} only the second"
+            allowed = "the same questions, or --common for those in both"
+            if not both:
+                allowed = "questions in common, and there are none"
+            raise InputError.of("per_question", given=given, allowed=allowed)
+        if any(lost):
+            left = f"{lost[0]} of the first and {lost[1]} of the second are left out"
+            notes.append(f"{len(both)} questions are in both; {left}")
+        found[system] = [a[each] for each in both], [b[each] for each in both]
     return Pairs(first.kind, found, tuple(dict.fromkeys(notes)))
 
 
@@ -69,11 +88,20 @@ def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
     """
     found = []
     for system, (first, second) in pairs.systems.items():
-        one, other = _areas(first), _areas(second)
-        if pairs.kind == "gate":
-            one, other = one | gate_statistics(first), other | gate_statistics(second)
-        figures = [*_means(first, second, draws), *_statistics(one, other, len(first), draws)]
-        found += [replace(figure, of={"system": system} if system else {}) for figure in figures]
+        of, size = {"system": system} if system else {}, len(first)
+        for name in dict.fromkeys(name for q in first for name in q["values"]):
+            columns = ([q["values"].get(name) for q in each] for each in (first, second))
+            both = [pair for pair in zip(*columns, strict=True) if None not in pair]
+            if both:
+                one, other = ([*map(float, each)] for each in zip(*both, strict=True))
+                change = difference(one, other, draws, name=name)
+                ends = float(np.mean(one)), float(np.mean(other))
+                found.append(Figure(name, ends[1], None, len(both), change, of, ends))
+        ours, theirs = (_statistics(pairs.kind, each) for each in (first, second))
+        for name in (name for name in ours if name in theirs):
+            change = statistic_change(ours[name], theirs[name], size, draws)
+            a, b = (each[name](np.arange(size)) for each in (ours, theirs))
+            found.append(Figure(name, b, None, size, change, of, (a, b)))
     return found
 
 
@@ -95,51 +123,11 @@ def _by_system(questions: Sequence[Question]) -> dict[str, dict[str, Question]]:
     return found
 
 
-def _matched(
-    one: Mapping[str, Question], other: Mapping[str, Question], *, common: bool
-) -> tuple[tuple[list[Question], list[Question]], list[str]]:
-    shared = [each for each in one if each in other]
-    lost = len(one) - len(shared), len(other) - len(shared)
-    if (any(lost) and not common) or not shared:
-        given = f"{lost[0]} questions that only the first holds, {lost[1]} only the second"
-        allowed = "the same questions" if shared else "questions in common, and there are none"
-        extra = ", or --common for those in both" if shared else ""
-        raise InputError.of("per_question", given=given, allowed=f"{allowed}{extra}")
-    counts = (
-        f"{len(shared)} questions are in both; {lost[0]} of the first and {lost[1]} of the second"
-    )
-    notes = [f"{counts} are left out"] if any(lost) else []
-    return ([one[each] for each in shared], [other[each] for each in shared]), notes
-
-
-def _means(first: list[Question], second: list[Question], draws: Draws) -> Iterator[Figure]:
-    for name in dict.fromkeys(name for q in first for name in q["values"]):
-        values = [
-            (float(a["values"][name]), float(b["values"][name]))
-            for a, b in zip(first, second, strict=True)
-            if a["values"].get(name) is not None and b["values"].get(name) is not None
-        ]
-        if values:
-            one, other = (list(each) for each in zip(*values, strict=True))
-            change = difference(one, other, draws, name=name)
-            ends = float(np.mean(one)), float(np.mean(other))
-            yield Figure(name, ends[1], questions=len(values), change=change, ends=ends)
-
-
-def _areas(questions: Sequence[Question]) -> dict[str, Statistic]:
+def _statistics(kind: str, questions: Sequence[Question]) -> dict[str, Statistic]:
+    """Return the areas under ROC curves, and a gate's figures that are no means."""
     names = dict.fromkeys(name for q in questions for name in q.get("pairs", {}))
-    found = {name: area_of(questions, name) for name in names}
-    return {name: area for name, area in found.items() if area is not None}
-
-
-def _statistics(
-    one: Mapping[str, Statistic], other: Mapping[str, Statistic], rows: int, draws: Draws
-) -> Iterator[Figure]:
-    places = np.arange(rows)
-    for name in (name for name in one if name in other):
-        change = statistic_change(one[name], other[name], rows, draws)
-        ends = one[name](places), other[name](places)
-        yield Figure(name, ends[1], questions=rows, change=change, ends=ends)
+    found = {name: area for name in names if (area := area_of(questions, name)) is not None}
+    return found | gate_statistics(questions) if kind == "gate" else found
 
 
 def _flat(settings: Row, before: str = "") -> Iterator[tuple[str, object]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figures.figure import Figure
-from fitrag_integrations.evaluation.figures.summaries import Draws, Question, by_set, mean_figure
+from fitrag_integrations.evaluation.figures.summaries import Draws, Question, set_figures
 from fitrag_integrations.evaluation.result import Plot, question_id, with_ids
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
@@ -49,31 +49,63 @@ class Compressed:
         """Every passage as an excerpt of its whole text."""
         return [Excerpt.whole(passage) for passage in self.passages]
 
-    @property
-    def best_first(self) -> list[Excerpt]:
-        """Excerpts by descending score; ties keep their order."""
-        return sorted(self.excerpts, key=lambda excerpt: -excerpt.score)
-
     def holds(self, excerpts: Sequence[Excerpt]) -> bool:
-        """Return whether the titles and remaining texts contain an answer."""
-        return any(contains_answer(text, self.answers) for text in _readable(excerpts))
+        """Return whether the titles and remaining texts contain an answer.
+
+        Excerpts of one passage that touch are joined, and its title stands before each stretch.
+        """
+        stretches: list[tuple[Passage, int, int]] = []
+        spans = ((one.passage, *span) for one in excerpts for span in one.spans)
+        for passage, start, end in sorted(spans, key=lambda each: (each[0].id, each[1])):
+            if stretches and stretches[-1][0] == passage:
+                _, first, last = stretches[-1]
+                if not passage.text[last:start].strip():  # they overlap, or only blanks lie between
+                    stretches[-1] = (passage, first, max(last, end))
+                    continue
+            stretches.append((passage, start, end))
+        texts = (f"{passage.title} {passage.text[start:end]}" for passage, start, end in stretches)
+        return any(contains_answer(text, self.answers) for text in texts)
 
 
 def compress_rows(
     rows: Sequence[Compressed], count_tokens: TokenCounter = approximate_tokens
 ) -> list[Question]:
-    """Judge every row; gives the `per_question` rows of a `Result`, in the same order."""
-    return with_ids([_judged(row, count_tokens) for row in rows])
+    """Judge compressed passages.
+
+    Args:
+        rows: Passages and the excerpts kept of them.
+        count_tokens: Counter of tokens.
+
+    Returns:
+        The `per_question` rows of a `Result`, in the same order.
+    """
+    made: list[Question] = []
+    for row in rows:
+        there = row.holds(row.whole)
+        before, after = (_tokens(each, count_tokens) for each in (row.whole, row.excerpts))
+        values = {
+            THERE: float(there),
+            **({KEPT: float(row.holds(row.excerpts))} if there else {}),
+            SHARE: after / before,
+            "tokens_in": float(before),
+            "tokens_out": float(after),
+        }
+        made.append(
+            {
+                "id": question_id(row.question, row.answers),
+                "question": row.question,
+                "set": row.set,
+                "system": "",
+                "answers": list(row.answers),
+                "values": values,
+            }
+        )
+    return with_ids(made)
 
 
 def compress_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
     """Average, for every set, what was kept of the answers that were there and of the tokens."""
-    found = (
-        mean_figure(part, name, draws, set=label)
-        for label, part in by_set(questions).items()
-        for name in MEANS
-    )
-    return [figure for figure in found if figure is not None]
+    return set_figures(questions, draws, MEANS)
 
 
 def kept_curves(
@@ -81,9 +113,15 @@ def kept_curves(
 ) -> dict[str, list[list[float]]]:
     """Compute points of the fraction of tokens and of answers kept, by what is cut.
 
-    `first excerpts` takes the best few of each question, `above a score` all excerpts that reach
-    it, and `first passages` the retriever's, uncompressed. Questions whose passages hold no answer
-    are left out. Empty where no passages do, and without curves by score where all are equal.
+    Args:
+        rows: Passages and the excerpts kept of them. Rows whose passages hold no answer are left
+            out.
+        count_tokens: Counter of tokens.
+
+    Returns:
+        Curves by name: `first excerpts` takes the best few of each question, `above a score` all
+        excerpts that reach it, and `first passages` the retriever's, uncompressed. Empty where no
+        passages hold an answer, and without curves by score where all are equal.
     """
     asked = [row for row in rows if row.holds(row.whole)]
     if not asked:
@@ -95,12 +133,17 @@ def kept_curves(
         held = [row.holds(k) for row, k in zip(asked, kept, strict=True)]
         return [float(np.mean(tokens)), float(np.mean(held))]
 
-    curves = {"first passages": [point([r.whole[:k] for r in asked]) for k in _depths(asked, True)]}
+    def firsts(ordered: Sequence[Sequence[Excerpt]]) -> list[list[float]]:
+        deepest = max(map(len, ordered))
+        depths = [*(depth for depth in DEPTHS if depth < deepest), deepest]
+        return [point([each[:k] for each in ordered]) for k in depths]
+
+    curves = {"first passages": firsts([row.whole for row in asked])}
     scores = sorted({excerpt.score for row in asked for excerpt in row.excerpts})
     if len(scores) < 2:
         return curves
-    ordered = [row.best_first for row in asked]
-    curves["first excerpts"] = [point([e[:k] for e in ordered]) for k in _depths(asked, False)]
+    ordered = [sorted(row.excerpts, key=lambda one: -one.score) for row in asked]  # ties stay
+    curves["first excerpts"] = firsts(ordered)
     cuts = np.unique(np.quantile(scores, np.linspace(1, 0, CUTS), method="nearest"))[::-1]
     curves["above a score"] = [
         point([[e for e in each if e.score >= cut] for each in ordered]) for cut in cuts
@@ -113,44 +156,5 @@ def compress_plot(curves: Mapping[str, list[list[float]]], name: str = "answers 
     return Plot(name, "share of tokens", "share of answers kept", dict(curves))
 
 
-def _judged(row: Compressed, count_tokens: TokenCounter) -> Question:
-    there = row.holds(row.whole)
-    before, after = _tokens(row.whole, count_tokens), _tokens(row.excerpts, count_tokens)
-    values = {
-        THERE: float(there),
-        **({KEPT: float(row.holds(row.excerpts))} if there else {}),
-        SHARE: after / before,
-        "tokens_in": float(before),
-        "tokens_out": float(after),
-    }
-    return {
-        "id": question_id(row.question, row.answers),
-        "question": row.question,
-        "set": row.set,
-        "system": "",
-        "answers": list(row.answers),
-        "values": values,
-    }
-
-
 def _tokens(excerpts: Sequence[Excerpt], count_tokens: TokenCounter) -> int:
     return count_tokens(render_excerpts(excerpts)) if excerpts else 0
-
-
-def _depths(rows: Sequence[Compressed], passages: bool) -> list[int]:
-    deepest = max(len(row.passages if passages else row.excerpts) for row in rows)
-    return [*(depth for depth in DEPTHS if depth < deepest), deepest]
-
-
-def _readable(excerpts: Sequence[Excerpt]) -> list[str]:
-    """Join excerpts of one passage that touch, and put its title before each stretch."""
-    stretches: list[tuple[Passage, int, int]] = []
-    spans = ((one.passage, *span) for one in excerpts for span in one.spans)
-    for passage, start, end in sorted(spans, key=lambda each: (each[0].id, each[1])):
-        if stretches and stretches[-1][0] == passage:
-            _, first, last = stretches[-1]
-            if not passage.text[last:start].strip():  # they overlap, or only blanks lie between
-                stretches[-1] = (passage, first, max(last, end))
-                continue
-        stretches.append((passage, start, end))
-    return [f"{passage.title} {passage.text[start:end]}" for passage, start, end in stretches]

@@ -7,29 +7,29 @@ Ambiguous is neither; it is reported as the fraction of questions that were not 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_label, check_number, check_text
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figures.figure import ALL, CONFUSION, Figure, Interval
+from fitrag_integrations.evaluation.figures.figure import ALL, CONFUSION, Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
     Question,
     Statistic,
-    area_figure,
-    by_set,
-    mean_figure,
+    set_figures,
 )
 from fitrag_integrations.evaluation.judging import gold
 from fitrag_integrations.evaluation.outcomes import (
     Curve,
+    Floats,
     Outcomes,
     Sweep,
     area,
-    gate_accuracy,
     gate_auc,
     gate_calibration_error,
 )
@@ -43,99 +43,133 @@ from fitrag_integrations.evaluation.result import (
 )
 from fitrag_integrations.types import Action
 
-Measure = Callable[[Outcomes], float | None]
 BINS = 20
-MEANS = (
-    "accuracy of the gate",
-    "share of retrieval",
-    "accuracy of the answers",
-    "never retrieving",
-    "always retrieving",
-    "oracle",
-)
-"""Figures that are means over the questions."""
 SAID = ("p_known", "score", "retrieve")  # outputs of the gate, not part of the question
+Measure = Callable[[Outcomes], float | None]
+KNOWLEDGE: dict[str, Measure | None] = {
+    "accuracy of the gate": None,
+    "AUC": gate_auc,
+    "calibration error": gate_calibration_error,
+    "share of retrieval": None,
+}
+"""Figures of a gate about what is known; None for those that are means over the questions."""
+ANSWERS: dict[str, Measure | None] = {
+    "accuracy of the answers": None,
+    "never retrieving": None,
+    "always retrieving": None,
+    "oracle": None,
+    "sweep area": area,
+    "best point: accuracy": lambda o: float(Curve.of(o).accuracy.max()),
+    "best point: share": lambda o: float((curve := Curve.of(o)).share[curve.best]),
+    "best accuracy retrieving for half": lambda o: max(
+        (curve := Curve.of(o)).accuracy[curve.share <= 0.5].tolist(), default=None
+    ),
+}
+"""Figures of the answers that a gate leads to, for rows with `right_with`."""
+
+
+def _values(outcomes: Outcomes, threshold: float) -> dict[str, NDArray[Any]]:
+    """Return what a gate did at a threshold, by measure, one entry per question."""
+    retrieved = outcomes.p_known <= threshold
+    found: dict[str, NDArray[Any]] = {
+        "accuracy of the gate": retrieved == (outcomes.known <= 0),
+        "share of retrieval": retrieved,
+        "p_known": outcomes.p_known,
+    }
+    without, right_with = outcomes.without, outcomes.right_with
+    if right_with is not None:
+        found |= {
+            "accuracy of the answers": np.where(retrieved, right_with, without),
+            "never retrieving": without,
+            "always retrieving": right_with,
+            "oracle": np.maximum(without, right_with),
+        }
+    return found
 
 
 def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Figure]:
-    """Compute each figure of a gate at a threshold, with its interval; None if undefined."""
-    size = len(outcomes)
-    singles = [outcomes.take(np.array([at])) for at in range(size)]
+    """Compute the figures of a gate, with their intervals; None for undefined values.
 
-    def bounds(name: str, figure: Measure) -> Interval | None:
-        apart = [figure(one) for one in singles] if name in MEANS else [None]
-        values = [value for value in apart if value is not None]
-        if len(values) == size:
-            return draws.mean(values)
-        return draws.bounds(lambda places: figure(outcomes.take(places)), size)
-
-    return [
-        Figure(name, figure(outcomes), bounds(name, figure), size)
-        for name, figure in _measures(outcomes, threshold).items()
-    ]
-
-
-def _measures(outcomes: Outcomes, threshold: float) -> dict[str, Measure]:
-    about_known: dict[str, Measure] = {
-        "accuracy of the gate": lambda o: gate_accuracy(o, threshold),
-        "AUC": gate_auc,
-        "calibration error": gate_calibration_error,
-        "share of retrieval": lambda o: o.share(threshold),
-    }
-    if outcomes.right_with is None:
-        return about_known
-    return about_known | {
-        "accuracy of the answers": lambda o: o.accuracy(threshold),
-        "never retrieving": lambda o: o.accuracy(-1.0),
-        "always retrieving": lambda o: o.accuracy(1.0),
-        "oracle": lambda o: Sweep.of(o).oracle,
-        "sweep area": area,
-        "best point: accuracy": lambda o: float(Curve.of(o).accuracy.max()),
-        "best point: share": lambda o: float((curve := Curve.of(o)).share[curve.best]),
-        "best accuracy retrieving for half": _at_half,
-    }
-
-
-def _at_half(outcomes: Outcomes) -> float | None:
-    curve = Curve.of(outcomes)
-    allowed = curve.accuracy[curve.share <= 0.5]
-    return float(allowed.max()) if len(allowed) else None
+    Args:
+        outcomes: Labeled questions with the gate's scores.
+        threshold: Threshold of the gate.
+        draws: Settings of the bootstrap.
+    """
+    size, values = len(outcomes), _values(outcomes, threshold)
+    measures = KNOWLEDGE if outcomes.right_with is None else KNOWLEDGE | ANSWERS
+    found = []
+    for name, measure in measures.items():
+        if measure is None:
+            value, bounds = float(np.mean(values[name])), draws.mean(values[name])
+            found.append(Figure(name, value, bounds, size))
+        else:
+            drawn = draws.bounds(lambda places, of=measure: of(outcomes.take(places)), size)
+            found.append(Figure(name, measure(outcomes), drawn, size))
+    return found
 
 
 def gate_rows(rows: Sequence[Row], outcomes: Outcomes, threshold: float) -> list[Question]:
-    """Build the `per_question` rows of a gate at a threshold.
+    """Build the `per_question` rows of a gate.
 
     A row without a question is identified by its labels; such rows pair by their order only.
+
+    Args:
+        rows: Rows as they were read.
+        outcomes: Their outcomes, in the same order.
+        threshold: Threshold of the gate.
     """
-    return with_ids(
-        [_question(row, outcomes.take(np.array([at])), threshold) for at, row in enumerate(rows)]
-    )
+    columns = _values(outcomes, threshold)
+    made: list[Question] = []
+    for at, row in enumerate(rows):
+        question, answers = row.get("question"), row.get("answers")
+        if isinstance(question, str) and question.strip():
+            name = question_id(question, answers if isinstance(answers, list) else ())
+        else:
+            name = content_id({key: value for key, value in row.items() if key not in SAID})
+        values = {key: float(column[at]) for key, column in columns.items() if key != "oracle"}
+        pairs = {"AUC": [[values["p_known"], int(outcomes.known[at])]]}
+        shared = {"id": name, "question": question, "set": set_of(row), "system": ""}
+        made.append({**shared, "values": values, "pairs": pairs})
+    return with_ids(made)
+
+
+def histogram(
+    name: str, x: str, values: Mapping[str, Sequence[float] | Floats], edges: Floats
+) -> Plot:
+    """Build a plot of how values are spread.
+
+    Args:
+        name: Name of the plot.
+        x: Name of the values.
+        values: Values by series.
+        edges: Edges of the bins.
+    """
+    series = {
+        each: [
+            [float(left), int(height)]
+            for left, height in zip(edges, np.histogram(own, edges)[0], strict=False)
+        ]
+        for each, own in values.items()
+    }
+    return Plot(name, x, "questions", series, kind="histogram")
 
 
 def gate_plots(outcomes: Outcomes, threshold: float) -> tuple[Plot, ...]:
     """Build the plots of the sweep (IK, Figure 1), with the threshold marked, and of the scores."""
-    edges = np.linspace(0, 1, BINS + 1)
-    known = outcomes.known > 0
-    series = {}
-    for name, part in (("known", known), ("unknown", ~known)):
-        heights, _ = np.histogram(outcomes.p_known[part], edges)
-        series[name] = [[float(x), int(y)] for x, y in zip(edges, heights, strict=False)]
-    histogram = Plot("scores", "p_known", "questions", series, kind="histogram")
-    sweep = Sweep.of(outcomes)
-    levels = {
-        name: value
-        for name, value in (
-            ("no retrieval", sweep.never),
-            ("always", sweep.always),
-            ("oracle", sweep.oracle),
-        )
-        if value is not None
-    }
-    points = [[point.share, point.accuracy] for point in sweep.points]
-    x = "share of questions retrieved for"
-    here = {f"threshold {threshold:g}": (outcomes.share(threshold), outcomes.accuracy(threshold))}
-    sweep_plot = Plot("sweep", x, "accuracy", {"gate": points}, levels=levels, marks=here)
-    return sweep_plot, histogram
+    known, sweep = outcomes.known > 0, Sweep.of(outcomes)
+    spread = {"known": outcomes.p_known[known], "unknown": outcomes.p_known[~known]}
+    levels = {"no retrieval": sweep.never, "always": sweep.always, "oracle": sweep.oracle}
+    sweep_plot = Plot(
+        "sweep",
+        "share of questions retrieved for",
+        "accuracy",
+        {"gate": [[point.share, point.accuracy] for point in sweep.points]},
+        levels={name: value for name, value in levels.items() if value is not None},
+        marks={
+            f"threshold {threshold:g}": (outcomes.share(threshold), outcomes.accuracy(threshold))
+        },
+    )
+    return sweep_plot, histogram("scores", "p_known", spread, np.linspace(0, 1, BINS + 1))
 
 
 def gate_statistics(questions: Sequence[Question]) -> dict[str, Statistic]:
@@ -151,36 +185,6 @@ def gate_statistics(questions: Sequence[Question]) -> dict[str, Statistic]:
         "calibration error": lambda places: gate_calibration_error(outcomes.take(places))
     }
     return found | {"sweep area": lambda places: area(outcomes.take(places))} if tried else found
-
-
-def _question(row: Row, one: Outcomes, threshold: float) -> Question:
-    """Build the row of one question; `one` is its outcome alone."""
-    score, known = float(one.p_known[0]), int(one.known[0])
-    values = {
-        "accuracy of the gate": float((score > threshold) == (known > 0)),
-        "share of retrieval": one.share(threshold),
-        "p_known": score,
-    }
-    if one.right_with is not None:
-        values |= {
-            "accuracy of the answers": one.accuracy(threshold),
-            "never retrieving": one.accuracy(-1.0),
-            "always retrieving": one.accuracy(1.0),
-        }
-    question = row.get("question")
-    if isinstance(question, str) and question.strip():
-        answers = row.get("answers")
-        name = question_id(question, answers if isinstance(answers, list) else ())
-    else:
-        name = content_id({key: value for key, value in row.items() if key not in SAID})
-    return {
-        "id": name,
-        "question": question,
-        "set": set_of(row),
-        "system": "",
-        "values": values,
-        "pairs": {"AUC": [[score, known]]},
-    }
 
 
 DECIDED, RIGHT = "decided", "right where decided"
@@ -201,7 +205,36 @@ def route_rows(rows: Sequence[Row]) -> list[Question]:
     Reads question, action, passages[{title, text, has_answer}], and grades[] where they are known;
     a missing has_answer is computed from answers. Raises `InputError` naming the row.
     """
-    return with_ids(each_row(rows, _judged))
+
+    def judged(row: Row) -> Question:
+        question = check_text("question", row.get("question"), blank=False)
+        held, given = labels(row), row.get("grades")
+        if given is not None and (not isinstance(given, list) or len(given) != len(held)):
+            raise InputError.of("grades", given=given, allowed=f"a list of {len(held)} numbers")
+        places = enumerate(given or ())
+        grades = [check_number(f"grades[{i}]", g, low=-1.0, high=1.0) for i, g in places]
+        if row.get("action") not in list(Action):
+            raise InputError.of("action", given=row.get("action"), allowed=", ".join(Action))
+        action, truth = Action(row["action"]), any(held)
+        decided = action is not Action.AMBIGUOUS
+        values: dict[str, float] = {DECIDED: float(decided), TRUTHS[True]: float(truth)}
+        if decided:
+            right = float(truth == (action is Action.CORRECT))
+            values |= {RIGHT: right, f"right where {action.value}": right}
+        each = [[g, h] for g, h in zip(grades, held, strict=True)] if grades else []
+        return {
+            "id": question_id(question, gold(row) if row.get("answers") else []),
+            "question": question,
+            "set": set_of(row),
+            "system": "",
+            "action": action.value,
+            "truth": truth,
+            "grades": grades,
+            "values": values,
+            "pairs": {BEST: [[max(grades), int(truth)]], EACH: each} if grades else {},
+        }
+
+    return with_ids(each_row(rows, judged))
 
 
 def labels(row: Row) -> list[int]:
@@ -219,16 +252,7 @@ def labels(row: Row) -> list[int]:
 
 def route_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
     """Compute the shares and areas for every set, and the confusion over all questions."""
-    found = [
-        figure
-        for name, part in by_set(questions).items()
-        for figure in (
-            *(mean_figure(part, each, draws, set=name) for each in ACTION_MEANS),
-            *(area_figure(part, each, draws, set=name) for each in (BEST, EACH)),
-        )
-        if figure is not None
-    ]
-    return found + confusion(questions)
+    return set_figures(questions, draws, ACTION_MEANS, (BEST, EACH)) + confusion(questions)
 
 
 def confusion(questions: Sequence[Question]) -> list[Figure]:
@@ -250,56 +274,10 @@ def route_plots(questions: Sequence[Question]) -> tuple[Plot, ...]:
     for figure in confusion(questions):
         counts.setdefault(figure.of["truth"], []).append([figure.of["action"], figure.value])
     bars = Plot("actions", "action", "questions", counts, kind="bar")
-    edges = np.linspace(-1, 1, BINS + 1)
-    series = {}
-    for truth, name in TRUTHS.items():
-        best = [max(q["grades"]) for q in questions if q["truth"] == truth and q["grades"]]
-        heights, _ = np.histogram(best, edges)
-        series[name] = [[float(x), int(y)] for x, y in zip(edges, heights, strict=False)]
     if not any(q["grades"] for q in questions):
         return (bars,)
-    return bars, Plot("best grades", "best grade", "questions", series, kind="histogram")
-
-
-def _judged(row: Row) -> Question:
-    question = check_text("question", row.get("question"), blank=False)
-    held, grades = labels(row), _grades(row)
-    action, truth = _action(row), any(held)
-    answers = gold(row) if row.get("answers") else []
-    decided = action is not Action.AMBIGUOUS
-    values: dict[str, float] = {DECIDED: float(decided), TRUTHS[True]: float(truth)}
-    if decided:
-        right = float(truth == (action is Action.CORRECT))
-        values |= {RIGHT: right, f"right where {action.value}": right}
-    pairs: dict[str, list[list[float]]] = {}
-    if grades:
-        each = [[g, h] for g, h in zip(grades, held, strict=True)]
-        pairs = {BEST: [[max(grades), int(truth)]], EACH: each}
-    return {
-        "id": question_id(question, answers),
-        "question": question,
-        "set": set_of(row),
-        "system": "",
-        "action": action.value,
-        "truth": truth,
-        "grades": grades,
-        "values": values,
-        "pairs": pairs,
+    best = {
+        name: [max(q["grades"]) for q in questions if q["truth"] == truth and q["grades"]]
+        for truth, name in TRUTHS.items()
     }
-
-
-def _action(row: Row) -> Action:
-    given = row.get("action")
-    if given not in list(Action):
-        raise InputError.of("action", given=given, allowed=", ".join(Action))
-    return Action(given)
-
-
-def _grades(row: Row) -> list[float]:
-    given = row.get("grades")
-    if given is None:
-        return []
-    count = len(row["passages"])
-    if not isinstance(given, list) or len(given) != count:
-        raise InputError.of("grades", given=given, allowed=f"a list of {count} numbers")
-    return [check_number(f"grades[{i}]", g, low=-1.0, high=1.0) for i, g in enumerate(given)]
+    return bars, histogram("best grades", "best grade", best, np.linspace(-1, 1, BINS + 1))

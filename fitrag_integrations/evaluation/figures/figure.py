@@ -95,7 +95,14 @@ def outcome_interval(values: Values, *, resamples: int = 1000, seed: int = 0) ->
 def mean_interval(
     values: Values, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Interval:
-    """Compute the bootstrap interval of a mean; the arguments are those of `bootstrap`."""
+    """Compute the bootstrap interval of a mean.
+
+    Args:
+        values: The values.
+        confidence: Level of the interval, in (0, 1).
+        resamples: Number of draws with replacement.
+        seed: Seed of the draws.
+    """
     column = np.asarray(values, float)
     found = bootstrap(
         lambda places: float(column[places].mean()),
@@ -116,7 +123,15 @@ def paired_interval(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Interval:
-    """Compute the interval of the mean of `first` minus `second`, paired by question."""
+    """Compute the bootstrap interval of the mean of `first` minus `second`, paired by question.
+
+    Args:
+        first: One value a question.
+        second: The other values, in the same order.
+        confidence: Level of the interval, in (0, 1).
+        resamples: Number of draws with replacement.
+        seed: Seed of the draws.
+    """
     one, other = _pair(first, second)
     return mean_interval(one - other, confidence=confidence, resamples=resamples, seed=seed)
 

@@ -40,6 +40,8 @@ JUDGED = (
 """Values that judge a question, in order of preference."""
 COUNTS = ("questions", "errors")
 SPENT = {"tokens_in", "tokens_out"}
+OUTCOMES = {ACCURACY: "correct", "f1": "f1", "retrieval": "retrieved"}
+"""Figures that are means of what a row of a method has, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +118,23 @@ class System(Shown):
 
 def systems(result: Result) -> list[System]:
     """Return the systems of a result in its order; empty for kinds without systems."""
-    if result.kind == "methods":
-        lines = [row for row in result.figures if real(row.get(ACCURACY)) is not None]
-        return [System.of_line(row, _bounds_of(result, str(row.get("method")))) for row in lines]
-    return _of_answers(result) if result.kind == "answers" else []
-
-
-def _of_answers(result: Result) -> list[System]:
     found: dict[str, dict[str, Figure]] = {}
-    for figure in map(Figure.of_row, result.figures):
-        if figure.set == ALL and figure.value is not None:
-            found.setdefault(figure.of.get("system", ""), {})[figure.name] = figure
-    return [
-        System(
-            name or "answers",
-            figures,
-            figures[ACCURACY].questions or 0,
-            sum(bool(row.get("error")) for row in _asked(result, name)),
-        )
-        for name, figures in found.items()
-        if ACCURACY in figures
-    ]
+    made = []
+    if result.kind == "methods":
+        for row in (row for row in result.figures if real(row.get(ACCURACY)) is not None):
+            judged = [right_of(each) for each in _asked(result, str(row.get("method")))]
+            known = [right for right in judged if right is not None]
+            made.append(System.of_line(row, _bounds(result, known)))
+    elif result.kind == "answers":
+        for figure in map(Figure.of_row, result.figures):
+            if figure.set == ALL and figure.value is not None:
+                found.setdefault(figure.of.get("system", ""), {})[figure.name] = figure
+        for name, figures in found.items():
+            if ACCURACY in figures:
+                failed = sum(bool(row.get("error")) for row in _asked(result, name))
+                asked = figures[ACCURACY].questions or 0
+                made.append(System(name or "answers", figures, asked, failed))
+    return made
 
 
 def right_of(row: Row) -> float | None:
@@ -158,12 +156,6 @@ def cost_bounds(result: Result, name: str, prices: Prices) -> Interval | None:
     if len(counted) < len(values):
         return None
     return _bounds(result, [prices.of_counts(each) for each in counted], counts=True)
-
-
-def _bounds_of(result: Result, name: str) -> Interval | None:
-    """Compute the interval of a method's accuracy, if its questions were kept."""
-    found = [right_of(row) for row in _asked(result, name)]
-    return _bounds(result, [right for right in found if right is not None])
 
 
 def _bounds(result: Result, values: Sequence[float], *, counts: bool = False) -> Interval | None:
@@ -210,7 +202,12 @@ class Spent(Record):
 
 
 def spent(steps: Iterable[Step], count_tokens: TokenCounter = approximate_tokens) -> Spent:
-    """Sum the costs of a question's steps, counting the tokens of each port's input and output."""
+    """Sum the costs of a question's steps.
+
+    Args:
+        steps: Steps of the question's trace.
+        count_tokens: Counter of the tokens of each port's input and output.
+    """
     retrievals, calls, given, written = 0, 0, 0, 0
     for step in steps:
         if step.port in RETRIEVING:
@@ -245,55 +242,63 @@ def methods_table(
 ) -> list[System]:
     """Compute each method's figures, in the order in which the methods first appear.
 
-    Reads method, row (the number of the question), correct, f1, retrieved, retriever_calls,
-    llm_calls, tokens_in, tokens_out, seconds, notes, and error where there was one. With prices
-    they have a `cost`, that of 1,000 questions. Raises `InputError` if the methods have different
-    questions.
+    Args:
+        rows: Rows of method, row (the number of the question), correct, f1, retrieved,
+            retriever_calls, llm_calls, tokens_in, tokens_out, seconds, notes, and error where there
+            was one.
+        draws: Settings of the bootstrap.
+        prices: Prices; with them there is the `cost` of 1,000 questions.
+
+    Raises:
+        InputError: If the methods have different questions.
     """
     groups: dict[str, dict[int, Row]] = {}
     for row in rows:
         groups.setdefault(row["method"], {})[row["row"]] = row
-    first: list[float] | None = None
+    first: list[float] = []
     lines = []
     for name, group in groups.items():
         if group.keys() != next(iter(groups.values())).keys():
             given = f"other questions for {name!r} than for {next(iter(groups))!r}"
             raise InputError.of("rows", given=given, allowed="the same questions for every method")
         asked = [group[number] for number in sorted(group)]
-        right = _column(asked, "correct")
-        change = None
-        if first is not None:
-            change = difference(first, right, draws or Draws(), test=False)
-        first = right if first is None else first
-        accuracy = Figure("accuracy", _mean(right), change=change, of={"method": name})
-        figures = {accuracy.name: accuracy, **_averages(name, asked)}
+        columns = {
+            each: [float(row[field]) for row in asked]
+            for each, field in {**OUTCOMES, **{each: each for each in COUNTED}}.items()
+        }
+        columns["noted"] = [float(bool(row["notes"])) for row in asked]
+        figures = {
+            each: Figure(each, math.fsum(column) / len(column), of={"method": name})
+            for each, column in columns.items()
+        }
+        if first:
+            change = difference(first, columns[ACCURACY], draws or Draws(), test=False)
+            figures[ACCURACY] = replace(figures[ACCURACY], change=change)
+        first = first or columns[ACCURACY]
         line = System(name, figures, len(asked), sum("error" in row for row in asked))
         lines.append(line.priced(prices))
     return lines
 
 
-def _averages(name: str, asked: Sequence[Row]) -> dict[str, Figure]:
-    """Average costs and F1, and the fractions with retrieval and with notes."""
-    columns = {
-        "f1": _column(asked, "f1"),
-        "retrieval": _column(asked, "retrieved"),
-        **{each: _column(asked, each) for each in COUNTED},
-        "noted": [float(bool(row["notes"])) for row in asked],
-    }
-    return {each: Figure(each, _mean(c), of={"method": name}) for each, c in columns.items()}
-
-
-def _column(rows: Sequence[Row], name: str) -> list[float]:
-    return [float(row[name]) for row in rows]
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    return math.fsum(numbers) / len(numbers)
-
-
 def method_rows(rows: Sequence[Row], prices: Prices | None = None) -> list[Question]:
     """Build the `per_question` rows: the answers of each method and their costs."""
-    return with_ids([_question(row, prices) for row in rows])
+    made: list[Question] = []
+    for row in rows:
+        values = {"accuracy": float(row["correct"]), "F1": float(row["f1"])}
+        values |= {name: float(row[name]) for name in ("retrieved", *COUNTED)}
+        made.append(
+            {
+                "id": question_id(row["question"], row["answers"]),
+                "question": row["question"],
+                "set": set_of(row),
+                "system": row["method"],
+                "answers": row["answers"],
+                "prediction": row["answer"],
+                "values": values if prices is None else {**values, COST: prices.of_counts(values)},
+                **{name: row[name] for name in SHOWN if row.get(name)},
+            }
+        )
+    return with_ids(made)
 
 
 def method_plots(lines: Sequence[System]) -> tuple[Plot, ...]:
@@ -305,18 +310,3 @@ def method_plots(lines: Sequence[System]) -> tuple[Plot, ...]:
         paid = {line.name: [[line.value("cost"), line.value(y)]] for line in lines}
         plots.append(Plot("accuracy against cost", COST, y, paid, kind="points"))
     return tuple(plots)
-
-
-def _question(row: Row, prices: Prices | None) -> Question:
-    values = {"accuracy": float(row["correct"]), "F1": float(row["f1"])}
-    values |= {name: float(row[name]) for name in ("retrieved", *COUNTED)}
-    return {
-        "id": question_id(row["question"], row["answers"]),
-        "question": row["question"],
-        "set": set_of(row),
-        "system": row["method"],
-        "answers": row["answers"],
-        "prediction": row["answer"],
-        "values": values if prices is None else {**values, COST: prices.of_counts(values)},
-        **{name: row[name] for name in SHOWN if row.get(name)},
-    }

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import Table
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.figure import Change, Figure
+from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
     Question,
@@ -57,18 +57,45 @@ class Ranking:
         return ORDERS if both else ORDERS[:2]
 
     def figures(self, ks: Sequence[int], read_ks: Sequence[int] = ()) -> list[Figure]:
-        """Compute R@k, share@k, MRR, nDCG@10, AUC, calibration error, and accuracy at `read_ks`."""
-        return Table(
-            [
-                *(figure for k in ks for figure in self.means(f"R@{k}", _recall(k))),
-                *(figure for k in ks if k > 1 for figure in self.means(f"share@{k}", _share(k))),
-                *self.means("MRR", reciprocal_rank),
-                *self.means(f"nDCG@{NDCG_AT}", ndcg),
-                *self.areas(),
-                *self.calibration(),
-                *(figure for k in read_ks for figure in self.accuracies(k)),
+        """Compute the figures of every order, with the difference to the retriever's.
+
+        Args:
+            ks: Depths of R@k and share@k.
+            read_ks: Numbers of passages of `accuracy@k`, over the questions of `answered(k)`.
+
+        Returns:
+            R@k, share@k, MRR, nDCG@10, AUC (over the pairs of all questions; the retriever's score
+            of a passage is its rank), the calibration error of each probability, and accuracy@k.
+        """
+        found = []
+        for name, measure in measures(ks).items():
+            columns = {by: list(map(measure, lists)) for by, lists in self.ranked.items()}
+            found += self._compared(name, columns)
+        labels = [row.has_answer for row in self.rows]
+        areas = {by: Area([row.values(by) for row in self.rows], labels) for by in self.orders}
+        base = areas[RETRIEVER]
+        for by, own in areas.items():
+            change = None
+            if by != RETRIEVER and base.of_all() is not None:
+                change = statistic_change(base, own, len(self.rows), self.draws)
+            found.append(Figure("AUC", own.of_all(), change=change, of={"order": by}))
+        for by in (by for by in (HAS_ANSWER, LLM_PREFER) if by in self.orders):
+            pairs = [
+                (value, label)
+                for row in self.rows
+                for value, label in zip(row.values(by), getattr(row, by) or (), strict=False)
+                if label is not None
             ]
-        )
+            if pairs:
+                error = calibration_error(*zip(*pairs, strict=True))
+                found.append(Figure("ECE", error, of={"order": by}))
+        for k in read_ks:
+            if rows := self.answered(k):
+                right = {
+                    by: [float(bool(row.answered(by, k))) for row in rows] for by in self.orders
+                }
+                found += self._compared(f"accuracy@{k}", right, test=True)
+        return Table(found)
 
     @cached_property
     def ranked(self) -> dict[str, list[list[int]]]:
@@ -90,58 +117,11 @@ class Ranking:
             for by, lists in self.ranked.items()
         }
 
-    def means(self, name: str, figure: Callable[[list[int]], float]) -> list[Figure]:
-        """Average a figure of the ranked labels in every order."""
-        columns = {by: list(map(figure, lists)) for by, lists in self.ranked.items()}
-        return self._paired(name, columns)
-
     def answered(self, k: int) -> list[Candidates]:
         """Return the questions whose answer from the first `k` passages is known in every order."""
-        known = (all(row.answered(by, k) is not None for by in self.orders) for row in self.rows)
-        return [row for row, is_known in zip(self.rows, known, strict=True) if is_known]
-
-    def accuracies(self, k: int) -> list[Figure]:
-        """Compute how often the first `k` passages lead to a right answer, over `answered(k)`."""
-        rows = self.answered(k)
-        if not rows:
-            return []
-        columns = {by: [float(bool(row.answered(by, k))) for row in rows] for by in self.orders}
-        return self._paired(f"accuracy@{k}", columns, test=True)
-
-    def areas(self) -> list[Figure]:
-        """Compute the area under the ROC curve of the scores against `has_answer`.
-
-        Over the pairs of all questions; the retriever's score of a passage is its rank.
-        """
-        labels = [row.has_answer for row in self.rows]
-        area = {by: Area([row.values(by) for row in self.rows], labels) for by in self.orders}
-        base = area[RETRIEVER]
-        found = []
-        for by, own in area.items():
-            change = None
-            if by != RETRIEVER and base.of_all() is not None:
-                change = statistic_change(base, own, len(self.rows), self.draws)
-            found.append(_figure(by, "AUC", own.of_all(), change))
-        return found
-
-    def calibration(self) -> list[Figure]:
-        """Compute the calibration error of each probability; the sum is not one."""
-        found = []
-        for by in (HAS_ANSWER, LLM_PREFER):
-            if by in self.orders and (pairs := list(self._judged(by))):
-                scores, labels = zip(*pairs, strict=True)
-                found.append(_figure(by, "ECE", calibration_error(scores, labels)))
-        return found
-
-    def _judged(self, by: str) -> Iterator[tuple[float, int]]:
-        """Yield each probability with its label, where the label is known."""
-        for row in self.rows:
-            values, labels = (
-                row.values(by),
-                (row.has_answer if by == HAS_ANSWER else row.llm_prefer) or (),
-            )
-            pairs = zip(values, labels, strict=False)
-            yield from ((value, label) for value, label in pairs if label is not None)
+        return [
+            row for row in self.rows if all(row.answered(by, k) is not None for by in self.orders)
+        ]
 
     def gap_closed(self) -> dict[str, float | None]:
         """Return the fraction of the possible gain in MRR that each order achieves.
@@ -163,29 +143,25 @@ class Ranking:
             groups.setdefault(row.set, []).append(value)
         return math.fsum(math.fsum(g) / len(g) for g in groups.values()) / len(groups)
 
-    def _paired(
+    def _compared(
         self, name: str, columns: Mapping[str, Sequence[float]], *, test: bool = False
-    ) -> list[Figure]:
-        """Compare each order's values with the retriever's, question by question."""
-        found = []
+    ) -> Iterator[Figure]:
+        """Yield the mean of each order, compared with the retriever's question by question."""
         for by, values in columns.items():
             change = None
             if by != RETRIEVER:
                 change = difference(columns[RETRIEVER], values, self.draws, test=test)
-            found.append(_figure(by, name, float(np.mean(values)), change))
-        return found
+            yield Figure(name, float(np.mean(values)), change=change, of={"order": by})
 
 
-def _figure(by: str, name: str, value: float | None, change: Change | None = None) -> Figure:
-    return Figure(name, value, change=change, of={"order": by})
-
-
-def _recall(k: int) -> Callable[[list[int]], float]:
-    return lambda labels: recall_at(labels, k)
-
-
-def _share(k: int) -> Callable[[list[int]], float]:
-    return lambda labels: share_at(labels, k)
+def measures(ks: Sequence[int]) -> dict[str, Callable[[list[int]], float]]:
+    """Return the measures of a ranked list of labels by name."""
+    return {
+        **{f"R@{k}": partial(recall_at, k=k) for k in ks},
+        **{f"share@{k}": partial(share_at, k=k) for k in ks if k > 1},
+        "MRR": reciprocal_rank,
+        f"nDCG@{NDCG_AT}": ndcg,
+    }
 
 
 def ranking_rows(
@@ -194,7 +170,14 @@ def ranking_rows(
     ks: Sequence[int],
     read_ks: Sequence[int],
 ) -> list[Question]:
-    """Build the `per_question` rows: the measures of each order of a question's passages."""
+    """Build the `per_question` rows: the measures of each order of a question's passages.
+
+    Args:
+        rows: Rows as they were read.
+        ranking: Ranking of their passages.
+        ks: Depths of R@k and share@k.
+        read_ks: Numbers of passages of `accuracy@k`.
+    """
     made: list[Row] = []
     for row, one in zip(rows, ranking.rows, strict=True):
         answers = [each for each in row.get("answers") or () if isinstance(each, str)]
@@ -204,7 +187,12 @@ def ranking_rows(
             "set": one.set,
             "answers": answers,
         }
-        made += [{**shared, "system": by, **_order(one, by, ks, read_ks)} for by in ranking.orders]
+        for by in ranking.orders:
+            right = {f"accuracy@{k}": one.answered(by, k) for k in read_ks}
+            values = {name: measure(one.labels(by)) for name, measure in measures(ks).items()}
+            values |= {name: float(each) for name, each in right.items() if each is not None}
+            pairs = [[s, h] for s, h in zip(one.values(by), one.has_answer, strict=True)]
+            made.append({**shared, "system": by, "values": values, "pairs": {"AUC": pairs}})
     return with_ids(made)
 
 
@@ -221,16 +209,3 @@ def ranking_plots(ranking: Ranking) -> tuple[Plot, ...]:
         for name, curve in ranking.curves().items()
     }
     return (Plot("R@k", "k", "share of questions with an answer in the first k", series),)
-
-
-def _order(one: Candidates, by: str, ks: Sequence[int], read_ks: Sequence[int]) -> Row:
-    labels, answered = one.labels(by), {k: one.answered(by, k) for k in read_ks}
-    values = {
-        **{f"R@{k}": recall_at(labels, k) for k in ks},
-        **{f"share@{k}": share_at(labels, k) for k in ks if k > 1},
-        "MRR": reciprocal_rank(labels),
-        f"nDCG@{NDCG_AT}": ndcg(labels),
-        **{f"accuracy@{k}": float(right) for k, right in answered.items() if right is not None},
-    }
-    pairs = [[s, h] for s, h in zip(one.values(by), one.has_answer, strict=True)]
-    return {"values": values, "pairs": {"AUC": pairs}}

@@ -92,6 +92,24 @@ def area_figure(questions: Sequence[Question], name: str, draws: Draws, **of: st
     return Figure(name, area(np.arange(size)), draws.bounds(area, size), size, of=of)
 
 
+def set_figures(
+    questions: Sequence[Question], draws: Draws, means: Sequence[str], areas: Sequence[str] = ()
+) -> list[Figure]:
+    """Compute figures of every set, as far as its questions have the values.
+
+    Args:
+        questions: The `per_question` rows of a `Result`.
+        draws: Settings of the bootstrap.
+        means: Values to average.
+        areas: Pairs to compute the area under the ROC curve of.
+    """
+    found = []
+    for label, part in by_set(questions).items():
+        found += [mean_figure(part, name, draws, set=label) for name in means]
+        found += [area_figure(part, name, draws, set=label) for name in areas]
+    return [figure for figure in found if figure is not None]
+
+
 def area_of(questions: Sequence[Question], name: str) -> Statistic | None:
     """Return the area under the ROC curve as a function of the drawn questions."""
     pairs = [q.get("pairs", {}).get(name) or [] for q in questions]
