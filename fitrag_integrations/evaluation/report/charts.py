@@ -1,15 +1,16 @@
-"""Charts as SVG: lines, histograms, columns, points, rows around zero, stacked bars.
+"""Charts as SVG: lines, columns, points, rows around zero, stacked bars.
 
 `Label.name` is unique in the page; title and description are for screen readers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fitrag_integrations.evaluation.figures.figure import Interval, clipped, interval, number, tick
 from fitrag_integrations.evaluation.report.svg import (
+    BOTTOM,
     HEIGHT,
     LEFT,
     LETTER,
@@ -20,18 +21,27 @@ from fitrag_integrations.evaluation.report.svg import (
     Drawing,
     Scale,
     bounds,
-    frame,
     stroke,
 )
 
 Points = Sequence[tuple[float, float]]
 MARKED = 20  # a line of more points is drawn without marks
 MOST = 400  # points of a line; more than that no screen shows
+HEAD = 8.0  # room above rows
+Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Names of a drawing: in the page, for screen readers, and on its axes."""
+    """Names of a drawing.
+
+    Args:
+        name: Identifier, unique in the page.
+        title: Title for screen readers.
+        description: Description for screen readers.
+        x: Name of the axis across.
+        y: Name of the axis up.
+    """
 
     name: str
     title: str
@@ -39,29 +49,28 @@ class Label:
     x: str
     y: str
 
-    def drawing(self, height: float = HEIGHT) -> Drawing:
-        """Begin the drawing."""
-        return Drawing(self.name, self.title, self.description, height)
-
-    @property
-    def axes(self) -> tuple[str, str]:
-        """Names of the axes, truncated to fit."""
-        return clipped(self.x, 46), clipped(self.y, 50)
-
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Value with an optional interval."""
+    """Value with an optional interval.
+
+    Args:
+        name: Name of the value.
+        value: The value.
+        bounds: Its interval.
+        x: Place across.
+    """
 
     name: str
     value: float
-    bounds: tuple[float, float] | None = None
+    bounds: Interval | None = None
     x: float = 0.0
 
     @property
-    def ends(self) -> tuple[float, ...]:
-        """Numbers that the axis must include."""
-        return (self.value, *(self.bounds or ()))
+    def hint(self) -> str:
+        """Value and interval as one line."""
+        text = f"{clipped(self.name, 60)}: {number(self.value)}"
+        return text if self.bounds is None else f"{text} ({interval(self.bounds)})"
 
 
 def lines(
@@ -70,14 +79,21 @@ def lines(
     levels: Mapping[str, float] | None = None,
     marks: Mapping[str, tuple[float, float]] | None = None,
 ) -> Drawing:
-    """Draw a line for each series, dotted ones at the levels with their names, and the marks."""
-    drawing, heights, marked = label.drawing(), dict(levels or {}), dict(marks or {})
+    """Draw a line for each series.
+
+    Args:
+        label: Names of the drawing.
+        series: Points by series, joined in their order.
+        levels: Heights of dotted lines by name.
+        marks: Points to mark by name.
+    """
+    heights, marked = dict(levels or {}), dict(marks or {})
     every = [point for points in (*series.values(), [*marked.values()]) for point in points]
     tall = bounds([y for _, y in every] + list(heights.values()))
     wide = bounds([x for x, _ in every])
     if all(float(x).is_integer() for x, _ in every):  # begin at the first whole number
         wide = min(x for x, _ in every), max(max(x for x, _ in every), wide[0] + 1)
-    across, up = frame(drawing, wide, tall, label.axes)
+    drawing, across, up = _upright(label, wide, tall)
     for value in heights.values():
         drawing.line(LEFT, up(value), WIDTH - RIGHT, up(value), "level")
     for at, (name, points) in enumerate(series.items()):
@@ -89,18 +105,13 @@ def lines(
     for at, (name, (x, y)) in enumerate(marked.items(), start=len(series)):
         hint = f"{clipped(name, 60)}: {number(y)} at {number(x)}"
         drawing.mark(at, across(x), up(y), hint, 6.0)
-    _named(drawing, up, heights)
-    return drawing
-
-
-def _named(drawing: Drawing, up: Scale, levels: Mapping[str, float]) -> None:
-    """Draw the names of the levels that do not overlap."""
     taken: list[float] = []
-    for name, value in sorted(levels.items(), key=lambda item: -item[1]):
+    for name, value in sorted(heights.items(), key=lambda item: -item[1]):
         y = up(value) - 5
-        if all(abs(y - other) > 17 for other in taken):
+        if all(abs(y - other) > 17 for other in taken):  # names do not overlap
             taken.append(y)
             drawing.text(WIDTH - RIGHT - 2, y, clipped(name, 30), "note", "end")
+    return drawing
 
 
 def thinned(points: Points) -> Points:
@@ -110,53 +121,54 @@ def thinned(points: Points) -> Points:
     return [points[round(i * (len(points) - 1) / (MOST - 1))] for i in range(MOST)]
 
 
-def histogram(label: Label, series: Mapping[str, Points]) -> Drawing:
-    """Draw how many fall into each bin, the series of a bin side by side."""
-    drawing = label.drawing()
-    edges = sorted({float(x) for points in series.values() for x, _ in points})
-    width = min((b - a for a, b in zip(edges, edges[1:], strict=False)), default=1.0)
-    tall = bounds([float(y) for ys in series.values() for _, y in ys], zero=True, whole=True)
-    across, up = frame(drawing, (edges[0], edges[-1] + width), tall, label.axes)
-    part = 0.84 * width / len(series)
-    for at, (name, points) in enumerate(series.items()):
-        for x, y in points:
-            left = across(float(x) + 0.08 * width + at * part)
-            hint = f"{clipped(name, 60)}, {number(x)} to {number(x + width)}: {number(y)}"
-            _column(drawing, at, left, across(part) - across(0.0), up(float(y)), up.start, hint)
-    return drawing
+def columns(
+    label: Label,
+    series: Mapping[str, Sequence[Bar]],
+    groups: Sequence[str] = (),
+    bins: Sequence[float] = (0.0,),
+) -> Drawing:
+    """Draw columns with whiskers, those of a group or a bin side by side.
 
-
-def columns(label: Label, groups: Sequence[str], series: Mapping[str, Sequence[Bar]]) -> Drawing:
-    """Draw groups of columns with whiskers; `x` of a bar is the place of its group, from 0."""
-    drawing = label.drawing()
-    every = [bar for bars in series.values() for bar in bars]
-    ends = [end for bar in every for end in bar.ends]
-    across, up = frame(
-        drawing, (0.0, float(len(groups))), bounds(ends, zero=True), label.axes, x_ticks=False
-    )
-    part = 0.8 / max(1, len(series))
-    room = int((across(1.0) - across(0.0)) / LETTER)
+    Args:
+        label: Names of the drawing.
+        series: Columns by series; `x` is the place of a group, from 0, or the left edge of a bin.
+        groups: Names of the groups; empty for a histogram.
+        bins: Left edges of the bins of a histogram, all equally wide.
+    """
+    step = step_of(bins)
+    wide = (0.0, float(len(groups))) if groups else (bins[0], bins[-1] + step)
+    tall = bounds(_ends(series.values()), zero=True, whole=not groups)
+    drawing, across, up = _upright(label, wide, tall, x_ticks=not groups)
+    room = max(3, int((across(1.0) - across(0.0)) / LETTER))
     for place, group in enumerate(groups):
-        drawing.text(across(place + 0.5), up.start + 21, clipped(group, max(3, room)))
+        drawing.text(across(place + 0.5), up.start + 21, clipped(group, room))
+    gap = 0.1 if groups else 0.08 * step
+    part = (step - 2 * gap) / max(1, len(series))
+    width = across(part) - across(0.0)
     for at, bars in enumerate(series.values()):
         for bar in bars:
-            left, width = across(bar.x + 0.1 + at * part), across(part) - across(0.0)
-            _column(drawing, at, left, width, up(bar.value), up(0.0), hint_of(bar))
+            left, ends = across(bar.x + gap + at * part), sorted((up(bar.value), up(0.0)))
+            drawing.add(
+                "rect",
+                f"fill s{at % SHAPES}",
+                hint=bar.hint,
+                x=left,
+                y=ends[0],
+                width=max(width - 1, 0.5),
+                height=ends[1] - ends[0],
+            )
             if bar.bounds is not None:
                 low, high = ((left + width / 2, up(end)) for end in bar.bounds)
-                whisker(drawing, low, high)
+                _whisker(drawing, low, high)
     return drawing
 
 
-def _column(
-    drawing: Drawing, at: int, left: float, width: float, top: float, foot: float, hint: str
-) -> None:
-    y, height = min(top, foot), abs(foot - top)
-    kind = f"fill s{at % SHAPES}"
-    drawing.add("rect", kind, hint=hint, x=left, y=y, width=max(width - 1, 0.5), height=height)
+def step_of(bins: Sequence[float]) -> float:
+    """Return the width of bins from their left edges."""
+    return min((b - a for a, b in zip(bins, bins[1:], strict=False)), default=1.0)
 
 
-def whisker(drawing: Drawing, one: tuple[float, float], other: tuple[float, float]) -> None:
+def _whisker(drawing: Drawing, one: tuple[float, float], other: tuple[float, float]) -> None:
     """Draw an interval, upright or across, with its ends."""
     drawing.line(*one, *other, "whisker")
     for x, y in (one, other):
@@ -166,31 +178,25 @@ def whisker(drawing: Drawing, one: tuple[float, float], other: tuple[float, floa
             drawing.line(x, y - 4, x, y + 4, "whisker")
 
 
-def hint_of(bar: Bar) -> str:
-    """Return a value and its interval as one line."""
-    text = f"{clipped(bar.name, 60)}: {number(float(bar.value))}"
-    return text if bar.bounds is None else f"{text} ({interval(bar.bounds)})"
-
-
-Box = tuple[float, float, float, float]
-
-
 def points(label: Label, bars: Sequence[Bar]) -> Drawing:
-    """Draw a named point for each, at its `x`, with its interval upright through it."""
-    drawing = label.drawing()
-    ends = [end for bar in bars for end in bar.ends]
+    """Draw a named point for each, at its `x`, with its interval upright through it.
+
+    Args:
+        label: Names of the drawing.
+        bars: The points.
+    """
+    low, high = bounds(_ends([bars]))
+    high = min(high, 1.0) if max(_ends([bars])) <= 1 else high  # no share is above 1
     wide = bounds([bar.x for bar in bars], zero=True)
-    low, high = bounds(ends)
-    high = min(high, 1.0) if max(ends) <= 1 else high  # no share is above 1
-    across, up = frame(drawing, wide, (low, high), label.axes)
+    drawing, across, up = _upright(label, wide, (low, high))
     taken: list[Box] = [(across(bar.x) - 6, up(bar.value) - 6, 12.0, 12.0) for bar in bars]
     for at, bar in enumerate(bars):
         x, y = across(bar.x), up(bar.value)
         if bar.bounds is not None:
             foot, top = (up(end) for end in bar.bounds)
-            whisker(drawing, (x, foot), (x, top))
+            _whisker(drawing, (x, foot), (x, top))
             taken.append((x - 4, top, 8.0, foot - top))
-        drawing.mark(at, x, y, hint_of(bar), 5.5)
+        drawing.mark(at, x, y, bar.hint, 5.5)
     for bar in bars:
         _beside(drawing, taken, across(bar.x), up(bar.value), clipped(bar.name, 18))
     return drawing
@@ -208,34 +214,33 @@ def _beside(drawing: Drawing, taken: list[Box], x: float, y: float, name: str) -
         ("end", x - 7 - width, y + 19),
     ):
         box = (left, middle - 13, width, height)
-        inside = left > LEFT and left + width < WIDTH and TOP - 10 < box[1] < drawing.height - 80
-        if inside and not any(_meet(box, other) for other in taken):
+        inside = left > LEFT and left + width < WIDTH and TOP - 10 < box[1] < HEIGHT - 80
+        free = all(
+            left + width < x or x + w < left or box[1] + height < y or y + h < box[1]
+            for x, y, w, h in taken
+        )
+        if inside and free:
             taken.append(box)
             drawing.text(left if anchor == "start" else left + width, middle, name, "note", anchor)
             return
 
 
-def _meet(one: Box, other: Box) -> bool:
-    apart = one[0] + one[2] < other[0] or other[0] + other[2] < one[0]
-    return not (apart or one[1] + one[3] < other[1] or other[1] + other[3] < one[1])
-
-
 def forest(label: Label, bars: Sequence[Bar]) -> Drawing:
-    """Draw a line for each value with its interval across, and an upright one at zero."""
-    row, head = 30.0, 8.0
-    drawing = label.drawing(head + row * len(bars) + 50)
-    name = min(max(len(clipped(bar.name, 18)) for bar in bars) * LETTER + 12, 170.0)
-    ends = [end for bar in bars for end in bar.ends]
-    across = Scale(*bounds(ends, zero=True), name + 8, WIDTH - RIGHT)
-    foot = head + row * len(bars)
-    _below(drawing, across, foot, label.axes[0])
-    drawing.line(across(0.0), head, across(0.0), foot, "axis")
+    """Draw a line for each value with its interval across, and an upright one at zero.
+
+    Args:
+        label: Names of the drawing.
+        bars: The values.
+    """
+    names = [bar.name for bar in bars]
+    drawing, left, across = _sideways(label, names, _ends([bars]), row=30.0, right=RIGHT)
+    drawing.line(across(0.0), HEAD, across(0.0), HEAD + 30.0 * len(bars), "axis")
     for at, bar in enumerate(bars):
-        y = head + row * (at + 0.5)
-        drawing.text(name, y + 5, clipped(bar.name, 18), "note", "end")
+        y = HEAD + 30.0 * (at + 0.5)
+        drawing.text(left, y + 5, clipped(bar.name, 18), "note", "end")
         if bar.bounds is not None:
-            whisker(drawing, (across(bar.bounds[0]), y), (across(bar.bounds[1]), y))
-        drawing.mark(0, across(bar.value), y, hint_of(bar), 5.5)
+            _whisker(drawing, (across(bar.bounds[0]), y), (across(bar.bounds[1]), y))
+        drawing.mark(0, across(bar.value), y, bar.hint, 5.5)
     return drawing
 
 
@@ -245,34 +250,66 @@ def stacked(
     parts: Sequence[str],
     intervals: Mapping[str, Interval | None],
 ) -> Drawing:
-    """Draw a bar across for each row, made of its parts, with the interval of their sum."""
-    row, head = 34.0, 8.0
-    drawing = label.drawing(head + row * len(rows) + 50)
-    name = min(max(len(clipped(each, 18)) for each in rows) * LETTER + 12, 170.0)
+    """Draw a bar across for each row, made of its parts.
+
+    Args:
+        label: Names of the drawing.
+        rows: Values of the parts by row.
+        parts: Names of the parts.
+        intervals: Interval of each row's sum.
+    """
     ends = [end for each, row in rows.items() for end in intervals[each] or (sum(row),)]
-    across = Scale(*bounds(ends, zero=True), name + 8, WIDTH - 70)
-    _below(drawing, across, head + row * len(rows), label.axes[0])
+    drawing, start, across = _sideways(label, [*rows], ends, row=34.0, right=70)
     for at, (each, values) in enumerate(rows.items()):
-        y, left = head + row * at + 6, across(0.0)
-        drawing.text(name, y + 16, clipped(each, 18), "note", "end")
+        y, left = HEAD + 34.0 * at + 6, across(0.0)
+        drawing.text(start, y + 16, clipped(each, 18), "note", "end")
         for part, value in enumerate(values):
-            width = across(value) - across(0.0)
+            width = max(across(value) - across(0.0), 0.0)
             hint = f"{clipped(each, 60)}, {parts[part]}: {number(float(value))}"
-            kind = f"fill s{part}"
-            drawing.add(
-                "rect", kind, hint=hint, x=left, y=y, width=max(width, 0.0), height=row - 12
-            )
+            drawing.add("rect", f"fill s{part}", hint=hint, x=left, y=y, width=width, height=22.0)
             left += width
         if (bounded := intervals[each]) is not None:
             low, high = map(across, bounded)
-            whisker(drawing, (low, y + row / 2 - 6), (high, y + row / 2 - 6))
+            _whisker(drawing, (low, y + 11), (high, y + 11))
             left = max(left, high)
         drawing.text(left + 6, y + 16, number(float(sum(values))), "note", "start")
     return drawing
 
 
-def _below(drawing: Drawing, across: Scale, foot: float, name: str) -> None:
+def _ends(series: Iterable[Sequence[Bar]]) -> list[float]:
+    """Return the numbers that an axis must include."""
+    return [end for bars in series for bar in bars for end in (bar.value, *(bar.bounds or ()))]
+
+
+def _upright(
+    label: Label, x: Interval, y: Interval, *, x_ticks: bool = True
+) -> tuple[Drawing, Scale, Scale]:
+    """Begin a drawing with a grid, the numbers and the names of two axes."""
+    drawing = Drawing(label.name, label.title, label.description)
+    across, up = Scale(*x, LEFT, WIDTH - RIGHT), Scale(*y, HEIGHT - BOTTOM, TOP)
+    for value in up.ticks():
+        drawing.line(LEFT, up(value), WIDTH - RIGHT, up(value), "grid")
+        drawing.text(LEFT - 8, up(value) + 5, tick(value), anchor="end")
+    drawing.line(LEFT, up.start, WIDTH - RIGHT, up.start, "axis")
+    for value in across.ticks() if x_ticks else ():
+        drawing.line(across(value), up.start, across(value), up.start + 5, "axis")
+        drawing.text(across(value), up.start + 21, tick(value))
+    drawing.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, clipped(label.x, 46), "name")
+    cut = f" (axis from {tick(up.low)})" if up.low > 0 else ""
+    drawing.text(6, 18, clipped(label.y, 50) + cut, "name", "start")
+    return drawing, across, up
+
+
+def _sideways(
+    label: Label, names: Sequence[str], ends: Sequence[float], *, row: float, right: float
+) -> tuple[Drawing, float, Scale]:
+    """Begin a drawing of rows with a scale below them; also where the names of the rows end."""
+    foot = HEAD + row * len(names)
+    drawing = Drawing(label.name, label.title, label.description, foot + 50)
+    left = min(max(len(clipped(name, 18)) for name in names) * LETTER + 12, 170.0)
+    across = Scale(*bounds(ends, zero=True), left + 8, WIDTH - right)
     for value in across.ticks():
-        drawing.line(across(value), 8.0, across(value), foot, "grid")
+        drawing.line(across(value), HEAD, across(value), foot, "grid")
         drawing.text(across(value), foot + 19, tick(value))
-    drawing.text((across.start + across.end) / 2, foot + 42, name, "name")
+    drawing.text((across.start + across.end) / 2, foot + 42, clipped(label.x, 46), "name")
+    return drawing, left, across

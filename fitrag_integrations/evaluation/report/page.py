@@ -24,9 +24,9 @@ from fitrag_integrations.evaluation.figures.figure import (
     number,
     visible,
 )
-from fitrag_integrations.evaluation.figures.methods import System, systems
+from fitrag_integrations.evaluation.figures.methods import systems
 from fitrag_integrations.evaluation.report.figures import drawings
-from fitrag_integrations.evaluation.report.questions import Question, questions
+from fitrag_integrations.evaluation.report.questions import questions
 from fitrag_integrations.evaluation.report.tables import Shown, Table, tables
 from fitrag_integrations.evaluation.result import Result
 
@@ -71,14 +71,21 @@ def html_report(
     prices: Prices | None = None,
     files: Table | None = None,
 ) -> str:
-    """Return the page of one or more results, under `title` and the sentence `lead`.
+    """Return a page of results: tables with intervals, drawings, every question, and the settings.
 
-    It holds their tables with intervals, their drawings, every question with what each system did,
-    and the settings. `prices` go before those of the runs; without any, there are no costs. `files`
-    lists what was left out. The page
-    needs no network, and a policy in it forbids every connection and any script but its own. Texts
-    are cut where the page would grow beyond some megabytes, and it says so. Raises `InputError`
-    where there is no result. Needs Jinja2.
+    The page needs no network, and a policy in it forbids every connection and any script but its
+    own. Texts are cut, with a note, where the page would grow beyond some megabytes.
+
+    Args:
+        results: One or more results.
+        title: Title of the page.
+        lead: Sentence under the title.
+        prices: Prices instead of those of the runs; without any, there are no costs.
+        files: Files that were left out.
+
+    Raises:
+        InputError: If there is no result.
+        MissingExtraError: Without Jinja2.
     """
     if not results:
         raise InputError.of("results", given=(), allowed="at least one result")
@@ -92,16 +99,26 @@ def html_report(
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     style, script = ((TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js"))
+    digests = (hashlib.sha256(text.encode()).digest() for text in (style, script))
+    own = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+    policy = (  # only this page's own style and script
+        f"default-src 'none'; img-src data:; style-src {own[0]}; script-src {own[1]}; "
+        "base-uri 'none'; form-action 'none'"
+    )
     asked = questions(results)
+    filters = [("all", f"all {len(asked):,}")]
+    for mark, words in MARKS.items():
+        if count := sum(mark in each.marks for each in asked):
+            filters.append((mark, f"{count:,} {words}"))
     page: str = world.get_template("page.html").render(
         title=title,
         lead=lead,
         style=style,
         script=script,
-        policy=_policy(style, script),
+        policy=policy,
         parts=[_part(result, place, prices) for place, result in enumerate(results, start=1)],
         questions=asked,
-        filters=list(_filters(asked)),
+        filters=filters,
         figures=_export([row for result in results for row in result.figures]),
         rows=_export(
             [
@@ -138,26 +155,16 @@ def _cells(row: Row) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _filters(asked: Sequence[Question]) -> Iterator[tuple[str, str]]:
-    """Yield the filters of the questions, with their counts."""
-    yield "all", f"all {len(asked):,}"
-    for mark, words in MARKS.items():
-        if count := sum(mark in each.marks for each in asked):
-            yield mark, f"{count:,} {words}"
-
-
-def _policy(style: str, script: str) -> str:
-    """Allow this page's own style and script, and no other source of anything."""
-    own = (base64.b64encode(hashlib.sha256(t.encode()).digest()).decode() for t in (style, script))
-    styles, scripts = (f"'sha256-{digest}'" for digest in own)
-    rules = ("default-src 'none'", "img-src data:", f"style-src {styles}", f"script-src {scripts}")
-    return "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
-
-
 def _part(result: Result, place: int, prices: Prices | None) -> Part:
-    prices = _prices(result) if prices is None else prices
+    if prices is None:  # those with which the result was measured
+        options = result.settings.get("options")
+        given = options.get("prices") if isinstance(options, Mapping) else None
+        prices = Prices.from_dict(given) if isinstance(given, Mapping) else None
+    title = str(result.settings.get("part", KINDS[result.kind]))
+    if asked := {row.get("id") or row.get("question") for row in result.per_question}:
+        title += f", {counted(len(asked), 'question')}"
     return Part(
-        title=", ".join([str(result.settings.get("part", KINDS[result.kind])), *_size(result)]),
+        title=title,
         tiles=tiles(result, prices),
         findings=findings(result),
         notes=result.notes,
@@ -165,19 +172,6 @@ def _part(result: Result, place: int, prices: Prices | None) -> Part:
         drawings=drawings(result, place, prices),
         settings=list(_flat(result.settings)),
     )
-
-
-def _size(result: Result) -> list[str]:
-    """Return the number of questions of a result, if it kept them."""
-    asked = {row.get("id") or row.get("question") for row in result.per_question}
-    return [counted(len(asked), "question")] if asked else []
-
-
-def _prices(result: Result) -> Prices | None:
-    """Find the prices with which a result was measured."""
-    options = result.settings.get("options")
-    found = options.get("prices") if isinstance(options, Mapping) else None
-    return Prices.from_dict(found) if isinstance(found, Mapping) else None
 
 
 def _summary(results: Sequence[Result], asked: int) -> list[str]:
@@ -190,17 +184,14 @@ def _summary(results: Sequence[Result], asked: int) -> list[str]:
         parts.append(f"data {str(data['hash'])[:12]}")
     if len(results) == 1 and settings.get("seed") is not None:
         parts.append(f"seed {settings['seed']}")
-    days = dict.fromkeys(_day(str(r.settings["made"])) for r in results if r.settings.get("made"))
-    return [*parts, *days]
-
-
-def _day(made: str) -> str:
-    """Write a time as a day, where it is one."""
-    try:
-        found = datetime.fromisoformat(made)
-    except ValueError:
-        return made
-    return f"{found.day} {found:%B %Y}"
+    days = []
+    for made in (str(result.settings.get("made") or "") for result in results):
+        try:
+            day = datetime.fromisoformat(made)
+            days.append(f"{day.day} {day:%B %Y}")
+        except ValueError:  # no time
+            days.append(made)
+    return [*parts, *filter(None, dict.fromkeys(days))]
 
 
 def _flat(settings: Row, above: str = "") -> Iterator[tuple[str, str]]:
@@ -239,16 +230,26 @@ class Tile:
 
 
 def tiles(result: Result, prices: Prices | None) -> list[Tile]:
-    """Build the headline: accuracy, tokens and cost of the best system, or what was saved."""
+    """Build the headline: accuracy, tokens and cost of the best system, or what was saved.
+
+    Args:
+        result: The result.
+        prices: Prices; there is no cost without them.
+    """
     lines = [line.priced(prices) for line in systems(result)]
     if lines:
         best = max(
             lines, key=lambda each: (each.accuracy.value or 0.0, -(each.value("tokens_in") or 0.0))
         )
+        first: Mapping[str, Figure] = {} if lines[0] is best else lines[0].figures
         return [
-            Tile(f"{name}, {best.name}", str(figure), _first(lines[0], best, each))
-            for each, name in HEADLINE.items()
-            if (figure := best.figures.get(each)) is not None
+            Tile(
+                f"{words}, {best.name}",
+                str(best.figures[name]),
+                f"{lines[0].name}: {first[name]}" if name in first else "",
+            )
+            for name, words in HEADLINE.items()
+            if name in best.figures
         ]
     figures = {figure.name: figure for figure in map(Figure.of_row, reversed(result.figures))}
     return [
@@ -258,31 +259,17 @@ def tiles(result: Result, prices: Prices | None) -> list[Tile]:
     ]
 
 
-def _first(first: System, best: System, name: str) -> str:
-    figure = first.figures.get(name)
-    return "" if first is best or figure is None else f"{first.name}: {figure}"
-
-
 def findings(result: Result) -> list[str]:
     """Return sentences about the systems; empty if there are fewer than two."""
     lines = systems(result)
     if len(lines) < 2:
         return []
-    return [visible(each) for each in (*_best(lines), *_compared(lines), *_degraded(lines))]
-
-
-def _best(lines: Sequence[System]) -> Iterator[str]:
-    top = max(line.accuracy.value or 0.0 for line in lines)
+    top, first = max(line.accuracy.value or 0.0 for line in lines), lines[0].name
     best = [line for line in lines if line.accuracy.value == top]
     bounds = best[0].accuracy.bounds
     within = "" if bounds is None else f" (95 % interval {interval(bounds)})"
     names, verb = " and ".join(line.name for line in best), "has" if len(best) == 1 else "have"
-    yield f"{names} {verb} the highest accuracy: {number(top)}{within}."
-
-
-def _compared(lines: Sequence[System]) -> Iterator[str]:
-    """Yield the differences to the first system whose interval excludes zero, then the others."""
-    first, left_open = lines[0].name, []
+    found, left_open = [f"{names} {verb} the highest accuracy: {number(top)}{within}."], []
     for line in lines:
         change = line.accuracy.change
         if change is None or change.bounds is None:
@@ -291,16 +278,14 @@ def _compared(lines: Sequence[System]) -> Iterator[str]:
             left_open.append(line.name)
         else:
             verb = "above" if (change.value or 0) > 0 else "below"
-            yield f"{line.name} lies {verb} {first}: {change}."
+            found.append(f"{line.name} lies {verb} {first}: {change}.")
     if left_open:
         names = ", ".join(left_open)
-        yield f"Not told apart from {first}, since the interval holds zero: {names}."
-
-
-def _degraded(lines: Sequence[System]) -> Iterator[str]:
+        found.append(f"Not told apart from {first}, since the interval holds zero: {names}.")
     if failed := sum(line.errors for line in lines):
         verb = "counts" if failed == 1 else "count"
-        yield f"{counted(failed, 'answer')} ended in an error and {verb} as wrong."
+        found.append(f"{counted(failed, 'answer')} ended in an error and {verb} as wrong.")
     shares = {line.name: line.value("noted") or 0.0 for line in lines}
-    if noted := [f"{name} ({share:.0%})" for name, share in shares.items() if share > 0]:
-        yield f"Something was degraded or left out on some questions: {', '.join(noted)}."
+    if noted := ", ".join(f"{name} ({share:.0%})" for name, share in shares.items() if share > 0):
+        found.append(f"Something was degraded or left out on some questions: {noted}.")
+    return [visible(each) for each in found]

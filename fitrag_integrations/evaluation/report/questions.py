@@ -35,7 +35,7 @@ ACTORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reply:
     """One system on one question."""
 
     system: str
@@ -58,7 +58,7 @@ class Question:
     text: str
     set: str
     gold: list[str]
-    told: list[Told]
+    replies: list[Reply]
     marks: tuple[str, ...]
 
 
@@ -91,28 +91,21 @@ def _rows(result: Result) -> Iterator[Row]:
 
 def _question(place: int, rows: Sequence[tuple[str, Row]], room: int) -> Question:
     first = rows[0][1]
-    told = [_done_by(name, row, room) for name, row in rows]
+    replies = [_reply(name, row, room) for name, row in rows]
+    verdicts = {each.verdict for each in replies if each.verdict}
+    noted = any(each.notes or each.error for each in replies)
+    marks = {"wrong": "wrong" in verdicts, "differs": len(verdicts) > 1, "noted": noted}
     return Question(
         place,
         str(first.get("question") or "(a question whose text was not kept)"),
         str(first.get("set") or ""),
         [str(answer) for answer in many(first.get("answers"))],
-        told,
-        tuple(_marks(told)),
+        replies,
+        tuple(mark for mark, is_set in marks.items() if is_set),
     )
 
 
-def _marks(told: Sequence[Told]) -> Iterator[str]:
-    verdicts = {each.verdict for each in told if each.verdict}
-    if "wrong" in verdicts:
-        yield "wrong"
-    if len(verdicts) > 1:
-        yield "differs"
-    if any(each.notes or each.error for each in told):
-        yield "noted"
-
-
-def _done_by(name: str, row: Row, room: int) -> Told:
+def _reply(name: str, row: Row, room: int) -> Reply:
     gold = list(map(str, many(row.get("answers"))))
     kept, used, missing = excerpts(many(row.get("excerpts")), gold, room // 2)
     explained = row.get("explained") or ""
@@ -120,12 +113,22 @@ def _done_by(name: str, row: Row, room: int) -> Told:
     trace, rest = cut(trace, room - used)
     left_out = [counted(missing, "excerpt")] if missing else []
     left_out += [f"{counted(rest, 'character')} of the trace"] if rest else []
-    said = row.get("prediction")
-    return Told(
+    said, values, right = row.get("prediction"), row.get("values"), right_of(row)
+    verdict = (
+        "" if right is None else "right" if right >= 1 else "wrong" if right <= 0 else "partly"
+    )
+    return Reply(
         system=name,
         answer=None if said is None else cut(str(said), MOST)[0],
-        verdict=_verdict(right_of(row)),
-        values=list(_values(row.get("values"))),
+        verdict=verdict,
+        values=[
+            (
+                NAMES.get(measure, str(measure)),
+                number(int(value) if isinstance(value, float) and value.is_integer() else value),
+            )
+            for measure, value in (values.items() if isinstance(values, Mapping) else ())
+            if value is not None and measure not in JUDGED
+        ],
         decision=_decision(row),
         notes=[cut(str(note), room)[0] for note in many(row.get("notes"))],
         error=cut(str(row.get("error") or ""), room)[0],
@@ -133,19 +136,6 @@ def _done_by(name: str, row: Row, room: int) -> Told:
         trace=trace,
         left_out=" and ".join(left_out),
     )
-
-
-def _verdict(right: float | None) -> str:
-    if right is None:
-        return ""
-    return "right" if right >= 1 else "wrong" if right <= 0 else "partly"
-
-
-def _values(values: object) -> Iterator[tuple[str, str]]:
-    for name, value in values.items() if isinstance(values, Mapping) else ():
-        if value is not None and name not in JUDGED:
-            whole = isinstance(value, float) and value.is_integer()
-            yield NAMES.get(name, str(name)), number(int(value) if whole else value)
 
 
 def _decision(row: Row) -> str:
@@ -186,9 +176,15 @@ class Kept:
 
 
 def excerpts(given: Iterable[Any], gold: Sequence[str], room: int) -> tuple[list[Kept], int, int]:
-    """Return the excerpts that fit, their number of characters, and the number left out.
+    """Return the excerpts that fit into a page.
 
-    The right answers are `gold`; upper and lower case are one, and an answer is whole words.
+    Args:
+        given: Excerpts as plain values.
+        gold: Right answers, marked as whole words in either case.
+        room: Maximum number of characters.
+
+    Returns:
+        The excerpts, their number of characters, and the number left out.
     """
     right = sorted(filter(None, map(str.strip, gold)), key=len, reverse=True)
     found = re.compile(

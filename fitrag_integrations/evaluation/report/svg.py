@@ -1,4 +1,4 @@
-"""Draw inline SVG: an element tree, scales and axes.
+"""Draw inline SVG: an element tree and scales.
 
 Colours and sizes of letters are left to the page's style sheet, by class, so that a drawing follows
 the reader's light or dark setting. Texts are escaped by the tree.
@@ -12,12 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from fitrag_integrations.evaluation.figures.figure import tick, visible
+from fitrag_integrations.evaluation.figures.figure import visible
 
 WIDTH, HEIGHT = 480.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 28.0, 34.0, 54.0
 LETTER = 8.8  # width of a letter at the larger size, that of narrow screens
 SHAPES = 6  # series differ by color and shape, then by dashes
+CORNERS = (  # of the marks after the disc
+    ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
+    ((0, -1.15), (1.1, 0.85), (-1.1, 0.85)),
+    ((0, -1.25), (1.25, 0), (0, 1.25), (-1.25, 0)),
+    ((0, 1.15), (1.1, -0.85), (-1.1, -0.85)),
+    ((-1.2, -0.4), (-0.4, -0.4), (-0.4, -1.2), (0.4, -1.2), (0.4, -0.4), (1.2, -0.4))
+    + ((1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2), (-0.4, 0.4), (-1.2, 0.4)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +52,12 @@ class Scale:
 def bounds(
     values: Sequence[float], *, zero: bool = False, whole: bool = False
 ) -> tuple[float, float]:
-    """Return a range around numbers that ends on round ones, whole ones for counts.
+    """Return a range around numbers that ends on round ones.
 
-    With `zero` it holds zero.
+    Args:
+        values: The numbers.
+        zero: Whether the range includes zero.
+        whole: Whether the numbers are counts, for which it ends on whole ones.
     """
     low, high = min(values), max(values)
     if zero:
@@ -65,30 +76,35 @@ def _round_step(rough: float) -> float:
 
 
 class Drawing:
-    """SVG drawing under construction; `name` is unique in the page."""
+    """SVG drawing under construction.
+
+    Args:
+        name: Identifier, unique in the page.
+        title: Title for screen readers.
+        description: Description for screen readers.
+        height: Height of the view box.
+    """
 
     def __init__(self, name: str, title: str, description: str, height: float = HEIGHT) -> None:
         ids = (f"{name}-title", f"{name}-desc")
-        self.height = height
-        self.root = Element(
-            "svg",
-            {
-                "class": "chart",
-                "viewBox": f"0 0 {_place(WIDTH)} {_place(height)}",
-                "role": "img",
-                "aria-labelledby": " ".join(ids),
-            },
-        )
+        labelled = {"role": "img", "aria-labelledby": " ".join(ids)}
+        box = f"0 0 {_place(WIDTH)} {_place(height)}"
+        self.root = Element("svg", {"class": "chart", "viewBox": box, **labelled})
         for tag, key, text in zip(("title", "desc"), ids, (title, description), strict=True):
             SubElement(self.root, tag, {"id": key}).text = visible(text)
 
     @classmethod
-    def small(cls, width: float, height: float) -> Drawing:
-        """Begin a drawing that only repeats the number beside it, and is read to nobody."""
+    def small(cls, width: int, height: int, kind: str = "strip") -> Drawing:
+        """Begin a drawing that only repeats what is beside it, and is hidden from screen readers.
+
+        Args:
+            width: Width of the view box.
+            height: Its height.
+            kind: Class in the style sheet.
+        """
         made = cls.__new__(cls)
-        made.height = height
-        box = f"0 0 {_place(width)} {_place(height)}"
-        made.root = Element("svg", {"class": "strip", "viewBox": box, "aria-hidden": "true"})
+        box = f"0 0 {width} {height}"
+        made.root = Element("svg", {"class": kind, "viewBox": box, "aria-hidden": "true"})
         return made
 
     def add(
@@ -120,72 +136,48 @@ class Drawing:
         self.add("polyline", kind, points=joined)
 
     def mark(self, series: int, x: float, y: float, hint: str = "", size: float = 4.5) -> None:
-        """Mark a point by the shape of its series."""
-        self.add("path", f"mark s{series % SHAPES}", hint=hint, d=_shape(series, x, y, size))
+        """Mark a point by the shape of its series: disc, square, triangles, diamond, cross.
+
+        Args:
+            series: Number of the series.
+            x: Place across.
+            y: Place down.
+            hint: Tooltip.
+            size: Half of the width.
+        """
+        kind, r = series % SHAPES, size
+        if kind == 0:
+            d = f"M{_place(x - r)},{_place(y)}a{r},{r} 0 1 0 {2 * r},0a{r},{r} 0 1 0 {-2 * r},0z"
+        else:
+            corners = (f"{_place(x + r * a)},{_place(y + r * b)}" for a, b in CORNERS[kind - 1])
+            d = f"M{'L'.join(corners)}z"
+        self.add("path", f"mark s{kind}", hint=hint, d=d)
 
     def markup(self) -> str:
         """Return the drawing as text for an HTML page."""
         return tostring(self.root, encoding="unicode")
 
 
-def frame(
-    drawing: Drawing,
-    x: tuple[float, float],
-    y: tuple[float, float],
-    names: tuple[str, str],
-    *,
-    x_ticks: bool = True,
-) -> tuple[Scale, Scale]:
-    """Draw the grid, the numbers and the names of two axes; gives their scales."""
-    across = Scale(*x, LEFT, WIDTH - RIGHT)
-    up = Scale(*y, drawing.height - BOTTOM, TOP)
-    for value in up.ticks():
-        drawing.line(LEFT, up(value), WIDTH - RIGHT, up(value), "grid")
-        drawing.text(LEFT - 8, up(value) + 5, tick(value), anchor="end")
-    drawing.line(LEFT, up.start, WIDTH - RIGHT, up.start, "axis")
-    for value in across.ticks() if x_ticks else ():
-        drawing.line(across(value), up.start, across(value), up.start + 5, "axis")
-        drawing.text(across(value), up.start + 21, tick(value))
-    drawing.text((LEFT + WIDTH - RIGHT) / 2, drawing.height - 10, names[0], "name")
-    cut = f" (axis from {tick(up.low)})" if up.low > 0 else ""
-    drawing.text(6, 18, names[1] + cut, "name", "start")
-    return across, up
-
-
 def swatch(series: int, kind: str = "points") -> str:
-    """Draw the sign of a series, for a legend: of points, of a line or of a filled area."""
-    root = Element("svg", {"class": "swatch", "viewBox": "0 0 28 14", "aria-hidden": "true"})
+    """Draw the sign of a series for a legend.
+
+    Args:
+        series: Number of the series.
+        kind: "points", "line" or "area".
+    """
+    drawing = Drawing.small(28, 14, "swatch")
     if kind == "area":
-        size = {"x": "7", "y": "1", "width": "14", "height": "12"}
-        SubElement(root, "rect", {"class": f"fill s{series % SHAPES}", **size})
-        return tostring(root, encoding="unicode")
+        drawing.add("rect", f"fill s{series % SHAPES}", x=7, y=1, width=14, height=12)
+        return drawing.markup()
     if kind == "line":
-        ends = {"x1": "1", "y1": "7", "x2": "27", "y2": "7"}
-        SubElement(root, "line", {"class": stroke(series), **ends})
-    mark = {"class": f"mark s{series % SHAPES}", "d": _shape(series, 14, 7, 5)}
-    SubElement(root, "path", mark)
-    return tostring(root, encoding="unicode")
+        drawing.line(1, 7, 27, 7, stroke(series))
+    drawing.mark(series, 14, 7, size=5)
+    return drawing.markup()
 
 
 def stroke(series: int) -> str:
     """Return the classes of a series' line."""
     return f"line s{series % SHAPES} d{series // SHAPES % 3}"
-
-
-def _shape(series: int, x: float, y: float, r: float) -> str:
-    """Return the outline of a mark: disc, square, two triangles, diamond, cross."""
-    kind = series % SHAPES
-    if kind == 0:
-        return f"M{_place(x - r)},{_place(y)}a{r},{r} 0 1 0 {2 * r},0a{r},{r} 0 1 0 {-2 * r},0z"
-    corners = (
-        ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
-        ((0, -1.15), (1.1, 0.85), (-1.1, 0.85)),
-        ((0, -1.25), (1.25, 0), (0, 1.25), (-1.25, 0)),
-        ((0, 1.15), (1.1, -0.85), (-1.1, -0.85)),
-        ((-1.2, -0.4), (-0.4, -0.4), (-0.4, -1.2), (0.4, -1.2), (0.4, -0.4), (1.2, -0.4))
-        + ((1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2), (-0.4, 0.4), (-1.2, 0.4)),
-    )[kind - 1]
-    return "M" + "L".join(f"{_place(x + r * a)},{_place(y + r * b)}" for a, b in corners) + "z"
 
 
 def _place(value: Any) -> str:

@@ -223,7 +223,7 @@ def test_findings_say_what_chance_leaves_open():
 def test_rows_of_a_question_come_together():
     found = questions([methods()])
     assert [(q.place, q.text) for q in found][:1] == [(1, "Who built mill 0?")]
-    assert [[told.verdict for told in q.told] for q in found] == [
+    assert [[reply.verdict for reply in q.replies] for q in found] == [
         ["right", "right"],
         ["right", "right"],
         ["wrong", "right"],
@@ -237,7 +237,7 @@ def test_two_runs_of_a_comparison_stand_beside_each_other():
     row = {"id": "1", "question": "Who?", "system": "", "values": values}
     row["predictions"] = {"first": "Bob", "second": "Ann"}
     (found,) = questions([Result("compare", (), [row])])
-    assert [(t.system, t.answer, t.values) for t in found.told] == [
+    assert [(t.system, t.answer, t.values) for t in found.replies] == [
         ("(first run)", "Bob", [("F1", "0")]),
         ("(second run)", "Ann", [("F1", "1")]),
     ]
