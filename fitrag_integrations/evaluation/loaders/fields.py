@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fitrag_integrations.core.checks import check_text
@@ -32,32 +32,6 @@ def question_row(
     named = {} if found is None else {"id": str(found)}
     more = {name: value for name, value in others.items() if value not in (None, [], ())}
     return {**named, "question": question, "answers": list(answers), **more}
-
-
-def row_of(
-    question: str | tuple[str, ...],
-    answers: str | Callable[[Row], Sequence[str]],
-    *,
-    ids: Sequence[str] = ("id",),
-    **others: Callable[[Row], object],
-) -> Callable[[Row], Row]:
-    """Build a reader from a table of fields.
-
-    Args:
-        question: Field of the question, or its alternative names; the first one present is read.
-        answers: Field of the answers, or a function of the row.
-        ids: As for `question_row`.
-        **others: Functions of the row, by the name of the converted field.
-    """
-    names = (question,) if isinstance(question, str) else question
-
-    def read(row: Row) -> Row:
-        asked = text(row, next((name for name in names if name in row), names[-1]))
-        found = texts(answers, row.get(answers)) if isinstance(answers, str) else answers(row)
-        more = {name: function(row) for name, function in others.items()}
-        return question_row(row, asked, found, ids=ids, **more)
-
-    return read
 
 
 def text(row: Row, name: str) -> str:
@@ -141,22 +115,17 @@ def passage(title: object, body: object, **labels: object) -> Row:
         body: Text, or a list of sentences; a space joins them where they have none.
         **labels: Labels, converted to 0 or 1.
     """
-    joined = body if isinstance(body, str) else _joined(sequence("sentences", body))
+    joined = before = ""
+    for place, each in enumerate([body] if isinstance(body, str) else sequence("sentences", body)):
+        sentence = check_text(f"sentences[{place}]", each)
+        apart = not before or before[-1:].isspace() or sentence[:1].isspace()
+        joined += sentence if apart else f" {sentence}"
+        before = sentence  # an empty one adds no space after it
     return {
         "title": check_text("title", "" if title is None else title),
-        "text": check_text("text", joined),
+        "text": joined,
         **{name: int(bool(value)) for name, value in labels.items()},
     }
-
-
-def _joined(sentences: Sequence[Any]) -> str:
-    joined = ""
-    for place, each in enumerate(sentences):
-        sentence, before = check_text(f"sentences[{place}]", each), sentences[place - 1 : place]
-        # an empty sentence before this one adds no space
-        apart = not before or not before[0] or before[0][-1:].isspace() or sentence[:1].isspace()
-        joined += sentence if apart else f" {sentence}"
-    return joined
 
 
 def readable(passages: Iterable[Row]) -> list[Row]:

@@ -16,7 +16,9 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.loaders.fields import mapping
 from fitrag_integrations.evaluation.loaders.shapes import FORMATS, SHAPES, selfrag_lists
+from fitrag_integrations.evaluation.result import each_row
 
 HUB, LINES = "hf:", ".jsonl"
 LONGEST = 2**31 - 1  # characters in a field of a table: PubHealth has whole articles
@@ -44,8 +46,7 @@ def recognize(row: Row) -> str:
     Raises:
         InputError: If it has no known shape; the message lists its fields and the known shapes.
     """
-    if not isinstance(row, Mapping):
-        raise InputError.of("row", given=row, allowed="an object")
+    mapping("row", row)
     for name, shape in SHAPES.items():
         if shape.recognizes(row):
             return name
@@ -77,14 +78,8 @@ def convert(rows: Sequence[Row], format: str = "auto") -> Loaded:
     if not rows:
         raise InputError.of("rows", given=0, allowed="at least one row")
     name = recognize(rows[0]) if format == "auto" else format
-    kept = []
-    for number, row in enumerate(rows, start=1):
-        try:
-            found = SHAPES[name].read(_object(row))
-        except InputError as error:
-            raise InputError(f"row {number}: {error}") from error
-        if found is not None:
-            kept.append(found)
+    found = each_row(rows, lambda row: SHAPES[name].read(mapping("row", row)))
+    kept = [row for row in found if row is not None]
     if not kept:
         raise InputError.of("rows", given=f"{len(rows)} without a label", allowed="labelled rows")
     left = len(rows) - len(kept)
@@ -135,41 +130,39 @@ def read_records(source: str, *, split: str | None = None) -> list[Row]:
     if not path.is_file():
         allowed = f"a file that is there, or {HUB_NAMES}"
         raise InputError.of("rows", given=source, allowed=allowed)
-    name = path.name.removesuffix(".gz")
-    if name.endswith(LINES):
+    end = Path(path.name.removesuffix(".gz")).suffix
+    if end == LINES:
         return list(read_jsonl(path))
-    read = next((read for end, read in WHOLE.items() if name.endswith(end)), None)
-    if read is None:
-        ends = ", ".join((LINES, *WHOLE))
-        raise InputError.of("rows", given=source, allowed=f"a file in {ends} or .gz")
+    if end not in (".json", ".tsv"):
+        raise InputError.of("rows", given=source, allowed="a file in .jsonl, .json, .tsv or .gz")
     try:
-        return read(_text(path), split)
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        allowed = f"whole text in UTF-8: {error}"
+        raise InputError.of("rows", given=source, allowed=allowed) from error
+    if end == ".tsv":
+        before = csv.field_size_limit(LONGEST)
+        try:
+            lines = io.StringIO(text, newline="")
+            return [dict(row) for row in csv.DictReader(lines, delimiter="\t")]
+        finally:
+            csv.field_size_limit(before)
+    try:
+        return [mapping("row", row) for row in _listed(text, split)]
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
 
 
-def _text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        allowed = f"whole text in UTF-8: {error}"
-        raise InputError.of("rows", given=str(path), allowed=allowed) from error
-
-
-def _value(text: str, split: str | None) -> list[Row]:
+def _listed(text: str, split: str | None) -> list[Any]:
+    """Return the rows of one JSON value: a list, rows under `data`, or rows by split and id."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError.of("rows", given=text, allowed=f"JSON: {error}") from error
-    return [_object(row) for row in _listed(value, split)]
-
-
-def _listed(value: object, split: str | None) -> list[Any]:
-    """Return the rows of one JSON value: a list, rows under `data`, or rows by split and id."""
     if isinstance(value, list):
         return value
-    given = _object(value)
+    given = mapping("row", value)
     if "preds" in given and "prompts" in given:
         return selfrag_lists(given)
     for name in ("data", "Data"):
@@ -182,21 +175,7 @@ def _listed(value: object, split: str | None) -> list[Any]:
         raise InputError.of("--split", given=name, allowed=f"one of {', '.join(given)}")
     if isinstance(part, list):
         return part
-    return [{"id": key, **_object(row)} for key, row in part.items()]  # ASQA's: rows by their id
-
-
-def _table(text: str, split: str | None) -> list[Row]:
-    before = csv.field_size_limit(LONGEST)
-    try:
-        return [dict(row) for row in csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")]
-    finally:
-        csv.field_size_limit(before)
-
-
-def _object(value: object) -> Row:
-    if not isinstance(value, Mapping):
-        raise InputError.of("row", given=value, allowed="an object")
-    return value
+    return [{"id": key, **mapping("row", row)} for key, row in part.items()]  # ASQA's
 
 
 def _from_hub(source: str) -> list[Row]:
@@ -211,6 +190,3 @@ def _from_hub(source: str) -> list[Row]:
         allowed = f"a data set on the hub: {error}"
         raise InputError.of("rows", given=source, allowed=allowed) from error
     return [dict(row) for row in found]
-
-
-WHOLE = {".json": _value, ".tsv": _table}

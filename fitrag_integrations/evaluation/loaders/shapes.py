@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import methodcaller
+from typing import Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
@@ -25,7 +27,6 @@ from fitrag_integrations.evaluation.loaders.fields import (
     question_row,
     readable,
     records,
-    row_of,
     sequence,
     text,
     texts,
@@ -44,17 +45,11 @@ _INPUT = re.compile(r"\A.*#{2,3} Input:\s*", re.S)
 _CHOICES = re.compile(r"\nA: .*\Z", re.S)
 
 
-def _native(row: Row) -> Row:
-    check_text("question", row.get("question"), blank=False)
-    return dict(row)
-
-
 def _trivia_answers(row: Row) -> list[str]:
     """Return value and aliases, in TriviaQA's spelling of the fields or in the hub's."""
-    own = "Question" in row
-    given = mapping("answer", row.get("Answer" if own else "answer"))
+    given = mapping("answer", row.get("Answer" if "Question" in row else "answer"))
     names = ("Value", "Aliases", "HumanAnswers", "NormalizedAliases")
-    if not own:
+    if "Question" not in row:
         names = ("value", "aliases", "", "normalized_aliases")
     value, *lists = (given.get(name) or [] for name in names)
     aliases = [each for values in lists for each in sequence("answer.aliases", values)]
@@ -72,8 +67,9 @@ def _trivia_passages(row: Row) -> list[Row]:
 
 
 def _hop_passages(row: Row) -> list[Row]:
-    facts = pairs("supporting_facts", row.get("supporting_facts") or [])
-    supporting = {title for title, _ in facts}
+    supporting = {
+        title for title, _ in pairs("supporting_facts", row.get("supporting_facts") or [])
+    }
     return readable(
         passage(title, sentences, is_supporting=title in supporting)
         for title, sentences in pairs("context", row.get("context") or [])
@@ -137,10 +133,11 @@ def answer_groups(row: Row) -> list[list[str]]:
 
 
 def _long_answers(row: Row) -> list[str]:
-    annotations = records("annotations", row.get("annotations") or [])
-    written = [each.get("long_answer") for each in annotations]
-    long = (each.strip() for each in written if isinstance(each, str) and each.strip())
-    return list(dict.fromkeys(long))
+    given = (
+        each.get("long_answer") for each in records("annotations", row.get("annotations") or [])
+    )
+    written = (each.strip() for each in given if isinstance(each, str))
+    return list(dict.fromkeys(filter(None, written)))
 
 
 def _pubhealth(row: Row) -> Row | None:
@@ -196,13 +193,6 @@ def _biography(row: Row) -> Row:
     return {**made, "prediction": written} if "output" in row else made
 
 
-def _is_run(row: Row) -> bool:
-    """Recognize a run of Self-RAG; rows with passages or a prediction are the package's own."""
-    output = isinstance(row.get("output"), str) or any(name in row for name in CONTEXTS)
-    own = "passages" in row or "prediction" in row
-    return output and not own and any(name in row for name in QUESTIONS)
-
-
 def _selfrag(row: Row) -> Row:
     """Read a row of Self-RAG's data or output, or of DPR's retriever output (`ctxs`).
 
@@ -215,7 +205,16 @@ def _selfrag(row: Row) -> Row:
         answers = list(dict.fromkeys(itertools.chain(*groups))) if groups else _gold(row)
         question = text(row, next((name for name in QUESTIONS if row.get(name)), QUESTIONS[0]))
         made = question_row(row, question, answers, answer_groups=groups)
-    if found := readable(_contexts(row)):
+    name = next((each for each in CONTEXTS if row.get(each)), "")
+    found = readable(
+        passage(
+            each.get("title"),
+            each.get("text"),
+            **{k: each[k] for k in ("has_answer",) if k in each},
+        )
+        for each in records(name, row.get(name) or [])
+    )
+    if found:
         made = {**made, "passages": found}
     if isinstance(row.get("output"), str):
         answer = REFLECTION.sub(" ", row["output"]).strip()
@@ -230,13 +229,6 @@ def _gold(row: Row) -> list[str]:
             value = decoded(name, row[name]) if name == "possible_answers" else row[name]
             return [] if value == [] else texts(name, value)
     raise InputError.of("answers", given=None, allowed="answers, golds, possible_answers or answer")
-
-
-def _contexts(row: Row) -> Iterator[Row]:
-    name = next((each for each in CONTEXTS if row.get(each)), None)
-    for each in records(name, row[name]) if name else ():
-        labels = {"has_answer": each["has_answer"]} if "has_answer" in each else {}
-        yield passage(each.get("title"), each.get("text"), **labels)
 
 
 def selfrag_lists(given: Row) -> list[Row]:
@@ -259,95 +251,132 @@ def selfrag_lists(given: Row) -> list[Row]:
     return rows
 
 
+Reads: TypeAlias = Callable[[Row], Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Published shape: the fields that identify it, its reader, and a further test of a row."""
+    """Published shape: what identifies a row, and where its parts are.
+
+    Args:
+        fields: Fields that identify it.
+        question: Alternative fields of the question; the first one present is read.
+        answers: Field of the answers, or a function of the row.
+        ids: Alternative fields of the identifier.
+        others: Functions of the row by the name of a converted field.
+        whole: Reader of a whole row, for shapes that are no table of fields; None as its result
+            leaves the row out.
+        fits: Further test of a row.
+    """
 
     fields: tuple[str, ...]
-    read: Callable[[Row], Row | None]
+    question: tuple[str, ...] = ("question",)
+    answers: str | Reads = "answers"
+    ids: tuple[str, ...] = ("id",)
+    others: Mapping[str, Reads] = field(default_factory=dict)
+    whole: Callable[[Row], Row | None] | None = None
     fits: Callable[[Row], bool] = lambda row: True
 
     def recognizes(self, row: Row) -> bool:
         """Return whether a row has this shape."""
         return all(name in row for name in self.fields) and self.fits(row)
 
+    def read(self, row: Row) -> Row | None:
+        """Convert a row; None for one without a label."""
+        if self.whole is not None:
+            return self.whole(row)
+        asked = text(row, next((name for name in self.question if name in row), self.question[-1]))
+        if isinstance(self.answers, str):
+            found = texts(self.answers, row.get(self.answers))
+        else:
+            found = self.answers(row)
+        more = {name: function(row) for name, function in self.others.items()}
+        return question_row(row, asked, found, ids=self.ids, **more)
 
-_multihop = row_of(
-    "question",
-    "answer",
-    ids=("_id", "id"),
-    passages=_hop_passages,
-    type=lambda row: row.get("type"),
-)
-_triviaqa = row_of(
-    ("Question", "question"),
-    _trivia_answers,
-    ids=("QuestionId", "question_id"),
-    passages=_trivia_passages,
-)
+
+def _native(row: Row) -> Row:
+    check_text("question", row.get("question"), blank=False)
+    return dict(row)
+
+
+HOPS: Mapping[str, Reads] = {"passages": _hop_passages, "type": methodcaller("get", "type")}
 SHAPES = {  # the first match counts: a shape precedes those whose fields it shares
     "bergen": Shape(
         ("q_id", "question", "response", "label"),
-        row_of(
-            "question",
-            "label",
-            ids=("q_id",),
-            prediction=lambda row: check_text("response", row.get("response")),
-        ),
+        answers="label",
+        ids=("q_id",),
+        others={"prediction": lambda row: check_text("response", row.get("response"))},
     ),
-    "biography": Shape(("topic",), _biography, lambda row: "passages" not in row),
+    "biography": Shape(("topic",), whole=_biography, fits=lambda row: "passages" not in row),
     "kilt": Shape(
         ("input", "output"),
-        row_of("input", _kilt_answers, title=_kilt_titles),
-        lambda row: isinstance(row["output"], list),
+        ("input",),
+        _kilt_answers,
+        others={"title": _kilt_titles},
+        fits=lambda row: isinstance(row["output"], list),
     ),
-    "dpr": Shape(
-        ("question", "answers", "positive_ctxs"),
-        row_of("question", "answers", passages=_dpr_passages),
+    "dpr": Shape(("question", "answers", "positive_ctxs"), others={"passages": _dpr_passages}),
+    "selfrag": Shape(
+        (),
+        whole=_selfrag,
+        fits=lambda row: (  # rows with passages or a prediction are the package's own
+            (isinstance(row.get("output"), str) or any(name in row for name in CONTEXTS))
+            and "passages" not in row
+            and "prediction" not in row
+            and any(name in row for name in QUESTIONS)
+        ),
     ),
-    "selfrag": Shape((), _selfrag, _is_run),
     "popqa": Shape(
         ("question", "possible_answers"),
-        row_of(
-            "question",
-            lambda row: texts(
-                "possible_answers", decoded("possible_answers", row.get("possible_answers"))
-            ),
-            title=lambda row: row.get("s_wiki_title"),  # CRAG labels passages by it (section 4.2)
+        answers=lambda row: texts(
+            "possible_answers", decoded("possible_answers", row.get("possible_answers"))
         ),
+        others={"title": methodcaller("get", "s_wiki_title")},  # labels passages (CRAG, 4.2)
     ),
     "musique": Shape(
         ("question", "answer", "paragraphs"),
-        row_of(
-            "question",
-            _musique_answers,
-            passages=_musique_passages,
-            answerable=lambda row: row.get("answerable"),
-        ),
+        answers=_musique_answers,
+        others={"passages": _musique_passages, "answerable": methodcaller("get", "answerable")},
     ),
-    "2wiki": Shape(("question", "answer", "context", "evidences"), _multihop),
-    "hotpotqa": Shape(("question", "answer", "context", "supporting_facts"), _multihop),
+    "2wiki": Shape(
+        ("question", "answer", "context", "evidences"),
+        answers="answer",
+        ids=("_id", "id"),
+        others=HOPS,
+    ),
+    "hotpotqa": Shape(
+        ("question", "answer", "context", "supporting_facts"),
+        answers="answer",
+        ids=("_id", "id"),
+        others=HOPS,
+    ),
     "asqa": Shape(
         ("ambiguous_question", "qa_pairs"),
-        row_of(
-            ("ambiguous_question", "question"),
-            lambda row: list(dict.fromkeys(itertools.chain(*answer_groups(row)))),
-            ids=("sample_id", "id"),
-            answer_groups=answer_groups,
-            long_answers=_long_answers,
-        ),
+        ("ambiguous_question", "question"),
+        lambda row: list(dict.fromkeys(itertools.chain(*answer_groups(row)))),
+        ids=("sample_id", "id"),
+        others={"answer_groups": answer_groups, "long_answers": _long_answers},
     ),
-    "pubhealth": Shape(("claim", "label"), _pubhealth),
-    "arc": Shape(("question", "answerKey"), _arc),
-    "fitrag": Shape(("question", "answers"), _native),
+    "pubhealth": Shape(("claim", "label"), whole=_pubhealth),
+    "arc": Shape(("question", "answerKey"), whole=_arc),
+    "fitrag": Shape(("question", "answers"), whole=_native),
     "triviaqa": Shape(
-        ("question", "answer"), _triviaqa, lambda row: isinstance(row["answer"], Mapping)
-    ),
-    "triviaqa (original)": Shape(("Question", "Answer"), _triviaqa),
-    "nq": Shape(
         ("question", "answer"),
-        row_of("question", "answer"),
-        lambda row: isinstance(row["answer"], list),
+        ("Question", "question"),
+        _trivia_answers,
+        ids=("QuestionId", "question_id"),
+        others={"passages": _trivia_passages},
+        fits=lambda row: isinstance(row["answer"], Mapping),
+    ),
+    "triviaqa (original)": Shape(
+        ("Question", "Answer"),
+        ("Question", "question"),
+        _trivia_answers,
+        ids=("QuestionId", "question_id"),
+        others={"passages": _trivia_passages},
+    ),
+    "nq": Shape(
+        ("question", "answer"), answers="answer", fits=lambda row: isinstance(row["answer"], list)
     ),
 }
 FORMATS = tuple(name for name in SHAPES if " " not in name)
