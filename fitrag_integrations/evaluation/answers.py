@@ -45,8 +45,15 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
 def matches_pattern(text: str, patterns: Iterable[str]) -> bool:
     """Return whether any regular expression matches in the text, at word boundaries.
 
-    Case and accents are folded in both. Raises `InputError` for what is no expression, for one that
-    matches nothing at all (the empty text), and for one that takes over `PATTERN_SECONDS`.
+    Case and accents are folded in both.
+
+    Args:
+        text: Text to search.
+        patterns: Regular expressions.
+
+    Raises:
+        InputError: For an invalid expression, one that matches the empty text, and one that takes
+            over `PATTERN_SECONDS`.
     """
     bare = _bare(text)
     for pattern in patterns:
@@ -60,11 +67,16 @@ def matches_pattern(text: str, patterns: Iterable[str]) -> bool:
 
 
 def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
-    """Require a list of gold answers that can be looked for; a single text is a list of one.
+    """Require a list of gold answers that can be searched for.
 
-    Raises `InputError` where there is none, and for an answer that is no text, folds to nothing or
-    is a single letter, which stands in almost any passage. Digits and Chinese characters alone are
-    answers. With `patterns` each must be a regular expression.
+    Args:
+        given: Answers; a single text is a list of one.
+        patterns: Whether each must be a regular expression.
+
+    Raises:
+        InputError: If there is none, and for an answer that is no text, folds to nothing or is a
+            single letter, which stands in almost any passage. Digits and Chinese characters alone
+            are answers.
     """
     answers = [given] if isinstance(given, str) else given
     if not isinstance(answers, list | tuple) or not answers:
@@ -95,8 +107,8 @@ def rouge_l(prediction: str, references: Sequence[str]) -> float:
 
     Lin (2004), section 3; tokens are those of this module, without stemming.
     """
-    given = tokens(prediction)
-    return max((_rouge_l(given, tokens(reference)) for reference in references), default=0.0)
+    given, golds = tokens(prediction), map(tokens, references)
+    return max((2 * _common(given, g) / max(1, len(given) + len(g)) for g in golds), default=0.0)
 
 
 def rouge_n(prediction: str, references: Sequence[str], n: int) -> float:
@@ -104,25 +116,15 @@ def rouge_n(prediction: str, references: Sequence[str], n: int) -> float:
 
     Lin (2004), section 2; tokens are those of this module, without stemming.
     """
-    given = _runs(prediction, n)
-    return max((_overlap(given, _runs(text, n)) for text in references), default=0.0)
+    given, *golds = (
+        Counter(zip(*(said[at:] for at in range(n)), strict=False))
+        for said in map(tokens, (prediction, *references))
+    )
+    common = ((2 * (given & g).total(), given.total() + g.total()) for g in golds)
+    return max((both / max(1, all_) for both, all_ in common), default=0.0)
 
 
-def _runs(text: str, n: int) -> Counter[tuple[str, ...]]:
-    said = tokens(text)
-    return Counter(zip(*(said[at:] for at in range(n)), strict=False))
-
-
-def _overlap(one: Counter[tuple[str, ...]], other: Counter[tuple[str, ...]]) -> float:
-    return 2 * (one & other).total() / max(1, one.total() + other.total())
-
-
-def _rouge_l(given: Sequence[str], reference: Sequence[str]) -> float:
-    common = _common_length(given, reference)
-    return 2 * common / (len(given) + len(reference)) if common else 0.0
-
-
-def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
     """Measure the longest common subsequence, a row of bits at a time (Hyyrö, 2004)."""
     places: dict[str, int] = {}
     for at, token in enumerate(one):

@@ -25,10 +25,16 @@ SLIM = ("proxy", "rewrite", "judge")
 
 @dataclass(frozen=True, slots=True)
 class Prices(Record):
-    """Prices, in any currency.
+    """Prices, in any currency; none is negative.
 
-    `tokens_in` and `tokens_out` are for a million tokens that a language model is given and
-    writes, `retrieval` for a thousand queries to a retriever or a search. None is negative.
+    Args:
+        tokens_in: Price of a million input tokens.
+        tokens_out: Price of a million output tokens.
+        retrieval: Price of a thousand queries to a retriever or a search.
+
+    Example:
+        >>> Prices(tokens_in=2.0, tokens_out=10.0).per_thousand(tokens_in=500, tokens_out=20)
+        1.2
     """
 
     tokens_in: float = 0.0
@@ -43,7 +49,13 @@ class Prices(Record):
     def per_thousand(
         self, *, tokens_in: float, tokens_out: float, retriever_calls: float = 0.0
     ) -> float:
-        """Return the cost of 1,000 questions from the averages per question."""
+        """Return the cost of 1,000 questions from the averages per question.
+
+        Args:
+            tokens_in: Input tokens.
+            tokens_out: Output tokens.
+            retriever_calls: Queries to a retriever or a search.
+        """
         tokens = tokens_in * self.tokens_in + tokens_out * self.tokens_out
         return tokens / 1000 + retriever_calls * self.retrieval
 
@@ -57,8 +69,13 @@ class Prices(Record):
 class CostAccount(Record):
     """Row of Table 4: average tokens per question, in tokens of the large model.
 
-    `chat` is what the large model itself writes, the others are what SlimPLM adds. `rows` is the
-    number of questions, known ones among them, which have nothing to rewrite.
+    Args:
+        chat: Tokens the large model itself writes.
+        proxy: Tokens of the heuristic answer.
+        rewrite: Tokens of the rewriting.
+        judge: Tokens of the judge.
+        rows: Number of questions, known ones among them, which have nothing to rewrite.
+        ratio: Cost of a small model's token.
     """
 
     chat: float
@@ -91,28 +108,26 @@ def cost_account(
 ) -> CostAccount:
     """Average the tokens each of SlimPLM's models wrote.
 
-    `contexts` are those of `SlimPLM`, or their `details["tokens"]`; `chat` is how many tokens the
-    large model wrote on each question. `ratio` is the cost of a small model's token, in [0, 1].
-    Raises `InputError` where the two are not of one length, or there is none.
+    Args:
+        contexts: Contexts of `SlimPLM`, or their `details["tokens"]`.
+        chat: Tokens the large model wrote on each question.
+        ratio: Cost of a small model's token, in [0, 1].
+
+    Raises:
+        InputError: If the two differ in length or are empty.
     """
     rate = check_number("ratio", ratio, low=0.0, high=1.0)
-    counted = [_tokens(each) for each in contexts]
-    if not counted or len(counted) != len(chat):
-        allowed = f"{len(counted)} numbers, one per context and at least one"
+    written: dict[str, list[float]] = {name: [] for name in SLIM}
+    for each in contexts:
+        tokens = each.details.get("tokens", {}) if isinstance(each, Context) else each
+        if not isinstance(tokens, Mapping):
+            raise InputError.of("tokens", given=tokens, allowed="a mapping of counts")
+        for name, counts in written.items():  # a model that was not called wrote nothing
+            counts.append(check_number(name, tokens.get(name, 0), low=0.0))
+    rows = len(written[SLIM[0]])
+    if not rows or rows != len(chat):
+        allowed = f"{rows} numbers, one per context and at least one"
         raise InputError.of("chat", given=len(chat), allowed=allowed)
-    written = {name: _mean([tokens[name] for tokens in counted]) for name in SLIM}
-    spent = _mean([check_number("chat", count, low=0.0) for count in chat])
-    slim = {name: rate * mean for name, mean in written.items()}
-    return CostAccount(chat=spent, **slim, rows=len(counted), ratio=rate)
-
-
-def _tokens(given: Context | Row) -> dict[str, float]:
-    """Return a context's token counts; a model that was not called wrote nothing."""
-    tokens = given.details.get("tokens", {}) if isinstance(given, Context) else given
-    if not isinstance(tokens, Mapping):
-        raise InputError.of("tokens", given=tokens, allowed="a mapping of counts")
-    return {name: check_number(name, tokens.get(name, 0), low=0.0) for name in SLIM}
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    return math.fsum(numbers) / len(numbers)
+    spent = math.fsum(check_number("chat", count, low=0.0) for count in chat) / rows
+    slim = {name: rate * (math.fsum(counts) / rows) for name, counts in written.items()}
+    return CostAccount(chat=spent, **slim, rows=rows, ratio=rate)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text
@@ -57,10 +57,14 @@ _LABEL = re.compile(
 def judged(prediction: str, row: Row) -> dict[str, float]:
     """Compute `accuracy`, `EM` and `F1` in [0, 1], and the measures that the row has fields for.
 
-    `STR-EM` for a row with `answer_groups`, ROUGE for one with `long_answers`, and for one with
-    `rounds[{document, answer}]` the `EM` and the `answer recall` of each. Reads `answers`, and
-    where they are there `choices[{label, text}]` and those three. Raises `InputError` for a row
-    without answers, and for a field of another kind.
+    Args:
+        prediction: Answer to judge.
+        row: Row with `answers`, and optionally `choices[{label, text}]`, `answer_groups`
+            (`STR-EM`), `long_answers` (ROUGE) and `rounds[{document, answer}]` (`EM` and `answer
+            recall` of each).
+
+    Raises:
+        InputError: For a row without answers, or a field of another kind.
     """
     answers = gold(row)
     choices = row.get("choices")
@@ -89,17 +93,14 @@ def judged(prediction: str, row: Row) -> dict[str, float]:
         values |= {
             name: rouge_n(prediction, long, n) for n, name in enumerate((ROUGE_1, ROUGE_2), 1)
         }
-    return values | dict(_of_rounds(row.get("rounds") or (), answers))
-
-
-def _of_rounds(rounds: Sequence[Row], answers: Sequence[str]) -> Iterator[tuple[str, float]]:
-    for n, given in enumerate(check_many("rounds", rounds, object), start=1):
+    for n, given in enumerate(check_many("rounds", row.get("rounds") or (), object), start=1):
         each = check_mapping("rounds", given)
         if each.get("answer") is not None:
-            said = check_text("rounds.answer", each["answer"])
-            yield f"EM, round {n}", float(exact_match(said, answers))
+            written = check_text("rounds.answer", each["answer"])
+            values[f"EM, round {n}"] = float(exact_match(written, answers))
         read = check_text("rounds.document", each.get("document"))
-        yield f"answer recall, round {n}", float(contains_answer(read, answers))
+        values[f"answer recall, round {n}"] = float(contains_answer(read, answers))
+    return values
 
 
 def each_apart(row: Row) -> dict[str, Any]:
@@ -115,7 +116,9 @@ def judge_prompt(question: str, answer: str, gold: Sequence[str]) -> str:
 def llm_judged(rows: Sequence[Row], judge: YesNo) -> list[float]:
     """Compute the probability that each answer is right, by a language model; 0.0 for blank ones.
 
-    Reads question, answers and prediction. Raises what the judge raised for a row.
+    Args:
+        rows: Rows of question, answers and prediction.
+        judge: Model that judges; what it raises for a row is raised.
     """
     said = [predicted(row) for row in rows]
     asked = [
@@ -136,46 +139,45 @@ def fact_scores(
 ) -> list[dict[str, float]]:
     """Measure how much of each text its passages support, as FActScore does (Min et al., 2023).
 
-    Reads prediction, passages[{title, text}], and topic (or else question). The facts are the row's
-    own `facts` where it has them, else what `facts_of` takes a text apart into, None for its
-    sentences: the published figures rest on statements of one fact each, which a language model
-    wrote. Gives for each row `answered`, and where it was `supported`, the share of facts of which
-    the judge says Yes above one half, and `FActScore`, that share less the penalty of a text of
-    fewer than `gamma` facts, 0 for none.
+    Args:
+        rows: Rows of prediction, passages[{title, text}], topic (or else question), and `facts`.
+        judge: Model that judges each fact.
+        facts_of: Function from a text without `facts` to its facts; by default its sentences. The
+            published figures rest on statements of one fact each, which a language model wrote.
+        gamma: Number of facts below which a text is penalized as short; 0 for no penalty.
+
+    Returns:
+        For each row `answered`, and for a text with facts `supported`, the fraction of facts of
+        which the judge says Yes above one half, and `FActScore`, that fraction with the penalty.
     """
     check_number("gamma", gamma, low=0)
-    taken = [_facts(row, facts_of) for row in rows]
-    asked = [
-        _fact_prompt(row, fact) for row, facts in zip(rows, taken, strict=True) for fact in facts
-    ]
-    found = iter(_yes(judge, asked))
-    return [_fact_score([next(found) > 0.5 for _ in facts], gamma) for facts in taken]
-
-
-def _facts(row: Row, facts_of: Callable[[str], Sequence[str]] | None) -> Sequence[str]:
-    if row.get("facts") is not None:
-        return check_many("facts", row["facts"], str)
-    text = predicted(row)
-    if facts_of is None:
-        facts: Sequence[str] = [text[start:end] for start, end in split_sentences(text)]
-    else:
-        facts = facts_of(text)
-    return [fact for fact in facts if fact.strip()]
-
-
-def _fact_prompt(row: Row, fact: str) -> str:
-    given = [Passage("", each.get("text", ""), each.get("title") or "") for each in row["passages"]]
-    passages = "\n".join(f"{one.title}: {one.text}" if one.title else one.text for one in given)
-    topic = row.get("topic") or row.get("question")
-    return FACT_PROMPT.format(passages=passages, topic=topic, fact=fact)
-
-
-def _fact_score(supported: Sequence[bool], gamma: int) -> dict[str, float]:
-    if not supported:
-        return {ANSWERED: 0.0}
-    share, count = sum(supported) / len(supported), len(supported)
-    penalty = math.exp(1 - gamma / count) if gamma > count else 1.0
-    return {ANSWERED: 1.0, FACTS: share, PENALIZED: share * penalty}
+    taken, asked = list[Sequence[str]](), list[str]()
+    for row in rows:
+        facts: Sequence[str]
+        if row.get("facts") is not None:
+            facts = check_many("facts", row["facts"], str)
+        else:
+            text = predicted(row)
+            spans = split_sentences(text) if facts_of is None else ()
+            found = facts_of(text) if facts_of else [text[start:end] for start, end in spans]
+            facts = [fact for fact in found if fact.strip()]
+        taken.append(facts)
+        given = [Passage("", p.get("text", ""), p.get("title") or "") for p in row["passages"]]
+        passages = "\n".join(f"{one.title}: {one.text}" if one.title else one.text for one in given)
+        topic = row.get("topic") or row.get("question")
+        asked += [FACT_PROMPT.format(passages=passages, topic=topic, fact=fact) for fact in facts]
+    said, made = iter(_yes(judge, asked)), []
+    for count in map(len, taken):
+        supported = [next(said) > 0.5 for _ in range(count)]
+        if not count:
+            made.append({ANSWERED: 0.0})
+            continue
+        share, penalty = (
+            sum(supported) / count,
+            math.exp(1 - gamma / count) if gamma > count else 1.0,
+        )
+        made.append({ANSWERED: 1.0, FACTS: share, PENALIZED: share * penalty})
+    return made
 
 
 def _yes(judge: YesNo, prompts: Sequence[str]) -> list[float]:
@@ -211,8 +213,14 @@ def chosen(prediction: str, choices: Sequence[Row]) -> str | None:
     """Return the text of the choice that a prediction names; None unless it is exactly one.
 
     A prediction begins with the choice's label (`B`, `(B)`, `B: ...`), or holds its text and that
-    of no other; a choice whose words are part of another's does not count beside it. Raises
-    `InputError` for a choice without label or text.
+    of no other; a choice whose words are part of another's does not count beside it.
+
+    Args:
+        prediction: Answer.
+        choices: Objects with label and text.
+
+    Raises:
+        InputError: For a choice without label or text.
     """
     given = [check_mapping("choices", choice) for choice in check_many("choices", choices, object)]
     by_label = {_told(one, "label").lower(): _told(one, "text") for one in given}
@@ -220,16 +228,16 @@ def chosen(prediction: str, choices: Sequence[Row]) -> str | None:
     if found is not None and found["label"].lower() in by_label:
         return by_label[found["label"].lower()]
     held = [text for text in by_label.values() if contains_answer(prediction, [text])]
-    alone = [text for text in held if not _is_part(text, held)]
+    alone = [
+        text
+        for text in held  # and of no other choice
+        if not any(
+            normalize(other) != normalize(text) and contains_answer(other, [text]) for other in held
+        )
+    ]
     return alone[0] if len(alone) == 1 else None
 
 
 def _told(choice: Row, name: str) -> str:
     value = choice.get(name)
     return str(value) if isinstance(value, int) else check_text(f"choices.{name}", value)
-
-
-def _is_part(text: str, others: Sequence[str]) -> bool:
-    return any(
-        normalize(other) != normalize(text) and contains_answer(other, [text]) for other in others
-    )

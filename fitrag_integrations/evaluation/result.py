@@ -33,11 +33,19 @@ Series: TypeAlias = Mapping[str, Sequence[Sequence[Any]]]
 class Plot(Record):
     """Numbers of one drawing.
 
-    `series` are points `[x, y]` by name, in the order in which a line joins them. `kind` is `line`,
-    `points` (nothing joins them), `bar` (x is a text, the same ones in every series) or `histogram`
-    (x is the left edge of a bin, all bins equally wide, y how many fall into it). `levels` are
-    named heights for horizontal lines to compare with, `marks` named points `(x, y)` such as the
-    threshold in use. `x` and `y` name the axes.
+    Args:
+        name: Name of the drawing.
+        x: Name of the axis across.
+        y: Name of the axis up.
+        series: Points `[x, y]` by name, in the order in which a line joins them.
+        kind: "line", "points" (nothing joins them), "bar" (x is a text, the same ones in every
+            series) or "histogram" (x is the left edge of a bin, all bins equally wide, y how many
+            fall into it).
+        levels: Named heights for horizontal lines to compare with.
+        marks: Named points `(x, y)` such as the threshold in use.
+
+    Raises:
+        InputError: For another kind.
     """
 
     name: str
@@ -185,7 +193,13 @@ def set_of(row: Row) -> str:
 
 
 def each_row(rows: Iterable[Row], read: Callable[[Row], T], where: str = "") -> list[T]:
-    """Apply `read` to every row; an `InputError` gets the row's number, after `where`."""
+    """Apply a function to every row.
+
+    Args:
+        rows: The rows.
+        read: Function of a row; its `InputError` gets the row's number.
+        where: Text before the number.
+    """
     made = []
     for place, row in enumerate(rows, start=1):
         try:

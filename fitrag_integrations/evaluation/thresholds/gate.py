@@ -61,25 +61,37 @@ def choose_threshold(
     seed: int = 0,
     show_progress: bool | None = None,
 ) -> FittedThreshold:
-    """Choose a threshold, with its interval over bootstrap samples of the rows.
+    """Choose a gate's threshold, with its interval over bootstrap samples of the rows.
 
-    Rows have ``p_known`` (or ``score``), ``known`` or ``right_without`` (0 or 1), and may have
-    ``right_with``. ``target`` is one of
+    Args:
+        rows: Rows with `p_known` (or `score`), `known` or `right_without` (0 or 1), and for the
+            targets "drop" and "conformal" `right_with`.
+        target: What to aim at. "best accuracy" is that of the answers where the rows have
+            `right_with`, else of the gate about `known`; of equally good thresholds the one that
+            retrieves least. "share" retrieves for at most a fraction of the questions. "drop" loses
+            at most `max_drop` of accuracy against always retrieving, with `confidence` for
+            questions like these (Learn-then-Test). "conformal" does so on the average over
+            calibration sets only (conformal risk control): about every second set may lose more.
+        max_share: Maximum fraction of questions with retrieval, for "share".
+        max_drop: Maximum accuracy loss (0.02 = 2 points), for "drop" and "conformal".
+        confidence: Confidence level of "drop".
+        model: Name of the gate, stored in the result.
+        data: Name of the data, stored in the result.
+        resamples: Bootstrap samples of the 95 % interval; 0 leaves it out.
+        seed: Seed of the bootstrap.
+        show_progress: Whether to show a progress bar; None for slow runs in a notebook or terminal.
 
-    - ``best accuracy``: of the answers where the rows have ``right_with``, else of the gate about
-      ``known``; of equally good thresholds the one that retrieves least;
-    - ``share``: retrieve for as many questions as at most ``max_share`` of them allows;
-    - ``drop``: lose at most ``max_drop`` of accuracy against always retrieving (0.02 is two
-      points), and be ``confidence`` sure of that for questions like these (Learn-then-Test);
-    - ``conformal``: the same, but only on the average over calibration sets (conformal risk
-      control); about every second set may lose more.
+    Returns:
+        The threshold. Where nothing can be guaranteed it is 1.0, which retrieves for every
+        question, and its `target` says why.
 
-    The last two need ``right_with``. Where they can promise nothing the threshold is 1.0, which
-    retrieves for every question, and ``target`` of the result says why. The interval has a
-    probability of 0.95; ``resamples`` of 0 leaves it out. ``show_progress`` None draws a bar in a
-    notebook or at a terminal once that takes over two seconds, False never. ``model`` and ``data``
-    are kept in the result, ``seed`` is the bootstrap's. Raises ``InputError`` for a row without
-    its fields and for a fraction that no threshold keeps.
+    Raises:
+        InputError: For a row without its fields, or a fraction that no threshold keeps.
+
+    Example:
+        >>> rows = [{"p_known": 0.9, "known": 1}, {"p_known": 0.2, "known": 0}]
+        >>> choose_threshold(rows, resamples=0).value
+        0.55
     """
     outcomes = Outcomes.of(rows)
     goal = _goal(target, max_share, max_drop, confidence, seed)

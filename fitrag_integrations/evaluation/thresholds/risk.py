@@ -31,13 +31,17 @@ LARGEST_BET = 0.9
 def certified_threshold(
     outcomes: Outcomes, max_drop: float, confidence: float, *, seed: int = 0
 ) -> float:
-    """Return the lowest threshold certified to lose at most ``max_drop``, or 1.0 if none is.
+    """Return the lowest threshold certified to lose at most `max_drop`, or 1.0 if none is.
 
     Fixed-sequence testing (Learn-then-Test, section 3.2): thresholds are tested from the highest
-    down, each at the level 1 - ``confidence``, and the last one before the first failure is taken.
-    What is skipped may gain as well as lose, so the drop need not grow with every step; the
-    procedure does not ask it to. The rows are shuffled by ``seed`` first, because a bet on a
-    question may only look at those before it.
+    down, and the last one before the first failure is taken. Skipping may gain as well as lose, so
+    the drop need not grow with every step; the procedure does not require it.
+
+    Args:
+        outcomes: Labeled questions.
+        max_drop: Maximum accuracy loss.
+        confidence: Confidence level; each test is at 1 - `confidence`.
+        seed: Seed of the order of the rows: a bet on a question may only look at those before it.
     """
     max_drop, level = _checked(max_drop, confidence)
     order = np.random.default_rng(seed).permutation(len(outcomes))
@@ -55,13 +59,21 @@ def certified_threshold(
 
 
 def log_wealth(losses: Floats, mean: float, level: float) -> Floats:
-    """Bet against "the mean loss is above ``mean``"; gives the logarithm of the wealth at the end.
+    """Bet against "the mean loss is above `mean`".
 
-    Shape: losses (tests, rows) in [-1, 1], result (tests,). Were the claim true, wealth would not
-    grow: it reaches 1 / ``level`` with a probability of at most ``level`` (Markov), whatever the
-    distribution. Bets follow the mean and variance of the rows before (Waudby-Smith and Ramdas,
-    2024, section 4). They would allow the highest wealth on the way; its end depends less on the
-    order of the rows, and leaves room for the noise of the sample on which a user checks it.
+    Were the claim true, wealth would not grow: it reaches 1 / `level` with a probability of at most
+    `level` (Markov), whatever the distribution. Bets follow the mean and variance of the rows
+    before (Waudby-Smith and Ramdas, 2024, section 4). They would allow the highest wealth on the
+    way; its end depends less on the order of the rows, and leaves room for the noise of the sample
+    on which a user checks it.
+
+    Args:
+        losses: Losses in [-1, 1]. Shape: (tests, rows).
+        mean: Mean that is claimed to be exceeded.
+        level: Level of the test.
+
+    Returns:
+        Logarithm of the wealth at the end. Shape: (tests,).
     """
     tests, rows = losses.shape
     values, claim = (losses + 1) / 2, (mean + 1) / 2  # the paper's are in [0, 1]
@@ -76,18 +88,27 @@ def log_wealth(losses: Floats, mean: float, level: float) -> Floats:
 
 
 def rows_needed(max_drop: float, confidence: float) -> int:
-    """Count the rows under which nothing can be certified, even if no question lost anything."""
+    """Count the rows under which nothing can be certified, even if no question lost anything.
+
+    Args:
+        max_drop: Maximum accuracy loss.
+        confidence: Confidence level.
+    """
     max_drop, level = _checked(max_drop, confidence)
     growth = math.log1p(LARGEST_BET * max_drop / (1 - max_drop))
     return math.ceil(-math.log(level) / growth)
 
 
 def conformal_threshold(outcomes: Outcomes, max_drop: float) -> float:
-    """Return the lowest threshold with an expected loss of at most ``max_drop``, or 1.0.
+    """Return the lowest threshold with an expected loss of at most `max_drop`, or 1.0.
 
-    Conformal risk control needs a loss that only grows as more is skipped. So it counts the
-    answers lost by skipping and none of those gained (theirs, equation 4, with B = 1): the drop is
-    at most that.
+    Conformal risk control needs a loss that only grows as more is skipped. So it counts the answers
+    lost by skipping and none of those gained (theirs, equation 4, with B = 1): the drop is at most
+    that.
+
+    Args:
+        outcomes: Labeled questions.
+        max_drop: Maximum expected accuracy loss.
     """
     max_drop, _ = _checked(max_drop, 0.5)
     lost = np.maximum(outcomes.drops, 0.0)
@@ -155,9 +176,16 @@ def cheapest(
     confidence: float,
     seed: int = 0,
 ) -> Choice:
-    """Choose by the questions at `order` and `test`, which share none.
+    """Choose the cheapest setting that surely loses little accuracy against a plain one.
 
-    The drop is that of the share of right answers against the setting named `plain`.
+    Args:
+        tried: Outcomes of the settings by name.
+        plain: Name of the setting to compare with.
+        order: Questions that order the settings.
+        test: Questions that test them; none is also in `order`.
+        max_drop: Maximum loss of right answers.
+        confidence: Confidence level.
+        seed: Seed of the order of the tested questions.
     """
     check_number("max_drop", max_drop, low=1e-6, high=1 - 1e-6)
     level = 1 - check_number("confidence", confidence, low=1e-6, high=1 - 1e-6)
