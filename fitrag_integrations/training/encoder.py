@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -17,6 +17,7 @@ from fitrag_integrations.models.runtime.batching import token_batches
 from fitrag_integrations.models.runtime.folder import read_manifest
 from fitrag_integrations.training.loop.parallel import device_of
 
+T = TypeVar("T")
 _LAYER = re.compile(r"\.(\d+)\.")
 PAIRS = 16  # of like length, run together
 
@@ -33,18 +34,25 @@ def start_encoder(base: str) -> tuple[Trunk, PairTokenizer, str]:
 
 
 def trunk_passes(
-    trunk: Trunk, encoded: Sequence[EncodedPair], *, pad_id: int, batch_tokens: int | None = None
-) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    trunk: Trunk,
+    encoded: Sequence[EncodedPair],
+    run: Callable[[Sequence[EncodedPair], Tensor, Tensor], Iterable[T]],
+    *,
+    pad_id: int,
+    batch_tokens: int | None = None,
+) -> list[T]:
     """Run pairs of like length together through a trunk.
 
     Args:
         trunk: Encoder.
         encoded: Pairs, in any order.
+        run: Function of some pairs, their token states, (pairs, tokens, width), and their mask,
+            which returns a result for each.
         pad_id: Padding token.
         batch_tokens: Padded tokens per pass; None for 16 pairs per pass.
 
-    Yields:
-        Places of some pairs, their token states, (pairs, tokens, width), and their mask.
+    Returns:
+        The results in the order of the pairs.
     """
     lengths = [len(pair) for pair in encoded]
     if batch_tokens is None:
@@ -52,10 +60,12 @@ def trunk_passes(
         passes = [order[at : at + PAIRS] for at in range(0, len(order), PAIRS)]
     else:
         passes = list(token_batches(lengths, budget=batch_tokens))
+    found: dict[int, T] = {}
     for places in passes:
         batch = [encoded[i] for i in places]
         ids, mask, types = collate(batch, pad_id=pad_id, device=device_of(trunk))
-        yield places, trunk(ids, mask, types), mask
+        found |= zip(places, run(batch, trunk(ids, mask, types), mask), strict=True)
+    return [found[i] for i in range(len(encoded))]
 
 
 def rarity_of(texts: Iterable[str], tokenizer: PairTokenizer) -> list[float]:

@@ -47,7 +47,7 @@ NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PassageRow:
     """Passages of a question, and its answers if they are known."""
 
     question: str
@@ -90,7 +90,7 @@ class Spans:
         return labels
 
 
-def onepass_row(row: dict[str, Any]) -> Asked:
+def onepass_row(row: dict[str, Any]) -> PassageRow:
     """Make a question of a JSON object with question, passages and, if known, answers.
 
     Raises `InputError` naming the field that is missing or wrong.
@@ -100,11 +100,11 @@ def onepass_row(row: dict[str, Any]) -> Asked:
         raise InputError.of("passages", given=row.get("passages"), allowed="at least one")
     answers = check_many("answers", row.get("answers") or (), str)
     question = check_text("question", row.get("question"))
-    return Asked(question, answers, tuple(map(passage_row, passages)))
+    return PassageRow(question, answers, tuple(map(passage_row, passages)))
 
 
 def read_rows(
-    rows: Sequence[Asked],
+    rows: Sequence[PassageRow],
     scorer: BiLabelScorer,
     answers: nn.Linear,
     folder: Path,
@@ -148,7 +148,7 @@ def read_rows(
 
 
 def _read(
-    rows: Sequence[Asked], scorer: BiLabelScorer, reader: SpanReader, window: int, seed: int
+    rows: Sequence[PassageRow], scorer: BiLabelScorer, reader: SpanReader, window: int, seed: int
 ) -> dict[str, Tensor]:
     """Return the fields of `Spans` for all spans of some rows, and `question`, each one's row."""
     places = [(i, j) for i, row in enumerate(rows) for j in range(len(row.passages))]
@@ -243,55 +243,39 @@ def order_loss(logits: Tensor, spans: Spans) -> Tensor:
 def figures(logits: Sequence[Tensor], rows: Sequence[Spans]) -> dict[str, float]:
     """Compare the head's windows with the teacher's.
 
-    Rank correlation (Spearman) of a question's windows; how often the best window of a passage is
-    the teacher's, of passages with several; and, of questions where some window holds the answer,
-    how often the best windows still do, by either, and how many words they have together.
+    Args:
+        logits: The head's logits of each question's spans.
+        rows: The questions.
+
+    Returns:
+        Rank correlation (Spearman) of a question's windows; how often the best window of a passage
+        is the teacher's, of passages with several; and, of questions where some window holds the
+        answer, how often the best windows still do, by either, and how many words they have.
     """
-    head = [each.sigmoid().sum(1) for each in logits]
-    teacher = [each.teacher.sigmoid().sum(1) for each in rows]
-    same = [
-        float(mine.argmax() == theirs.argmax())
-        for one, other, row in zip(head, teacher, rows, strict=True)
-        for mine, theirs in zip(_passages(one, row), _passages(other, row), strict=True)
-        if len(mine) > 1
-    ]
     stats = require_extra("scipy.stats", extra="train", feature="the figures of a one-pass scorer")
-    both = [
-        (one[row.cut].tolist(), other[row.cut].tolist())
-        for one, other, row in zip(head, teacher, rows, strict=True)
-    ]
-    correlations = [
-        float(stats.spearmanr(*each).statistic)
-        for each in both
-        if all(len(set(values)) > 1 for values in each)  # equal values have no order
-    ]
+    correlations, same = list[float](), list[float]()
+    kept: dict[str, list[tuple[float, float]]] = {"one-pass": [], "windows": []}
+    for own, row in zip(logits, rows, strict=True):
+        scores = {"one-pass": own.sigmoid().sum(1), "windows": row.teacher.sigmoid().sum(1)}
+        both = [each[row.cut].tolist() for each in scores.values()]
+        if all(len(set(values)) > 1 for values in both):  # equal values have no order
+            correlations.append(float(stats.spearmanr(*both).statistic))
+        masks = (row.cut & (row.passage == i) for i in row.passage.unique())
+        windows = [mask.nonzero().flatten() for mask in masks]
+        best = {name: [w[int(s[w].argmax())] for w in windows] for name, s in scores.items()}
+        pairs = zip(windows, *best.values(), strict=True)
+        same += [float(a == b) for window, a, b in pairs if len(window) > 1]
+        for name in kept if (row.gold[row.cut] == 1).any() else ():
+            chosen = torch.stack(best[name])
+            kept[name].append((float(row.gold[chosen].max()), float(row.words[chosen].sum())))
     found = {
         "rank correlation": fmean(correlations or [math.nan]),
         "same best window": fmean(same or [math.nan]),
     }
-    for name, scores in (("one-pass", head), ("windows", teacher)):
-        kept, words = _kept(scores, rows)
-        found |= {f"answer kept by {name}": kept, f"words kept by {name}": words}
+    for name, each in kept.items():
+        answers, words = zip(*each or [(math.nan, math.nan)], strict=True)
+        found |= {f"answer kept by {name}": fmean(answers), f"words kept by {name}": fmean(words)}
     return {name: round(value, 4) for name, value in found.items()}
-
-
-def _passages(values: Tensor, row: Spans) -> list[Tensor]:
-    """Split what is known of a question's windows by passage; other spans are left out."""
-    return [values[row.cut & (row.passage == i)] for i in row.passage.unique()]
-
-
-def _kept(scores: Sequence[Tensor], rows: Sequence[Spans]) -> tuple[float, float]:
-    """Return the rate of answers kept and the mean number of words, the best of each passage
-    kept.
-    """
-    kept, words = list[float](), list[float]()
-    for score, row in zip(scores, rows, strict=True):
-        if (row.gold[row.cut] == 1).any():
-            parts = [_passages(each, row) for each in (score, row.gold, row.words)]
-            best = [int(own.argmax()) for own in parts[0]]
-            kept.append(max(float(gold[i]) for i, gold in zip(best, parts[1], strict=True)))
-            words.append(sum(float(count[i]) for i, count in zip(best, parts[2], strict=True)))
-    return (fmean(kept), fmean(words)) if kept else (math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +298,7 @@ class OnePassPlan:
     device: Annotated[str | None, Option("Device of the scorer.", default="cpu")] = None
 
 
-def fit_onepass(rows: Sequence[Asked], out: Path, plan: OnePassPlan) -> dict[str, float]:
+def fit_onepass(rows: Sequence[PassageRow], out: Path, plan: OnePassPlan) -> dict[str, float]:
     """Train a head over a scorer's folder and save it.
 
     What was read is kept in `out/run`, so a second run with other settings only fits.

@@ -27,7 +27,7 @@ from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.encoder import trunk_passes, tune_layers
-from fitrag_integrations.training.loop.loop import Loop, Running, epochs
+from fitrag_integrations.training.loop.loop import Loop, LoopSettings, Running, epochs
 from fitrag_integrations.training.loop.parallel import full_precision, training_device
 from fitrag_integrations.training.losses import span_between, span_loss
 from fitrag_integrations.training.options import Bfloat16, EncoderBase, Rate, Seed, Steps
@@ -71,14 +71,17 @@ class ReaderModule(nn.Module):
 
     def logits(self, encoded: Sequence[EncodedPair]) -> tuple[list[Tensor], list[Tensor]]:
         """Run pairs in batches of like length; logits come back in the order given."""
-        spans: dict[int, Tensor] = {}
-        selects: dict[int, Tensor] = {}
-        for rows, states, mask in trunk_passes(self.trunk, encoded, pad_id=self._tokenizer.pad_id):
+
+        def run(
+            batch: Sequence[EncodedPair], states: Tensor, mask: Tensor
+        ) -> list[tuple[Tensor, Tensor]]:
             with full_precision(states.device):
-                span, select = self.head(states, self.trunk.pool(states, mask))
-            for j, i in enumerate(rows):
-                spans[i], selects[i] = span[j, : len(encoded[i])].float(), select[j].float()
-        return [spans[i] for i in range(len(encoded))], [selects[i] for i in range(len(encoded))]
+                spans, selects = self.head(states, self.trunk.pool(states, mask))
+            each = zip(batch, spans, selects, strict=True)
+            return [(span[: len(pair)].float(), select.float()) for pair, span, select in each]
+
+        found = trunk_passes(self.trunk, encoded, run, pad_id=self._tokenizer.pad_id)
+        return [span for span, _ in found], [select for _, select in found]
 
     @staticmethod
     def _gold(row: ReadingRow, encoded: EncodedPair) -> list[tuple[int, int]]:
@@ -187,7 +190,14 @@ def fit_reader(
         cropped = (crop(rows[i], plan.words, chance) for i in chosen(step))
         return [group(row, plan.negatives, chance) for row in cropped]
 
-    settings = running.settings(plan, plan.steps)
+    settings = LoopSettings(
+        plan.steps,
+        plan.rate,
+        seed=plan.seed,
+        bfloat16=plan.bfloat16,
+        save_seconds=running.save_seconds,
+        log_every=running.log_every,
+    )
     Loop(module, batch, settings, out / "run").run()
     save_encoder(trunk, out / "encoder", base=plan.base)
     entry = write_tensors(out, "head.safetensors", head.state_dict())

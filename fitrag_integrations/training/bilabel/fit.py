@@ -40,8 +40,15 @@ from fitrag_integrations.training.bilabel.module import (
 )
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.encoder import rarity_of, start_encoder, tune_layers, with_lora
-from fitrag_integrations.training.loop.checkpoints import Best, begin, run_fields
-from fitrag_integrations.training.loop.loop import Loop, Running, Seen, epochs, trainable
+from fitrag_integrations.training.loop.checkpoints import begin, run_fields
+from fitrag_integrations.training.loop.loop import (
+    Loop,
+    LoopSettings,
+    Running,
+    Seen,
+    epochs,
+    trainable,
+)
 from fitrag_integrations.training.loop.parallel import ALONE, Processes, join, training_device
 from fitrag_integrations.training.losses import fit_temperatures
 from fitrag_integrations.training.reader import ReaderPlan, fit_reader
@@ -198,10 +205,14 @@ def fit_through(
         begin(folder, run_fields(plan, team.count, rows, map(labelled_json, data.held.rows)))
     chosen = epochs(data.train.lengths, plan.batch or plan.questions, seed=plan.seed)
     steps = plan.steps_over(len(data.train), team.count)
-    settings = running.settings(
-        plan,
+    settings = LoopSettings(
         steps,
+        plan.rate,
+        seed=plan.seed,
+        bfloat16=plan.bfloat16,
+        save_seconds=running.save_seconds,
         evaluate_every=plan.evaluate_every or steps,
+        log_every=running.log_every,
         accumulate=plan.accumulate,
         optimizer=plan.optimizer,
         momentum=plan.momentum,
@@ -215,11 +226,9 @@ def fit_through(
         logits = held_logits(_as_run(module, plan), data.held, team=team)
         return cross_entropy(logits, data.held.labels)
 
-    best = None
-    if plan.evaluate_every:
-        best = Best(module, folder / "best.safetensors", loss, writes=team.first)
+    best = loss if plan.evaluate_every else None
     if module.weigher is None:
-        Loop(module, batch, settings, folder, best, team).run()
+        Loop(module, batch, settings, folder, team=team, held_out=best).run()
     else:
         apart, size = data.weighed.apart(), plan.imbalance.pairs
 
@@ -227,11 +236,10 @@ def fit_through(
             drawn = draw_pairs(apart.labels, size, plan.seed * 1_000_003 + step).tolist()
             return apart.encoded(drawn) if drawn else None
 
+        weigher = module.weigher
         WeighingLoop(
-            module, batch, settings, folder, best, team, weigher=module.weigher, held=held
+            module, batch, settings, folder, None, team, best, weigher=weigher, held=held
         ).run()
-    if best is not None and team.first:
-        best.restore()
     if plan.tune == "lora" and tuned:  # a reader's own layers are saved with what is added
         module.trunk.encoder = fold_adapter(module.trunk.encoder, tuned)
 

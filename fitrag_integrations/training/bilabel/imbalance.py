@@ -107,7 +107,10 @@ def hypergradient(
 ) -> float:
     """Return dL_v/dw: the gradient of L_v at theta_k times dtheta_k/dw (equations 9-10).
 
-    `change` is dtheta_k/dw, one tensor per parameter. `literal` gives the sign that is printed.
+    Args:
+        validation: Gradient of L_v, one tensor per parameter.
+        change: dtheta_k/dw, one tensor per parameter.
+        literal: Whether to use the sign that is printed.
     """
     pairs = zip(validation, change, strict=True)
     total = float(torch.stack([(one * other).sum() for one, other in pairs]).sum())
@@ -115,9 +118,15 @@ def hypergradient(
 
 
 def draw_pairs(labels: Tensor, size: int, seed: int) -> Tensor:
-    """Draw as many matched as mismatched pairs, at most `size` of each; gives their row numbers.
+    """Draw as many matched as mismatched pairs; the same seed draws the same.
 
-    Empty where a group is. The same seed draws the same.
+    Args:
+        labels: Labels. Shape: (pairs, 2).
+        size: Maximum number of pairs of each group.
+        seed: Seed of the draw.
+
+    Returns:
+        Row numbers; empty where a group is.
     """
     generator = torch.Generator().manual_seed(seed)
     rows = [mask.nonzero().flatten() for mask in label_groups(labels.cpu())]
@@ -151,8 +160,13 @@ class Weigher(nn.Module):
     ) -> dict[str, Tensor]:
         """Return the losses to go down: twice equation 2, and what is not weighted as it is.
 
-        Where w is learnt, how the gradient of the parameters changes with w is kept in `push` for
-        `move`. Of a step made of several batches, each has its `share`.
+        Where w is learned, how the gradient of the parameters changes with w is kept in `push` for
+        `move`.
+
+        Args:
+            parts: Losses by name, `matched` and `mismatched` among them.
+            parameters: Parameters that train.
+            share: Weight of the batch in a step made of several.
         """
         matched, mismatched, w = parts["matched"], parts["mismatched"], self.w.item()
         if self.plan.learns:
@@ -172,8 +186,12 @@ class Weigher(nn.Module):
     ) -> None:
         """Move w after a step of the optimizer, while the parameters still hold its gradients.
 
-        `validation` gives the mean loss of held-out pairs, half of them mismatched; None, where
-        there are none, leaves w. The gradients had norm `norm` before they were clipped at `limit`.
+        Args:
+            optimizer: The optimizer.
+            validation: Function that returns the mean loss of held-out pairs, half of them
+                mismatched; None, where there are none, leaves w.
+            norm: Norm of the gradients before they were clipped.
+            limit: Norm at which they were clipped.
         """
         push, self.push = self.push, []
         if not self.plan.learns or validation is None:
@@ -200,9 +218,13 @@ def _gradients(loss: Tensor, parameters: Sequence[nn.Parameter], *, keep: bool) 
 def clip_change(
     parameters: Sequence[nn.Parameter], change: Sequence[Tensor], *, norm: float, limit: float
 ) -> list[Tensor]:
-    """Return how gradients clipped to a total norm of `limit` change, given u of the whole ones.
+    """Return how gradients clipped to a total norm change, given u of the whole ones.
 
-    The parameters hold the clipped gradients; `norm` is what `clip_grad_norm_` returned.
+    Args:
+        parameters: Parameters that hold the clipped gradients.
+        change: u of each.
+        norm: Norm that `clip_grad_norm_` returned.
+        limit: Norm at which the gradients were clipped.
     """
     if norm + 1e-6 <= limit:
         return list(change)
@@ -219,7 +241,15 @@ def step_change(
     """Return dtheta/dw of the step just taken, while the parameters still hold its gradients.
 
     Exact for `SGD`, with momentum and Nesterov, and for `AdamW`, where both the mean and the scale
-    move with the gradient. Other optimizers, dampening and amsgrad raise `InputError`.
+    move with the gradient.
+
+    Args:
+        optimizer: The optimizer.
+        parameters: Parameters that train.
+        change: u of each, after clipping.
+
+    Raises:
+        InputError: For other optimizers, dampening and amsgrad.
     """
     groups = _groups(optimizer)
     if isinstance(optimizer, torch.optim.SGD):

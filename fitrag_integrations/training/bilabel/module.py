@@ -192,14 +192,14 @@ class BiLabelModule(nn.Module):
 
     def inputs(self, encoded: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
         """Return what the head reads of each pair. Shapes: (pairs, width), (pairs, features)."""
-        pooled: dict[int, Tensor] = {}
-        passes = trunk_passes(
-            self.trunk, encoded, pad_id=self.tokenizer.pad_id, batch_tokens=self.batch_tokens
+        pooled = trunk_passes(
+            self.trunk,
+            encoded,
+            lambda batch, states, mask: self.trunk.pool(states, mask),
+            pad_id=self.tokenizer.pad_id,
+            batch_tokens=self.batch_tokens,
         )
-        for places, states, mask in passes:
-            pooled |= dict(zip(places, self.trunk.pool(states, mask), strict=True))
-        stacked = torch.stack([pooled[i] for i in range(len(encoded))])
-        return stacked, self.evidence.features(encoded).to(device_of(self.trunk))
+        return torch.stack(pooled), self.evidence.features(encoded).to(device_of(self.trunk))
 
 
 @dataclass(frozen=True)

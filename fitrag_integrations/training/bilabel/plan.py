@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.bilabel.imbalance import Imbalance
-from fitrag_integrations.training.loop.loop import OPTIMIZERS
+from fitrag_integrations.training.loop.loop import OPTIMIZERS, steps_over
 from fitrag_integrations.training.options import (
     Accumulate,
     Bfloat16,
@@ -69,21 +68,28 @@ class BilabelPlan(Checked):
     ] = 0.3
 
     @property
-    def held_file(self) -> Path | None:
-        """The file of rows to hold out, if it is one."""
-        return None if _is_number(self.validation) else Path(self.validation)
+    def share(self) -> float:
+        """Fraction of the questions to hold out; beside a file, w is learned on the usual one."""
+        return float(self.validation) if self.held_file is None else SHARE
 
     @property
-    def share(self) -> float:
-        """The share of questions to hold out; beside a file, w is learnt on the usual one."""
-        return float(self.validation) if _is_number(self.validation) else SHARE
+    def held_file(self) -> Path | None:
+        """File of rows to hold out, if it is one."""
+        try:
+            float(self.validation)
+        except ValueError:
+            return Path(self.validation)
+        return None
 
     def steps_over(self, count: int, processes: int = 1) -> int:
-        """Return the steps that so many processes take over so many questions or pairs."""
-        if self.epochs is None:
-            return self.steps
-        each = (self.batch or self.questions) * self.accumulate * processes
-        return max(1, math.ceil(self.epochs * count / each))
+        """Return the number of steps.
+
+        Args:
+            count: Questions, or pairs where batches are of pairs.
+            processes: Processes that share each step.
+        """
+        size = (self.batch or self.questions) * self.accumulate * processes
+        return self.steps if self.epochs is None else steps_over(count, size, self.epochs)
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
@@ -101,11 +107,3 @@ class BilabelPlan(Checked):
         if self.tune == "head" and (self.accumulate > 1 or self.evaluate_every):
             given = {"accumulate": self.accumulate, "evaluate_every": self.evaluate_every}
             raise InputError.of("tune", given="head", allowed=f"lora or full with {given}")
-
-
-def _is_number(given: str) -> bool:
-    try:
-        float(given)
-    except ValueError:
-        return False
-    return True

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,7 @@ from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.training.encoder import recompute
-from fitrag_integrations.training.loop.checkpoints import Best
-from fitrag_integrations.training.loop.loop import Batch, Loop, LoopSettings, epochs
+from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs, steps_over
 from fitrag_integrations.training.loop.parallel import ALONE, Processes
 from fitrag_integrations.training.options import (
     Accumulate,
@@ -163,7 +161,14 @@ class Lesson:
 
 
 def written(engine: CausalEngine, text: str, target: str, *, raw: bool) -> Example:
-    """Encode a prompt and what is to be written, cut where the prompt ends; then the text ends."""
+    """Encode a prompt and what is to be written, cut where the prompt ends; then the text ends.
+
+    Args:
+        engine: Base model.
+        text: Prompt.
+        target: Text to be written.
+        raw: Whether the prompt bypasses the chat template.
+    """
     prompt, whole = engine.encode([text, text + target], raw=raw)
     at = common_prefix(prompt, whole)
     return Example(whole[:at], [*whole[at:], *engine.eos_ids[:1]])
@@ -228,42 +233,27 @@ def _fit(
 
     if plan.checkpointing:
         recompute(engine.model)
-    each = plan.batch * plan.accumulate * team.count
-    steps = max(1, math.ceil(plan.epochs * len(lesson.lengths) / each))
-    loss = partial(mean_loss, module, lesson.held, plan.batch)
-    settings = LoopSettings(steps, plan.rate, seed=plan.seed, accumulate=plan.accumulate)
-    run_loop(module, batch, loss, folder, settings, team)
+    size = plan.batch * plan.accumulate * team.count
+    steps = steps_over(len(lesson.lengths), size, plan.epochs)
+    Loop(
+        module,
+        batch,
+        LoopSettings(
+            steps,
+            plan.rate,
+            seed=plan.seed,
+            bfloat16=False,
+            evaluate_every=max(1, steps // 10),
+            accumulate=plan.accumulate,
+        ),
+        folder,
+        team=team,
+        held_out=partial(mean_loss, module, lesson.held, plan.batch),
+    ).run()
+    module.eval()
 
 
 def mean_loss(module: CausalModule, held: Sequence[Example], batch: int) -> float:
     """Return the loss over examples, in nats per token."""
     parts = [held[at : at + batch] for at in range(0, len(held), batch)]
     return sum(float(module(part)["word"]) * len(part) for part in parts) / len(held)
-
-
-def run_loop(
-    module: nn.Module,
-    batch: Callable[[int], Batch],
-    loss: Callable[[], float],
-    folder: Path,
-    settings: LoopSettings,
-    team: Processes = ALONE,
-) -> None:
-    """Run the loop with ten evaluations and end with the best weights.
-
-    Args:
-        module: Module to train.
-        batch: Function from a step to its batch.
-        loss: Held-out loss.
-        folder: Folder of the run.
-        settings: Loop settings.
-        team: Processes that share each step; the first has the best weights.
-    """
-    settings = replace(settings, bfloat16=False, evaluate_every=max(1, settings.steps // 10))
-    best = Best(module, folder / "best.safetensors", loss, writes=team.first)
-    Loop(module, batch, settings, folder, best, team).run()
-    module.eval()
-    if team.first:
-        with torch.inference_mode():
-            best()
-        best.restore()

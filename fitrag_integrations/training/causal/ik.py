@@ -7,7 +7,6 @@ information. A head is fitted on hidden states of the frozen base, which are com
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -47,9 +46,8 @@ from fitrag_integrations.training.causal.adapter import (
     fit_adapter,
     fit_whole,
     own_engine,
-    run_loop,
 )
-from fitrag_integrations.training.loop.loop import LoopSettings, epochs
+from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
 from fitrag_integrations.training.loop.parallel import Processes, join, training_device
 from fitrag_integrations.training.losses import figures_of, fit_temperatures
 from fitrag_integrations.training.options import (
@@ -76,20 +74,6 @@ from fitrag_integrations.training.rows import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HeadPlan:
-    """Settings for training a head; by default on the middle and the last layer."""
-
-    epochs: float = 40.0
-    batch: int = 16
-    rate: float = 1e-3
-    hidden: int = 0
-    layers: tuple[int, ...] = ()
-    dropout: float = 0.05
-    weight_decay: float = 0.1
-    seed: int = 13
-
-
 class HeadModule(nn.Module):
     """A head and its loss on features measured once, since the base stays as it is."""
 
@@ -97,57 +81,14 @@ class HeadModule(nn.Module):
         super().__init__()
         self.head, self._measured, self._labels = head, measured, labels
 
+    def __len__(self) -> int:
+        return len(self._labels)
+
     def forward(self, batch: Sequence[int]) -> dict[str, Tensor]:
         """Return cross-entropy of the rows numbered."""
         chosen = torch.tensor(batch)
         logits = self.head(self._measured[chosen])
         return {"known": F.binary_cross_entropy_with_logits(logits, self._labels[chosen])}
-
-
-def fit_head(
-    engine: CausalEngine,
-    train: Sequence[KnownRow],
-    held: Sequence[KnownRow],
-    lengths: tuple[Sequence[int], Sequence[int]],
-    prompt: str,
-    out: Path,
-    plan: HeadPlan,
-) -> tuple[KnownHead, dict[str, object]]:
-    """Train a head and save it; gives it with the manifest's entry.
-
-    `lengths` are the draft lengths to train on, and those that are held out.
-    """
-    layers = list(plan.layers) or default_layers(engine)
-    torch.manual_seed(plan.seed)
-    head = KnownHead(feature_count(engine, layers), hidden=plan.hidden, dropout=plan.dropout)
-    measured, labels = _measured(engine, train, lengths[0], prompt, layers)
-    head.standardize(measured, states=measured.shape[1] - FACTS)
-    kept = HeadModule(head, *_measured(engine, held, lengths[1], prompt, layers))
-    steps = max(1, round(plan.epochs * len(labels) / plan.batch))
-    run_loop(
-        HeadModule(head, measured, labels),
-        epochs([1] * len(labels), plan.batch, seed=plan.seed),
-        lambda: float(kept(range(len(held) * len(lengths[1])))["known"]),
-        out / "run",
-        LoopSettings(steps, plan.rate, weight_decay=plan.weight_decay, seed=plan.seed),
-    )
-    entry = write_tensors(out, "head.safetensors", head.state_dict())
-    return head, {**entry, "layers": layers, "hidden": plan.hidden}
-
-
-def _measured(
-    engine: CausalEngine,
-    rows: Sequence[KnownRow],
-    lengths: Sequence[int],
-    prompt: str,
-    layers: Sequence[int],
-) -> tuple[Tensor, Tensor]:
-    """Measure each row at each draft length. Shapes: (rows, features), (rows,)."""
-    pairs = [(row.question, row.draft) for row in rows]
-    cut = [pair for length in lengths for pair in cut_drafts(engine, pairs, length)]
-    labels = torch.tensor([float(row.known) for _ in lengths for row in rows])
-    measured = finished(features(engine, head_rows(engine, cut, prompt), layers))
-    return measured.clone(), labels
 
 
 WHOLE = "base"  # the folder of a base that was trained whole, beside its manifest
@@ -240,8 +181,20 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
         raise InputError.of("variant", given="head", allowed="lora or full in several processes")
     engine = own_engine(plan.base, str(device), four_bit=plan.four_bit, device_map=plan.device_map)
     try:
-        task = _Task(engine, train, held, out, plan, _manifest(engine, given, out, plan), team)
-        model = _fit_head(task) if plan.variant == "head" else _fit_words(task)
+        manifest: dict[str, Any] = {
+            "base": base_from(out, plan.base),
+            "variant": plan.variant,
+            "model": judged_model(given, plan.model, engine.name),
+            "prompts": {"question": head_prompt(engine)} if plan.variant == "head" else PROMPTS,
+            "draft_tokens": plan.draft_tokens,
+            "temperatures": [1.0, 1.0],
+            "threshold": None,
+            "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(given)},
+        }
+        if plan.variant == "head":
+            model = _fit_head(engine, train, held, out, plan, manifest)
+        else:
+            model = _fit_words(engine, train, held, out, plan, manifest, team)
         if not team.first:
             return {}
         gaps = _held_gaps(model, held)
@@ -254,37 +207,16 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
         engine.release()
 
 
-def _manifest(
-    engine: CausalEngine, rows: Sequence[KnownRow], out: Path, plan: IKPlan
-) -> dict[str, Any]:
-    words = plan.variant != "head"
-    return {
-        "base": base_from(out, plan.base),
-        "variant": plan.variant,
-        "model": judged_model(rows, plan.model, engine.name),
-        "prompts": PROMPTS if words else {"question": head_prompt(engine)},
-        "draft_tokens": plan.draft_tokens,
-        "temperatures": [1.0, 1.0],
-        "threshold": None,
-        "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(rows)},
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """Base model, rows and settings of a training; `manifest` is filled on the way."""
-
-    engine: CausalEngine
-    train: Sequence[KnownRow]
-    held: Sequence[KnownRow]
-    out: Path
-    plan: IKPlan
-    manifest: dict[str, Any]
-    team: Processes
-
-
-def _fit_words(task: _Task) -> IKClassifier:
-    engine, plan, manifest = task.engine, task.plan, task.manifest
+def _fit_words(
+    engine: CausalEngine,
+    train: Sequence[KnownRow],
+    held: Sequence[KnownRow],
+    out: Path,
+    plan: IKPlan,
+    manifest: dict[str, Any],
+    team: Processes,
+) -> IKClassifier:
+    """Teach the base to say Yes or No, by an adapter or by all its weights."""
     ids = IKClassifier(engine, manifest=manifest).word_ids
     lengths = plan.mixture()
 
@@ -293,9 +225,11 @@ def _fit_words(task: _Task) -> IKClassifier:
         (prompt,) = engine.encode([ask_text(engine, manifest["prompts"], question, draft)])
         return Example(prompt, [ids[0] if row.known else ids[1]])
 
-    def example(i: int, chance: random.Random) -> Example:
-        return taught(task.train[i], chance.choice(lengths))
-
+    lesson = Lesson(
+        lambda i, chance: taught(train[i], chance.choice(lengths)),
+        [taught(row, length) for row in held for length in {0, plan.draft_tokens}],
+        [len(row.question) + len(row.draft) for row in train],
+    )
     how = AdapterPlan(
         epochs=1.0 if plan.epochs is None else plan.epochs,
         batch=plan.batch,
@@ -308,40 +242,65 @@ def _fit_words(task: _Task) -> IKClassifier:
         checkpointing=plan.checkpointing,
         four_bit=plan.four_bit,
     )
-    kept = [taught(row, length) for row in task.held for length in {0, plan.draft_tokens}]
-    sizes = [len(row.question) + len(row.draft) for row in task.train]
-    lesson = Lesson(example, kept, sizes)
     if plan.variant == "full":
-        fit_whole(engine, lesson, task.out / "run", how, task.team)
-        if task.team.first:
-            engine.model.save_pretrained(task.out / WHOLE)
-            engine.tokenizer.save_pretrained(task.out / WHOLE)
+        fit_whole(engine, lesson, out / "run", how, team)
+        if team.first:
+            engine.model.save_pretrained(out / WHOLE)
+            engine.tokenizer.save_pretrained(out / WHOLE)
         manifest |= {"base": f"./{WHOLE}", "weights": {}}
         return IKClassifier(engine, manifest=manifest)
-    name = fit_adapter(engine, lesson, task.out / "run", how, task.team)
-    if task.team.first:
+    name = fit_adapter(engine, lesson, out / "run", how, team)
+    if team.first:
         base = manifest["base"]
-        manifest["weights"] = causal_adapters.save(engine.model, task.out, name, base=base)
+        manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
     return IKClassifier(engine, manifest=manifest, adapter=name)
 
 
-def _fit_head(task: _Task) -> IKClassifier:
-    plan, manifest = task.plan, task.manifest
-    how = HeadPlan(
-        epochs=40.0 if plan.epochs is None else plan.epochs,
-        batch=plan.batch,
-        rate=1e-3 if plan.rate is None else plan.rate,
-        hidden=plan.hidden,
-        layers=tuple(plan.layers or ()),
-        dropout=plan.dropout,
+def _fit_head(
+    engine: CausalEngine,
+    train: Sequence[KnownRow],
+    held: Sequence[KnownRow],
+    out: Path,
+    plan: IKPlan,
+    manifest: dict[str, Any],
+) -> IKClassifier:
+    """Fit a head on hidden states, by default of the middle and the last layer."""
+    layers = list(plan.layers or ()) or default_layers(engine)
+
+    def measured(rows: Sequence[KnownRow], lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Measure each row at each draft length. Shapes: (rows, features), (rows,)."""
+        pairs = [(row.question, row.draft) for row in rows]
+        cut = [pair for length in lengths for pair in cut_drafts(engine, pairs, length)]
+        labels = torch.tensor([float(row.known) for _ in lengths for row in rows])
+        prompts = head_rows(engine, cut, manifest["prompts"]["question"])
+        return finished(features(engine, prompts, layers)).clone(), labels
+
+    torch.manual_seed(plan.seed)
+    head = KnownHead(feature_count(engine, layers), hidden=plan.hidden, dropout=plan.dropout)
+    own, labels = measured(train, plan.mixture())
+    head.standardize(own, states=own.shape[1] - FACTS)
+    module = HeadModule(head, own, labels)
+    kept = HeadModule(head, *measured(held, sorted({0, plan.draft_tokens})))
+    steps = max(1, round((40.0 if plan.epochs is None else plan.epochs) * len(own) / plan.batch))
+    settings = LoopSettings(
+        steps,
+        1e-3 if plan.rate is None else plan.rate,
         weight_decay=plan.weight_decay,
         seed=plan.seed,
+        bfloat16=False,
+        evaluate_every=max(1, steps // 10),
     )
-    drafts = plan.mixture(), sorted({0, plan.draft_tokens})
-    prompt = manifest["prompts"]["question"]
-    head, entry = fit_head(task.engine, task.train, task.held, drafts, prompt, task.out, how)
-    manifest["weights"] = entry
-    return IKClassifier(task.engine, manifest=manifest, head=head)
+    Loop(
+        module,
+        epochs([1] * len(own), plan.batch, seed=plan.seed),
+        settings,
+        out / "run",
+        held_out=lambda: float(kept(range(len(kept)))["known"]),
+    ).run()
+    module.eval()
+    entry = write_tensors(out, "head.safetensors", head.state_dict())
+    manifest["weights"] = {**entry, "layers": layers, "hidden": plan.hidden}
+    return IKClassifier(engine, manifest=manifest, head=head)
 
 
 def _held_gaps(model: IKClassifier, held: Sequence[KnownRow]) -> Tensor:

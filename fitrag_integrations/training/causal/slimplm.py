@@ -88,7 +88,15 @@ def fit_necessity(
     """
     check_number("theta", plan.theta, low=0.0, high=1.0)
     template = template_of(plan.template, JUDGES)
-    given = known_rows(_labelled(row, plan.theta) for row in rows)
+
+    def labeled(row: Mapping[str, object]) -> Mapping[str, object]:
+        """Label a row by its answers where it has no label."""
+        if "error" in row or row.get("known") is not None:
+            return row
+        answers = gold_answers(row, nested=True)
+        return {**row, "known": is_known(str(row.get("draft") or ""), answers, plan.theta)}
+
+    given = known_rows(map(labeled, rows))
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
     train, held = (balanced(part, seed=plan.seed) for part in (train, held))
     engine = own_engine(plan.base, plan.device, four_bit=plan.four_bit, device_map=plan.device_map)
@@ -128,14 +136,6 @@ def balanced(rows: Sequence[KnownRow], *, seed: int) -> list[KnownRow]:
     count = min(len(unknown), len(rows) - len(unknown))
     kept = set(random.Random(seed).sample(unknown, count))
     return [row for i, row in enumerate(rows) if row.known or i in kept]
-
-
-def _labelled(row: Mapping[str, object], theta: float) -> Mapping[str, object]:
-    """Label a row by its answers where it has no label."""
-    if "error" in row or row.get("known") is not None:
-        return row
-    known = is_known(str(row.get("draft") or ""), gold_answers(row, nested=True), theta)
-    return {**row, "known": known}
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,24 +208,23 @@ def claim_rows(rows: Iterable[Mapping[str, object]]) -> list[ClaimRow]:
 
     Error rows are passed over. Raises `InputError` naming the first row that lacks something.
     """
-    return [_claim_row(at, row) for at, row in enumerate(rows) if "error" not in row]
-
-
-def _claim_row(at: int, row: Mapping[str, object]) -> ClaimRow:
-    draft = _first(row, "draft", "proxy_answer")
-    questions = _first(row, "questions", "question_queries")
-    leads = Leads(
-        tuple(_lead(f"rows[{at}].questions", one) for one in questions or ()),
-        tuple(_lead(f"rows[{at}].claims", one) for one in _first(row, "claims") or ()),
-    )
-    if not leads.questions and not leads.claims:
-        given, allowed = row.get("claims"), "at least one claim or question"
-        raise InputError.of(f"rows[{at}].claims", given=given, allowed=allowed)
-    return ClaimRow(
-        check_text(f"rows[{at}].question", row.get("question"), blank=False),
-        check_text(f"rows[{at}].draft", draft, blank=False).strip(),
-        leads,
-    )
+    found = []
+    for at, row in enumerate(rows):
+        if "error" in row:
+            continue
+        draft, claims = _first(row, "draft", "proxy_answer"), _first(row, "claims") or ()
+        questions = _first(row, "questions", "question_queries") or ()
+        leads = Leads(
+            tuple(_lead(f"rows[{at}].questions", one) for one in questions),
+            tuple(_lead(f"rows[{at}].claims", one) for one in claims),
+        )
+        if not leads.questions and not leads.claims:
+            given, allowed = row.get("claims"), "at least one claim or question"
+            raise InputError.of(f"rows[{at}].claims", given=given, allowed=allowed)
+        question = check_text(f"rows[{at}].question", row.get("question"), blank=False)
+        draft = check_text(f"rows[{at}].draft", draft, blank=False).strip()
+        found.append(ClaimRow(question, draft, leads))
+    return found
 
 
 def _lead(field: str, given: object) -> Lead:

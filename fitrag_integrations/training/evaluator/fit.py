@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import random
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import torch
-from torch import nn
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.option import Option
@@ -36,12 +34,13 @@ from fitrag_integrations.training.encoder import (
 )
 from fitrag_integrations.training.evaluator.module import (
     EvaluatorModule,
+    RegressionModule,
     labelled_pairs,
     start_regression,
 )
-from fitrag_integrations.training.loop.checkpoints import Best, begin, run_fields
-from fitrag_integrations.training.loop.loop import Loop, Running, epochs
-from fitrag_integrations.training.loop.parallel import Processes, join, training_device
+from fitrag_integrations.training.loop.checkpoints import begin, run_fields
+from fitrag_integrations.training.loop.loop import Loop, LoopSettings, Running, epochs, steps_over
+from fitrag_integrations.training.loop.parallel import join, training_device
 from fitrag_integrations.training.losses import figures_of
 from fitrag_integrations.training.options import (
     Accumulate,
@@ -58,7 +57,6 @@ from fitrag_integrations.training.options import (
 from fitrag_integrations.training.rows import Judged, judged_json, split
 
 HIDDEN = 16
-Row = TypeVar("Row")
 TUNED = "tuned.safetensors"
 
 
@@ -114,11 +112,15 @@ class EvaluatorPlan:
             raise InputError.of("evaluate_every", given=self.evaluate_every, allowed=allowed)
 
     def steps_over(self, count: int, processes: int = 1) -> int:
-        """Return the steps that so many processes take over so many questions or pairs."""
-        if self.epochs is None:
-            return self.steps
-        each = (self.batch if self.loss == "regression" else self.questions) * self.accumulate
-        return max(1, math.ceil(self.epochs * count / (each * processes)))
+        """Return the number of steps.
+
+        Args:
+            count: Questions or, for the regression, pairs.
+            processes: Processes that share each step.
+        """
+        size = self.batch if self.loss == "regression" else self.questions
+        size *= self.accumulate * processes
+        return self.steps if self.epochs is None else steps_over(count, size, self.epochs)
 
 
 def fit_evaluator(
@@ -151,90 +153,69 @@ def fit_evaluator(
     if team.first:
         parts = map(judged_json, train), map(judged_json, held)
         begin(out / "run", run_fields(plan, team.count, *parts))
-    run = _Run(train, held, out, plan, running, team, device)
-    return _fit_regression(run) if plan.loss == "regression" else _fit_lists(run)
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Data and settings of a fit; `go` runs the training."""
-
-    train: Sequence[Judged]
-    held: Sequence[Judged]
-    out: Path
-    plan: EvaluatorPlan
-    running: Running
-    team: Processes
-    device: torch.device
-
-    def go(
-        self,
-        module: nn.Module,
-        train: Sequence[Row],
-        lengths: Sequence[int],
-        size: int,
-        held: Sequence[Row],
-    ) -> None:
-        """Run the loop over questions or pairs; ends with the best weights where it evaluates."""
-        plan, folder, team = self.plan, self.out / "run", self.team
-        module.to(self.device)
-        chosen = epochs(lengths, size, seed=plan.seed)
-        steps = plan.steps_over(len(train), team.count)
-        every = plan.evaluate_every or steps
-        settings = self.running.settings(
-            plan, steps, evaluate_every=every, accumulate=plan.accumulate
+    module: EvaluatorModule | RegressionModule
+    given: Sequence[Any]
+    kept: Sequence[Any]
+    if plan.loss == "regression":
+        input_format = cast(InputFormat, plan.input_format)
+        module = start_regression(
+            plan.base, tune=plan.tune, rank=plan.rank, input_format=input_format
         )
-        if plan.checkpointing and self.device.type == "cpu":  # it would forget rounded copies
-            settings = replace(settings, bfloat16=False)
-
-        def loss() -> float:
-            parts = [held[at : at + size] for at in range(0, len(held), size)]
-            each = [float(sum(module(part).values())) * len(part) for part in parts]
-            return sum(each) / len(held)
-
-        best = None
-        if plan.evaluate_every:
-            best = Best(module, folder / "best.safetensors", loss, writes=team.first)
-        Loop(module, lambda at: [train[i] for i in chosen(at)], settings, folder, best, team).run()
-        if best is not None and team.first:
-            best.restore()
-
-
-def _fit_regression(run: _Run) -> dict[str, float]:
-    plan = run.plan
-    module = start_regression(
-        plan.base, tune=plan.tune, rank=plan.rank, input_format=cast(InputFormat, plan.input_format)
+        encoder, base, size = module.model, plan.base, plan.batch
+        given, kept = labelled_pairs(train), labelled_pairs(held)
+        lengths = [len(passage.text) for _, passage, _ in given]
+    else:
+        module, base = _start(train, plan)
+        encoder, size = module.trunk.encoder, plan.questions
+        given, kept = train, held
+        lengths = [max(len(passage.text) for passage in row.passages) for row in train]
+    if plan.checkpointing:
+        recompute(encoder)
+    module.to(device)
+    chosen = epochs(lengths, size, seed=plan.seed)
+    steps = plan.steps_over(len(given), team.count)
+    settings = LoopSettings(
+        steps,
+        plan.rate,
+        seed=plan.seed,
+        # checkpointing would forget the rounded copies of a CPU
+        bfloat16=plan.bfloat16 and not (plan.checkpointing and device.type == "cpu"),
+        save_seconds=running.save_seconds,
+        evaluate_every=plan.evaluate_every or steps,
+        log_every=running.log_every,
+        accumulate=plan.accumulate,
     )
-    if plan.checkpointing:
-        recompute(module.model)
-    pairs, kept = labelled_pairs(run.train), labelled_pairs(run.held)
-    run.go(module, pairs, [len(passage.text) for _, passage, _ in pairs], plan.batch, kept)
-    if not run.team.first:
-        return {}
-    figures = _figures(module.grades(kept), run.held) if run.held else {}
-    module.save(run.out, {"name": plan.name, "trained": asdict(plan)})
-    return figures
 
+    def loss() -> float:
+        parts = [kept[at : at + size] for at in range(0, len(kept), size)]
+        each = [float(sum(module(part).values())) * len(part) for part in parts]
+        return sum(each) / len(kept)
 
-def _fit_lists(run: _Run) -> dict[str, float]:
-    plan, out = run.plan, run.out
-    module, base = _start(run.train, plan)
-    if plan.checkpointing:
-        recompute(module.trunk.encoder)
-    lengths = [max(len(passage.text) for passage in row.passages) for row in run.train]
-    run.go(module, run.train, lengths, plan.questions, run.held)
-    if not run.team.first:
+    Loop(
+        module,
+        lambda at: [given[i] for i in chosen(at)],
+        settings,
+        out / "run",
+        team=team,
+        held_out=loss if plan.evaluate_every else None,
+    ).run()
+    if not team.first:
         return {}
+    figures = _figures(module.grades(kept), held) if held else {}
+    trained = asdict(plan)
+    if isinstance(module, RegressionModule):
+        module.save(out, {"name": plan.name, "trained": trained})
+        return figures
     _save_encoder(module, out / "encoder", plan, base)
     fields = {
         "base": base,
         "name": plan.name,
         "encoder": "encoder",
         "head": {**write_head(out, module.head, module.clues.rarity), "hidden": HIDDEN},
-        "trained": asdict(plan),
+        "trained": trained,
     }
     write_manifest(out, "model.json", kind="evaluator", fields=fields)
-    return _figures(module.grades(run.held), run.held) if run.held else {}
+    return figures
 
 
 def _figures(grades: Sequence[float], held: Sequence[Judged]) -> dict[str, float]:

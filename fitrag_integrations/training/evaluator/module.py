@@ -74,19 +74,19 @@ class EvaluatorModule(nn.Module):
         """Return each pair's logit, shape (pairs,), and its token scores, shape (tokens, 2)
         each.
         """
-        logits: dict[int, Tensor] = {}
-        spans: dict[int, Tensor] = {}
-        passes = trunk_passes(self.trunk, encoded, pad_id=self.tokenizer.pad_id)
-        for chosen, states, mask in passes:
-            batch = [encoded[i] for i in chosen]
+
+        def run(
+            batch: Sequence[EncodedPair], states: Tensor, mask: Tensor
+        ) -> list[tuple[Tensor, Tensor]]:
             with full_precision(states.device):
                 scores = self.head.span(states)
                 best = span_scores(scores, Batch.of(batch))
-                found = self.graded(self.trunk.pool(states, mask), batch, best)
-            logits |= dict(zip(chosen, found, strict=True))
-            spans |= {i: scores[row, : len(encoded[i])] for row, i in enumerate(chosen)}
-        every = range(len(encoded))
-        return torch.stack([logits[i] for i in every]), [spans[i] for i in every]
+                logits = self.graded(self.trunk.pool(states, mask), batch, best)
+            each = zip(batch, logits, scores, strict=True)
+            return [(logit, score[: len(pair)]) for pair, logit, score in each]
+
+        found = trunk_passes(self.trunk, encoded, run, pad_id=self.tokenizer.pad_id)
+        return torch.stack([logit for logit, _ in found]), [score for _, score in found]
 
     @torch.inference_mode()
     def grades(self, rows: Sequence[Judged]) -> list[float]:

@@ -90,9 +90,13 @@ def _names(module: nn.Module) -> dict[nn.Parameter, str]:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """Keep the trained weights that had the lowest loss on what was held out.
+    """Store of the trained weights with the lowest held-out loss; of equal ones the earliest.
 
-    Of equal ones the earliest stays. Only one of several processes `writes`.
+    Args:
+        module: Module whose weights are kept.
+        path: File to write.
+        loss: Held-out loss.
+        writes: Whether this process writes; only one of several does.
     """
 
     module: nn.Module
@@ -110,7 +114,7 @@ class Best:
             with safe_open(self.path, framework="pt") as file:
                 lowest = float(file.metadata()["loss"])
         if self.writes and value < lowest:
-            kept = {name: p.detach().clone() for name, p in self._trained()}
+            kept = {name: p.detach().clone() for p, name in _names(self.module).items()}
             with replacing(self.path) as beside:
                 save_file(kept, beside, metadata={"loss": str(value)})
         return {"held_out": value}
@@ -119,11 +123,8 @@ class Best:
         """Restore the best weights."""
         saved = load_file(self.path)
         with torch.no_grad():
-            for name, parameter in self._trained():
+            for parameter, name in _names(self.module).items():
                 parameter.copy_(saved[name])
-
-    def _trained(self) -> Iterable[tuple[str, nn.Parameter]]:
-        return ((name, p) for name, p in self.module.named_parameters() if p.requires_grad)
 
 
 Log = list[dict[str, Any]]
@@ -148,7 +149,11 @@ def begin(folder: Path, fields: Mapping[str, Any]) -> None:
         for leftover in (log, folder / "best.safetensors"):
             leftover.unlink(missing_ok=True)
     else:
-        _refuse_other(plan, fields)
+        before = json.loads(plan.read_text()) if plan.exists() else {}
+        for name, given in json.loads(json.dumps(fields)).items():
+            if before and before.get(name) != given:  # older versions wrote no plan
+                allowed = f"{before.get(name)!r}, with which the run in this folder was begun"
+                raise InputError.of(name, given=given, allowed=allowed)
         rows = [row for row in read_log(log) if row["step"] <= at]
         write_whole(log, "".join(json.dumps(row) + "\n" for row in rows))
     write_whole(plan, json.dumps(fields, indent=1, sort_keys=True) + "\n")
@@ -157,8 +162,10 @@ def begin(folder: Path, fields: Mapping[str, Any]) -> None:
 def run_fields(plan: Any, processes: int, *parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what a run depends on: the plan, the batches of a step, and a digest of all rows.
 
-    `plan` is a dataclass with `accumulate`, the batches of each process; `parts` are the rows that
-    are trained on and those that are not.
+    Args:
+        plan: Dataclass with `accumulate`, the batches of each process.
+        processes: Number of processes.
+        *parts: Rows that are trained on, and those that are not.
     """
     fields = asdict(plan)
     fields["batches a step"] = fields.pop("accumulate") * processes
@@ -179,13 +186,3 @@ def read_log(path: Path) -> Log:
         except json.JSONDecodeError:
             break
     return rows
-
-
-def _refuse_other(plan: Path, fields: Mapping[str, Any]) -> None:
-    if not plan.exists():  # of an older version
-        return
-    before = json.loads(plan.read_text())
-    for name, given in json.loads(json.dumps(fields)).items():
-        if before.get(name) != given:
-            allowed = f"{before.get(name)!r}, with which the run in this folder was begun"
-            raise InputError.of(name, given=given, allowed=allowed)

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Generic, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Annotated, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +24,11 @@ from fitrag_integrations.core.files import storing
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.training.loop.checkpoints import load_checkpoint, save_checkpoint
+from fitrag_integrations.training.loop.checkpoints import Best, load_checkpoint, save_checkpoint
 from fitrag_integrations.training.loop.parallel import ALONE, Processes, device_of, has_bfloat16
 from fitrag_integrations.training.options import Device
 
-__all__ = ["Batch", "Loop", "LoopSettings", "epochs"]
+__all__ = ["Batch", "Loop", "LoopSettings", "epochs", "steps_over"]
 
 
 def epochs(
@@ -45,27 +46,29 @@ def epochs(
         bucket: Batches whose rows are sorted together.
     """
     per_epoch = math.ceil(len(lengths) / size)
-    plans: dict[int, list[list[int]]] = {}
 
-    def batch(step: int) -> list[int]:
-        epoch = step // per_epoch
-        if epoch not in plans:
-            plans.clear()
-            plans[epoch] = _plan(lengths, size, seed * 1_000_003 + epoch, bucket)
-        return plans[epoch][step % per_epoch]
+    @lru_cache(maxsize=1)
+    def plan(epoch: int) -> list[list[int]]:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        order = torch.randperm(len(lengths), generator=generator).tolist()
+        batches = []
+        for at in range(0, len(order), size * bucket):
+            run = sorted(order[at : at + size * bucket], key=lengths.__getitem__)
+            batches += [run[i : i + size] for i in range(0, len(run), size)]
+        return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
-    return batch
+    return lambda step: plan(step // per_epoch)[step % per_epoch]
 
 
-def _plan(lengths: Sequence[int], size: int, seed: int, bucket: int) -> list[list[int]]:
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(lengths), generator=generator).tolist()
-    batches = []
-    for at in range(0, len(order), size * bucket):
-        run = sorted(order[at : at + size * bucket], key=lengths.__getitem__)
-        batches += [run[i : i + size] for i in range(0, len(run), size)]
-    shuffled = torch.randperm(len(batches), generator=generator).tolist()
-    return [batches[i] for i in shuffled]
+def steps_over(rows: int, size: int, passes: float) -> int:
+    """Return the steps of some passes over rows.
+
+    Args:
+        rows: Number of rows.
+        size: Rows per step, in all processes together.
+        passes: Number of passes.
+    """
+    return max(1, math.ceil(passes * rows / size))
 
 
 OPTIMIZERS = ("adamw", "sgd")
@@ -76,39 +79,28 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
     return [p for p in module.parameters() if p.requires_grad]
 
 
-def make_optimizer(
-    module: nn.Module, name: str, *, rate: float, weight_decay: float, momentum: float
-) -> torch.optim.Optimizer:
-    """Build an optimizer in which only matrices decay.
-
-    Args:
-        module: Module whose trainable parameters are optimized.
-        name: "adamw" or "sgd".
-        rate: Learning rate.
-        weight_decay: Weight decay of matrices.
-        momentum: Momentum of SGD.
-    """
-    matrices = [p for p in trainable(module) if p.ndim > 1]
-    vectors = [p for p in trainable(module) if p.ndim <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": weight_decay, "scale": 1.0},
-        {"params": vectors, "weight_decay": 0.0, "scale": 1.0},
-    ]
-    if name == "sgd":
-        return torch.optim.SGD(groups, lr=rate, momentum=momentum)
-    return torch.optim.AdamW(groups, lr=rate)
-
-
 Batch = TypeVar("Batch")
 Seen: TypeAlias = dict[str, Tensor | float]  # what a batch or a step is logged with
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """Settings of a training loop. `rate` peaks after `warmup` (a fraction of the steps), then
-    decays to 0.
+    """Settings of a training loop.
 
-    A step goes down the mean gradient of `accumulate` batches (of each process).
+    Args:
+        steps: Number of steps.
+        rate: Peak learning rate, reached after the warmup; it then decays to 0.
+        warmup: Fraction of the steps.
+        weight_decay: Weight decay of matrices.
+        clip: Norm at which gradients are clipped.
+        seed: Random seed.
+        bfloat16: Whether to compute in bfloat16 where the device does.
+        save_seconds: Seconds between checkpoints.
+        evaluate_every: Steps between evaluations; there is one after the last step.
+        log_every: Steps between lines of the log.
+        accumulate: Batches of each process whose mean gradient a step follows.
+        optimizer: "adamw" or "sgd".
+        momentum: Momentum of SGD.
     """
 
     steps: int
@@ -128,10 +120,17 @@ class LoopSettings:
 
 @dataclass(frozen=True, slots=True)
 class Loop(Generic[Batch]):
-    """Fit a module: `batch(number)` gives the data, `module(batch)` named losses whose sum falls.
+    """Training of a module.
 
-    `evaluate` gives figures for the log every so many steps and after the last; each process takes
-    part in it.
+    Args:
+        module: Module that returns named losses of a batch, whose sum falls.
+        batch: Function from a number to a batch.
+        settings: Settings of the loop.
+        folder: Folder of the run.
+        evaluate: Function that returns figures for the log; each process takes part in it.
+        team: Processes that share each step.
+        held_out: Held-out loss, evaluated and logged; the run ends with the weights for which it
+            was lowest, in the first process.
     """
 
     module: nn.Module
@@ -140,6 +139,7 @@ class Loop(Generic[Batch]):
     folder: Path
     evaluate: Callable[[], dict[str, float]] | None = None
     team: Processes = ALONE
+    held_out: Callable[[], float] | None = None
 
     def run(self) -> None:
         """Train from the last checkpoint in the folder, or from the start, to the last step.
@@ -148,13 +148,10 @@ class Loop(Generic[Batch]):
         """
         torch.manual_seed(self.settings.seed)
         self.folder.mkdir(parents=True, exist_ok=True)
-        optimizer = make_optimizer(
-            self.module,
-            self.settings.optimizer,
-            rate=self.settings.rate,
-            weight_decay=self.settings.weight_decay,
-            momentum=self.settings.momentum,
-        )
+        optimizer, evaluate = self._optimizer(), self.evaluate
+        if self.held_out is not None:
+            path = self.folder / "best.safetensors"
+            evaluate = best = Best(self.module, path, self.held_out, writes=self.team.first)
         at, stopping = load_checkpoint(self._checkpoint, self.module, optimizer), Stopping()
         if self.team.mean({"step": at})["step"] != at:
             raise InputError.of("--out", given=self.folder, allowed="a folder all processes share")
@@ -167,28 +164,43 @@ class Loop(Generic[Batch]):
                     with stopping.batch():
                         seen.add(self._step(optimizer, at))
                         at += 1
-                        self._tell(at, seen)
+                        self._report(at, seen, evaluate)
                         if time.monotonic() - saved > self.settings.save_seconds or at == steps:
                             self._save(optimizer, at)
                             saved = time.monotonic()
             except Terminated:
                 self._save(optimizer, at)
                 raise Terminated(f"after step {at} of {steps}") from None
+        if self.held_out is not None and self.team.first:
+            best.restore()
 
-    def _tell(self, at: int, seen: _Mean) -> None:
+    def _report(
+        self, at: int, seen: _Mean, evaluate: Callable[[], dict[str, float]] | None
+    ) -> None:
         """Log losses and figures after a step where it is time for them."""
         last = at == self.settings.steps
         if at % self.settings.log_every == 0 or last:
             means = {name: float(value) for name, value in seen.take().items()}
             self._log({"step": at, **self.team.mean(means)})
-        if self.evaluate and (at % self.settings.evaluate_every == 0 or last):
+        if evaluate and (at % self.settings.evaluate_every == 0 or last):
             self.module.eval()
             with torch.inference_mode():
-                self._log({"step": at, **self.evaluate()})
+                self._log({"step": at, **evaluate()})
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        """Build the optimizer; only matrices decay."""
+        tuned, settings = trainable(self.module), self.settings
+        groups = [
+            {"params": [p for p in tuned if p.ndim > 1], "weight_decay": settings.weight_decay},
+            {"params": [p for p in tuned if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        if settings.optimizer == "sgd":
+            return torch.optim.SGD(groups, lr=settings.rate, momentum=settings.momentum)
+        return torch.optim.AdamW(groups, lr=settings.rate)
 
     def _step(self, optimizer: torch.optim.Optimizer, at: int) -> Seen:
         for group in optimizer.param_groups:
-            group["lr"] = self.settings.rate * group["scale"] * self._schedule(at)
+            group["lr"] = self.settings.rate * self._schedule(at)
         seen, each = _Mean(), self.settings.accumulate
         first = (at * self.team.count + self.team.rank) * each
         for number in range(first, first + each):
@@ -218,17 +230,15 @@ class Loop(Generic[Batch]):
         are: among them are the frequencies of rotary positions, which rounding would spoil.
         """
         device = device_of(self.module)
-        if not (self.settings.bfloat16 and has_bfloat16(device)):
+        rounds = self.settings.bfloat16 and has_bfloat16(device)
+        if rounds and device.type == "cpu":
+            copies = {
+                name: value.bfloat16() if name.startswith("trunk.") else value
+                for name, value in self.module.named_parameters()
+            }
+            return torch.func.functional_call(self.module, copies, (batch,))  # type: ignore[no-any-return]
+        with torch.autocast(device.type, torch.bfloat16) if rounds else nullcontext():
             return self.module(batch)  # type: ignore[no-any-return]
-        named = dict(self.module.named_parameters())
-        if device.type != "cpu":
-            with torch.autocast(device.type, torch.bfloat16):
-                return self.module(batch)  # type: ignore[no-any-return]
-        copies = {
-            name: value.bfloat16() if name.startswith("trunk.") else value
-            for name, value in named.items()
-        }
-        return torch.func.functional_call(self.module, copies, (batch,))  # type: ignore[no-any-return]
 
     def _schedule(self, at: int) -> float:
         warm = max(1, round(self.settings.warmup * self.settings.steps))
@@ -269,34 +279,15 @@ class _Mean:
         return means
 
 
-class Fitted(Protocol):
-    """Fields that every plan has."""
-
-    @property
-    def rate(self) -> float: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def bfloat16(self) -> bool: ...
-
-
-class MoreSettings(TypedDict, total=False):
-    """Settings that only some plans have."""
-
-    evaluate_every: int
-    accumulate: int
-    optimizer: str
-    momentum: float
-
-
 @dataclass(frozen=True, slots=True)
 class Running:
-    """How a run is carried out.
+    """Device, logging and checkpoints of a run.
 
-    `device` None is CUDA where it is there, else the CPU; a head alone is fitted on the CPU unless
-    another device is named.
+    Args:
+        device: Device; by default a GPU if there is one, else the CPU. A head alone is fitted on
+            the CPU unless a device is named.
+        log_every: Steps between lines of the log.
+        save_seconds: Seconds between checkpoints, 0 for one a step.
     """
 
     device: Device = None
@@ -304,15 +295,3 @@ class Running:
     save_seconds: Annotated[
         float, Option("Seconds between checkpoints, 0 for one a step.", min=0)
     ] = 300.0
-
-    def settings(self, plan: Fitted, steps: int, **more: Unpack[MoreSettings]) -> LoopSettings:
-        """Return the loop settings of a plan."""
-        return LoopSettings(
-            steps,
-            plan.rate,
-            seed=plan.seed,
-            bfloat16=plan.bfloat16,
-            save_seconds=self.save_seconds,
-            log_every=self.log_every,
-            **more,
-        )

@@ -1,6 +1,6 @@
-"""Draw a training run: its losses, w, and whether the probabilities mean what they say.
+"""Plots of a training run: its losses, w, and the calibration of its probabilities.
 
-Every function draws on the axes it is given, or on a new figure, and returns the axes. Needs
+Every function draws on the axes passed, or on a new figure, and returns the axes. Requires
 Matplotlib; no window is opened.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.evaluation.plots import labelled, new_axes
 from fitrag_integrations.training.loop.checkpoints import read_log
 from fitrag_integrations.training.rows import LABELS
 
@@ -38,14 +38,14 @@ def plot_losses(log: Log, *, axes: Axes | None = None, title: str = "") -> Axes:
         axes: Axes to draw on; new ones by default.
         title: Title of the plot.
     """
-    drawn = _axes(axes)
+    drawn = new_axes() if axes is None else axes
     for name, label in LOSSES.items():
         rows = [row for row in log if row.get(name) is not None]
         if rows and any(row[name] for row in rows):
             marker = "o" if name == "held_out" or len(rows) == 1 else ""
             steps, values = [row["step"] for row in rows], [row[name] for row in rows]
             drawn.plot(steps, values, label=label, marker=marker, markersize=4)
-    return _labelled(drawn, "step", "loss", title)
+    return labelled(drawn, "step", "loss", title)
 
 
 def plot_weight(log: Log, *, axes: Axes | None = None, title: str = "") -> Axes:
@@ -56,12 +56,12 @@ def plot_weight(log: Log, *, axes: Axes | None = None, title: str = "") -> Axes:
         axes: Axes to draw on; new ones by default.
         title: Title of the plot.
     """
-    drawn = _axes(axes)
+    drawn = new_axes() if axes is None else axes
     rows = [row for row in log if "w" in row]
     marker = "o" if len(rows) == 1 else ""
     drawn.plot([row["step"] for row in rows], [row["w"] for row in rows], label="w", marker=marker)
     drawn.set_ylim(0, 1)
-    return _labelled(drawn, "step", "w", title)
+    return labelled(drawn, "step", "w", title)
 
 
 def plot_labels(
@@ -81,7 +81,7 @@ def plot_labels(
         axes: Axes to draw on; new ones by default.
         title: Title of the plot.
     """
-    drawn = _axes(axes)
+    drawn = new_axes() if axes is None else axes
     drawn.plot([0, 1], [0, 1], linestyle=":", color="grey", label="as said")
     for column, name in enumerate(LABELS):
         known = ~labels[:, column].isnan()
@@ -95,7 +95,7 @@ def plot_labels(
         shares = place.bincount(gold, bins)[filled] / counts[filled]
         sizes = 20 + 300 * counts[filled] / len(chance)
         drawn.scatter(means.tolist(), shares.tolist(), s=sizes.tolist(), label=name, alpha=0.7)
-    return _labelled(drawn, "mean probability", "share of pairs", title)
+    return labelled(drawn, "mean probability", "share of pairs", title)
 
 
 def draw_run(log: Path, probabilities: Tensor, labels: Tensor, folder: Path) -> None:
@@ -115,21 +115,3 @@ def draw_run(log: Path, probabilities: Tensor, labels: Tensor, folder: Path) -> 
     for name, axes in drawn.items():
         figure: Any = axes.figure
         figure.savefig(folder / f"{name}.png")
-
-
-def _axes(axes: Axes | None) -> Axes:
-    """Return a drawing of our own where none was given; pyplot would keep it alive for ever."""
-    if axes is not None:
-        return axes
-    figure: Any = require_extra("matplotlib.figure", extra="plots", feature="plots")
-    made: Axes = figure.Figure(figsize=(6, 4), layout="constrained").subplots()
-    return made
-
-
-def _labelled(axes: Axes, x: str, y: str, title: str) -> Axes:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.set_title(title)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False)
-    return axes

@@ -17,13 +17,13 @@ from fitrag_integrations.models import IKClassifier
 from fitrag_integrations.training.causal import adapter as causal_training
 from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
-    Best,
     CausalModule,
     Example,
     fit_whole,
     own_engine,
 )
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
+from fitrag_integrations.training.loop.checkpoints import Best
 from fitrag_integrations.training.rows import known_rows, read_jsonl, split_rows, write_jsonl
 
 LORA = {"epochs": 12.0, "rate": 1e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
