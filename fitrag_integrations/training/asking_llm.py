@@ -100,14 +100,26 @@ class AskReader:
 
 
 class AskLLM:
-    """Answers from a language model, at most `concurrency` prompts at once, with `retries` retries
-    each.
+    """Answers from a language model.
 
-    `llm` is a LangChain chat model or LLM (`ainvoke`), a LlamaIndex LLM (`acomplete`), an object
-    with `generate`, or a callable from prompts to texts; the last two get `concurrency` prompts a
-    call. `timeout` seconds are given to each LangChain or LlamaIndex call, up to `wait` seconds
-    pass before the second try, and twice as many before each further one. `refusal` is searched for
-    in each answer. `prompt` has the fields {question} and {passage}.
+    Args:
+        llm: LangChain chat model or LLM (`ainvoke`), LlamaIndex LLM (`acomplete`), object with
+            `generate`, or callable from prompts to texts.
+        name: Name of the model; its own by default.
+        prompt: Prompt with the fields {question} and {passage}.
+        concurrency: Maximum number of prompts at once; an object with `generate` or a callable gets
+            so many in a call.
+        retries: Maximum number of retries of a prompt.
+        timeout: Seconds for each call of a LangChain or LlamaIndex model.
+        wait: Maximum seconds before the second try; doubled before each further one.
+        refusal: Pattern that marks an answer as a refusal.
+
+    Raises:
+        InputError: For a prompt without its fields, or an object that is no language model.
+
+    Example:
+        >>> AskLLM(lambda prompts: ["Ulm"] * len(prompts), name="mine").name
+        'mine'
     """
 
     keeps = True
@@ -236,9 +248,6 @@ def _passage_text(passage: Passage) -> str:
     return f"{passage.title}\n{passage.text}" if passage.title else passage.text
 
 
-SHOWN = 200
-
-
 Answer = Told | Failed | str | BaseException
 Call = Callable[[Sequence[str]], Awaitable[Sequence[Answer]]]
 SHOWN = 200
@@ -277,22 +286,24 @@ class RemoteAnswers(RemoteGenerator):
         return list(await self._ask(bodies, _read_reply))
 
 
-def _read_reply(reply: Any) -> Told | Failed:
+def _read_reply(reply: Any) -> Answer:
     choice = (reply.get("choices") or [{}])[0]
-    message = choice.get("message") or {}
-    usage = reply.get("usage") or {}
-    tokens = (_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
-    if message.get("refusal") or choice.get("finish_reason") == "content_filter":
-        refusal = message.get("refusal") or "withheld by the service's content filter"
-        return Failed("refusal", " ".join(str(refusal).split())[:SHOWN], tokens)
-    return Told(message.get("content") or choice.get("text") or "", tokens)
+    message, usage = choice.get("message") or {}, reply.get("usage") or {}
+    counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    text = message.get("content") or choice.get("text") or ""
+    return _reply(text, counts, message.get("refusal"), choice.get("finish_reason"))
 
 
 def caller(llm: object, timeout: float) -> tuple[Call, bool]:
     """Return the call of a model, and whether it takes many prompts at once.
 
-    Each prompt of a LangChain or LlamaIndex model has `timeout` seconds; the others time their
-    own calls.
+    Args:
+        llm: Language model.
+        timeout: Seconds for each prompt of a LangChain or LlamaIndex model; others time their own
+            calls.
+
+    Raises:
+        InputError: For an object that is no language model.
     """
     if isinstance(llm, RemoteAnswers):
         return llm.aanswers, False
@@ -319,23 +330,26 @@ async def _langchain(llm: LangChainModel, prompt: str) -> Answer:
     if isinstance(reply, str):  # not a chat model
         return reply
     usage = _said(reply, "usage_metadata")
-    tokens = (_count(usage.get("input_tokens")), _count(usage.get("output_tokens")))
     refusal = _said(reply, "additional_kwargs").get("refusal")
     reason = _said(reply, "response_metadata").get("finish_reason")
-    if refusal or reason == "content_filter":
-        return Failed("refusal", str(refusal or "withheld by the content filter")[:SHOWN], tokens)
-    return Told(str(reply.text), tokens)
+    counts = usage.get("input_tokens"), usage.get("output_tokens")
+    return _reply(str(reply.text), counts, refusal, reason)
 
 
 async def _llama_index(llm: LlamaIndexModel, prompt: str) -> Answer:
     return str((await llm.acomplete(prompt)).text or "")
 
 
+def _reply(text: str, counts: tuple[object, object], refusal: object, reason: object) -> Answer:
+    """Return what was written, or the refusal in its place, with the tokens that were reported."""
+    read, written = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    if refusal or reason == "content_filter":
+        message = " ".join(str(refusal or "withheld by the content filter").split())
+        return Failed("refusal", message[:SHOWN], (read, written))
+    return Told(text, (read, written))
+
+
 def _said(reply: object, name: str) -> Mapping[str, object]:
     """Return what a reply says about itself under a name; not every model says it."""
     said = getattr(reply, name, None)
     return said if isinstance(said, Mapping) else {}
-
-
-def _count(given: object) -> int:
-    return given if isinstance(given, int) and given > 0 else 0

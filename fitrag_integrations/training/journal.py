@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.errors import InputError
@@ -19,12 +18,16 @@ from fitrag_integrations.training.collecting import Failed, Told
 
 
 class AnswerJournal:
-    """Know the answers of earlier runs by prompt, add to them, and refuse another plan.
+    """Answers of all runs by prompt, in one file; `tokens` counts what was paid: (read, written).
 
-    The plan is what an answer depends on beside its prompt. Raises `InputError` naming the first
-    option that differs from the plan the file was begun with, and where another process is writing
-    to it. With `replan` a file that holds nothing but a plan takes the new one. `tokens` counts
-    what all runs paid: (read, written).
+    Args:
+        path: File of the journal.
+        plan: What an answer depends on beside its prompt.
+        replan: Whether a file that holds nothing but a plan takes the new one.
+
+    Raises:
+        InputError: Naming the first option that differs from the plan the file was begun with, or
+            where another process is writing to it.
     """
 
     def __init__(self, path: Path, plan: Mapping[str, object], *, replan: bool = False) -> None:
@@ -73,29 +76,27 @@ class AnswerJournal:
             if replan and len(list(self._log)) < 2:
                 self._log.clear()
             for number, entry in enumerate(self._log, start=1):
-                self._take(entry, plan, first=number == 1)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, InputError):
-                raise
+                if number > 1:
+                    read, written = entry["tokens"]
+                    self.tokens = _sum(self.tokens, (read, written))
+                    if "prompt" in entry:
+                        reply = Told(str(entry["answer"]), (read, written))
+                        self._known[entry["prompt"]] = reply
+                    continue
+                for name, given in plan.items():
+                    if (begun := entry["plan"].get(name)) != given:
+                        allowed = (
+                            f"{begun!r}, with which {self._path.with_suffix('')} was begun: "
+                            "choose another output or give --overwrite"
+                        )
+                        raise InputError.of(f"--{name}", given=given, allowed=allowed)
+        except InputError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError):
             allowed = "the answers of an earlier run; this file is damaged: delete it"
             raise InputError.of("output", given=str(self._path), allowed=allowed) from None
         if not number:
             self._log.append({"plan": plan})
-
-    def _take(self, entry: dict[str, Any], plan: Mapping[str, object], *, first: bool) -> None:
-        if first:
-            for name, given in plan.items():
-                if (begun := entry["plan"].get(name)) != given:
-                    allowed = (
-                        f"{begun!r}, with which {self._path.with_suffix('')} was begun: "
-                        "choose another output or give --overwrite"
-                    )
-                    raise InputError.of(f"--{name}", given=given, allowed=allowed)
-            return
-        read, written = entry["tokens"]
-        self.tokens = _sum(self.tokens, (read, written))
-        if "prompt" in entry:
-            self._known[entry["prompt"]] = Told(str(entry["answer"]), (read, written))
 
 
 def _digest(prompt: str) -> str:
@@ -112,12 +113,17 @@ MILLION = 1_000_000
 
 @dataclass
 class Account:
-    """Count tokens and failures; `may` says no before either is more than was allowed.
+    """Count of tokens and failures, which refuses prompts before either exceeds its limit.
 
-    Prices are per million tokens read and written. `tokens` starts with what earlier runs paid.
-    `max_cost` holds for all runs together: what is under way is counted by `count_tokens` and
-    `longest`, the tokens of the longest answer, until its price is known. `max_failures` is the
-    number of failures in a row, 0 for any.
+    Args:
+        count_tokens: Counter of tokens.
+        price_read: Price of a million input tokens.
+        price_written: Price of a million output tokens.
+        max_cost: Maximum cost of all runs together; a prompt under way counts with the longest
+            answer until its price is known.
+        max_failures: Maximum number of failures in a row, 0 for any.
+        longest: Tokens of the longest answer.
+        tokens: Tokens that earlier runs paid: (read, written).
     """
 
     count_tokens: Callable[[str], int]

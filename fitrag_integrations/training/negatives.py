@@ -41,7 +41,13 @@ def mine_negatives(
 def candidates(
     questions: Sequence[str], pool: Sequence[Passage], *, depth: int
 ) -> list[list[Passage]]:
-    """Rank the pool for each question by BM25 (k1 0.9, b 0.4), best first, at most `depth`."""
+    """Rank a pool for each question by BM25 (k1 0.9, b 0.4), best first.
+
+    Args:
+        questions: The questions.
+        pool: Passages to search.
+        depth: Maximum number of passages per question.
+    """
     return searching(pool, depth=depth)(questions)
 
 

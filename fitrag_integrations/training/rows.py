@@ -128,14 +128,14 @@ def _passage_json(passage: Passage) -> dict[str, Any]:
     return {"title": passage.title, "text": passage.text}
 
 
-class Asked(Protocol):
+class HasQuestion(Protocol):
     """A row about a question."""
 
     @property
     def question(self) -> str: ...
 
 
-Row = TypeVar("Row", bound=Asked)
+Row = TypeVar("Row", bound=HasQuestion)
 ENOUGH = "enough questions to hold some out"
 
 
@@ -187,7 +187,7 @@ def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list
     return train, [row for row in rows if row.question in held]
 
 
-def refuse_shared(train: Sequence[Asked], held: Sequence[Asked]) -> None:
+def refuse_shared(train: Sequence[HasQuestion], held: Sequence[HasQuestion]) -> None:
     """Raise `InputError` naming the questions that stand among both; case and blanks aside."""
     known = {_plain(row.question) for row in train}
     shared = sorted({row.question for row in held if _plain(row.question) in known})

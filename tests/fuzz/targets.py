@@ -24,8 +24,7 @@ from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.evaluation.answers import contains_answer, rouge_l, token_f1
 from fitrag_integrations.evaluation.judging import chosen, judged
-from fitrag_integrations.evaluation.loaders import FORMATS, convert
-from fitrag_integrations.evaluation.loaders.reading import WHOLE
+from fitrag_integrations.evaluation.loaders import FORMATS, convert, read_questions
 from fitrag_integrations.evaluation.outcomes import Outcomes
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.methods.baselines.self_ask import read_step
@@ -192,9 +191,10 @@ def loaders(data):
 
 def files(data):
     text = as_text(data[1:])
-    for read in WHOLE.values():
+    for name in ("rows.json", "rows.tsv"):
+        (HOME / name).write_bytes(text.encode("utf-8", "replace"))
         with named():
-            convert(read(text, None))
+            read_questions(str(HOME / name))
     with named():
         Result.from_json(text)
     name = ("a.jsonl", "a.tsv", "a.md", "a.jsonl.gz")[data[0] % 4 if data else 0]

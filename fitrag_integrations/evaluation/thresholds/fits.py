@@ -1,15 +1,14 @@
 """Thresholds stored with a model, fitted on judged questions.
 
 CRAG's actions and strips (section 5.3 calls its own thresholds empirical), the verdict on a whole
-list, the stop of the sub-document filter (FIT-RAG, section 4.4.2), and a reader's abstention.
+list, and a reader's abstention.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +31,21 @@ class GradedStrip:
 def fit_actions(
     best: Sequence[float], holds: Sequence[bool], *, correct: float, incorrect: float
 ) -> tuple[float, float]:
-    """Choose upper and lower threshold from each question's best grade and whether it is answered.
+    """Choose CRAG's two thresholds on the best grade of each question.
 
-    `upper` is the lowest threshold at and above which at least the share `correct` of the questions
-    has a passage with the answer, `lower` the highest below which at least the share `incorrect`
-    has none: the band between them, Ambiguous, is no wider than that asks for. Where the two would
-    cross there is no such band, and both are the threshold right most often. A share nothing
-    reaches puts its threshold at the end of the scale.
+    `upper` is the lowest threshold with at least the precision asked for at and above it, `lower`
+    the highest with at least that below it, so the band between them, Ambiguous, is as narrow as
+    that allows. Where the two would cross, both are the threshold that is right most often. A
+    precision that nothing reaches puts its threshold at the end of the scale.
+
+    Args:
+        best: Best grade of each question.
+        holds: Whether its passages hold the answer.
+        correct: Minimum precision of Correct.
+        incorrect: Minimum precision of Incorrect.
+
+    Returns:
+        Upper and lower threshold.
     """
     if len(best) != len(holds) or not 0 < sum(holds) < len(holds):
         allowed = "questions with and without an answer, a best grade for each"
@@ -75,35 +82,35 @@ def fit_strip(
 ) -> tuple[float, float, float]:
     """Choose the highest threshold on strips under which the answer still survives often enough.
 
-    A row holds the strips of one question. Kept are the best `top_n` at or above the threshold,
-    or the best one if there is none. Gives the threshold, the share of rows whose answer is in
-    what is kept, and the share of tokens kept.
+    Args:
+        rows: Strips of each question.
+        survival: Minimum fraction of rows whose answer is in what is kept.
+        top_n: Strips to keep at or above the threshold; the best one if there is none.
+
+    Returns:
+        The threshold, the fraction of rows whose answer is kept, and the fraction of tokens kept.
     """
     rows = [row for row in rows if any(strip.holds for strip in row)]
     if not rows:
         raise InputError.of("rows", given=0, allowed="rows whose answer stands in a strip")
-    lowest = -1.0
-    found = (lowest, *_kept(rows, lowest, top_n))
+    ranked = [sorted(row, key=lambda strip: -strip.grade) for row in rows]
+    whole = sum(strip.tokens for row in rows for strip in row)
+
+    def kept(threshold: float) -> tuple[float, float, float]:
+        chosen = [
+            [strip for strip in row if strip.grade >= threshold][:top_n] or row[:1]
+            for row in ranked
+        ]
+        survived = sum(any(strip.holds for strip in row) for row in chosen) / len(rows)
+        return threshold, survived, sum(strip.tokens for row in chosen for strip in row) / whole
+
+    found = kept(-1.0)
     for step in range(-199, 200):
-        figures = _kept(rows, step / 200, top_n)
-        if figures[0] < survival:
+        figures = kept(step / 200)
+        if figures[1] < survival:
             break
-        found = (step / 200, *figures)
+        found = figures
     return found
-
-
-def _kept(
-    rows: Sequence[Sequence[GradedStrip]], threshold: float, top_n: int
-) -> tuple[float, float]:
-    chosen = [_chosen(row, threshold, top_n) for row in rows]
-    survived = sum(any(strip.holds for strip in kept) for kept in chosen) / len(rows)
-    tokens = [sum(strip.tokens for strip in strips) for strips in (*chosen, *rows)]
-    return survived, sum(tokens[: len(rows)]) / sum(tokens[len(rows) :])
-
-
-def _chosen(row: Sequence[GradedStrip], threshold: float, top_n: int) -> list[GradedStrip]:
-    ranked = sorted(row, key=lambda strip: -strip.grade)
-    return [strip for strip in ranked if strip.grade >= threshold][:top_n] or ranked[:1]
 
 
 Floats = NDArray[np.float64]
@@ -122,10 +129,21 @@ def fit_verdict(
     incorrect: float,
     seed: int = 13,
 ) -> tuple[ListVerdict, Floats]:
-    """Fit on the `list_numbers` of lists, and on whether each has a passage with the answer.
+    """Fit a verdict on lists of passages.
 
-    `correct` and `incorrect` are those of `fit_actions`. Gives also the chances of the lists, each
-    by a fit that has not seen it. Raises `InputError` for fewer than 20 lists of either kind.
+    Args:
+        numbers: The `list_numbers` of each list.
+        holds: Whether it has a passage with the answer.
+        models: Names of the models that graded, stored with the verdict.
+        correct: Minimum precision of Correct.
+        incorrect: Minimum precision of Incorrect.
+        seed: Seed of the folds.
+
+    Returns:
+        The verdict, and the chance of each list by a fit that has not seen it.
+
+    Raises:
+        InputError: For fewer than 20 lists of either kind.
     """
     truth = np.array(holds, dtype=np.float64)
     if not FEWEST <= truth.sum() <= len(truth) - FEWEST:
@@ -134,22 +152,24 @@ def fit_verdict(
     names = [name for name in INPUTS if name in numbers[0]]
     table = np.array([[row[name] for name in names] for row in numbers])
     fold = np.random.default_rng(seed).permutation(len(truth)) % FOLDS
-    guessed = {ridge: _held_out(table, truth, fold, ridge) for ridge in RIDGES}
-    best = min(RIDGES, key=lambda ridge: _loss(guessed[ridge], truth))
+    guessed: dict[float, Floats] = {}
+    for ridge in RIDGES:
+        guessed[ridge] = np.empty(len(truth))
+        for each in range(FOLDS):
+            weights, bias = _fit(table[fold != each], truth[fold != each], ridge)
+            guessed[ridge][fold == each] = _chances(table[fold == each] @ weights + bias)
+
+    def loss(ridge: float) -> float:
+        kept = np.clip(guessed[ridge], 1e-9, 1 - 1e-9)
+        return float(-np.mean(truth * np.log(kept) + (1 - truth) * np.log(1 - kept)))
+
+    best = min(RIDGES, key=loss)
     upper, lower = fit_actions(
         guessed[best].tolist(), truth.astype(bool).tolist(), correct=correct, incorrect=incorrect
     )
     weights, bias = _fit(table, truth, best)
     weighted = dict(zip(names, weights.tolist(), strict=True))
     return ListVerdict(weighted, bias, upper, max(0.0, lower), models), guessed[best]
-
-
-def _held_out(table: Floats, truth: Floats, fold: NDArray[np.int64], ridge: float) -> Floats:
-    chances = np.empty(len(truth))
-    for each in range(FOLDS):
-        weights, bias = _fit(table[fold != each], truth[fold != each], ridge)
-        chances[fold == each] = _chances(table[fold == each] @ weights + bias)
-    return chances
 
 
 def _fit(table: Floats, truth: Floats, ridge: float) -> tuple[Floats, float]:
@@ -175,85 +195,6 @@ def _chances(logits: Floats) -> Floats:
     return 1 / (1 + np.exp(-np.clip(logits, -60, 60)))
 
 
-def _loss(chances: Floats, truth: Floats) -> float:
-    kept = np.clip(chances, 1e-9, 1 - 1e-9)
-    return float(-np.mean(truth * np.log(kept) + (1 - truth) * np.log(1 - kept)))
-
-
-class JudgedCombination(Protocol):
-    """A list of excerpts, and what came of it: see `training.eligibility.rows`."""
-
-    @property
-    def kinds(self) -> Sequence[str]: ...
-    @property
-    def scores(self) -> Sequence[object]: ...
-    @property
-    def eligible(self) -> bool: ...
-    @property
-    def has_answer(self) -> bool: ...
-    @property
-    def share(self) -> float: ...
-
-
-One = TypeVar("One", bound=JudgedCombination, covariant=True)
-
-
-class Combinations(Protocol[One]):
-    """A question's lists of excerpts."""
-
-    @property
-    def combinations(self) -> Sequence[One]: ...
-
-
-def choose_stop(
-    rows: Sequence[Combinations[JudgedCombination]],
-    chances: Sequence[Sequence[float]],
-    *,
-    keep: float,
-    max_share: float | None = None,
-) -> dict[str, float]:
-    """Choose the lowest probability at which to stop, over the prefixes of held-out questions.
-
-    Stopping there must leave at least `keep` of the answers that the longest prefix within
-    `max_share` holds, and an accuracy of at least `keep` times that one's. Gives the threshold, and
-    what stopping there leaves; 1.0 where no lower one is good enough. `chances` go with each row's
-    combinations.
-    """
-    lists = [_prefixes(row, own, max_share) for row, own in zip(rows, chances, strict=True)]
-    lists = [one for one in lists if one]
-    if not lists:
-        allowed = "rows with prefixes: label them with --combinations prefixes or both"
-        raise InputError.of("rows", given=len(rows), allowed=allowed)
-    held = fmean(one[-1][1].has_answer for one in lists)
-    right = fmean(one[-1][1].eligible for one in lists)
-    for threshold in [i / 1000 for i in range(1, 1000)]:
-        stops = [
-            next((each for chance, each in one if chance >= threshold), one[-1][1]) for one in lists
-        ]
-        answers = fmean(stop.has_answer for stop in stops)
-        accuracy = fmean(stop.eligible for stop in stops)
-        if answers >= keep * held and accuracy >= keep * right:
-            break
-    else:
-        threshold, stops = 1.0, [one[-1][1] for one in lists]
-    return {
-        "threshold": threshold,
-        "share_kept": fmean(stop.share for stop in stops),
-        "answers_kept": fmean(stop.has_answer for stop in stops) / held if held else 1.0,
-        "accuracy": fmean(stop.eligible for stop in stops),
-        "accuracy_of_all": right,
-    }
-
-
-def _prefixes(
-    row: Combinations[JudgedCombination], chances: Sequence[float], max_share: float | None
-) -> list[tuple[float, JudgedCombination]]:
-    """Return the prefixes at which inference may stop, with their probabilities, shortest first."""
-    pairs = zip(chances, row.combinations, strict=True)
-    own = sorted((p for p in pairs if "prefixes" in p[1].kinds), key=lambda p: len(p[1].scores))
-    return [p for i, p in enumerate(own) if not i or max_share is None or p[1].share <= max_share]
-
-
 class Read(Protocol):
     """A question's passages, labelled and read: see `training.rows.Labelled`."""
 
@@ -266,12 +207,18 @@ class Read(Protocol):
 
 
 def fit_abstention(rows: Sequence[Read], *, depth: int = 5) -> tuple[float, float]:
-    """Choose the score under which a reader had better not answer. Gives it and its accuracy.
+    """Choose the score below which a reader should not answer.
 
-    The reader answers each question from that of its first `depth` passages which it scores
-    highest: the more it reads, the higher the best score by chance, so let `depth` be what it will
-    be given. Right is a correct answer at or above the threshold, and none below it where no such
-    passage holds the answer.
+    The reader answers from that of the first passages which it scores highest. The more it reads,
+    the higher the best score is by chance. Right is a correct answer at or above the threshold, and
+    none below it where no such passage holds the answer.
+
+    Args:
+        rows: Passages of each question, labeled and read.
+        depth: Passages that the reader will be given.
+
+    Returns:
+        The score and its accuracy.
     """
     known = [row for row in rows if row.reader_scores and None not in row.llm_prefer]
     if not known:

@@ -15,8 +15,8 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
-from typing import Annotated
+from statistics import fmean, median
+from typing import Annotated, TypeAlias
 
 import numpy as np
 import torch
@@ -27,7 +27,6 @@ from torch.nn import functional as F
 from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.thresholds.fits import choose_stop
 from fitrag_integrations.models.eligibility import (
     HIDDEN,
     MAX_PAIRS,
@@ -37,8 +36,8 @@ from fitrag_integrations.models.eligibility import (
 from fitrag_integrations.training.eligibility.rows import (
     BOTH,
     KINDS,
+    Combination,
     EligibilityRow,
-    Judged,
     eligibility_rows,
 )
 from fitrag_integrations.training.losses import figures_of, fit_temperatures
@@ -64,6 +63,8 @@ class EligibilityNetwork(nn.Sequential):
 
 
 LABELS = ("kept", "eligible")
+Table: TypeAlias = tuple[Tensor, Tensor]
+"""Inputs and labels of combinations. Shapes: (combinations, numbers), (combinations,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +151,44 @@ def fit_eligibility(
     if len(known) < 2 * plan.folds:
         allowed = f"at least {2 * plan.folds} questions that need retrieval"
         raise InputError.of("rows", given=len(known), allowed=allowed)
-    logits, epochs = _held_out(known, plan)
+    inputs = [
+        torch.tensor(
+            [
+                score_row(one.scores, plan.max_pairs, rest=one.left if plan.sees_rest else None)
+                for one in row.combinations
+            ]
+        )
+        for row in known
+    ]
     labels = [torch.tensor([_label(row, one, plan) for one in row.combinations]) for row in known]
+    trained_on = [
+        torch.tensor([bool(set(plan.kinds) & set(one.kinds)) for one in row.combinations])
+        for row in known
+    ]
+
+    def table(places: Sequence[int]) -> Table:
+        """Return the combinations of the plan's kinds of some questions."""
+        parts = [(inputs[i][trained_on[i]], labels[i][trained_on[i]]) for i in places]
+        own, gold = zip(*parts, strict=True)
+        return torch.cat(own), torch.cat(gold)
+
+    order = list(range(len(known)))
+    random.Random(plan.seed).shuffle(order)
+    logits, counts = [torch.empty(0)] * len(known), list[int]()
+    for fold in range(plan.folds):  # each question by a network that has not seen it
+        held = order[fold :: plan.folds]
+        rest = [i for i in order if i not in set(held)]
+        network, count = _stopped_early(table(rest), table(held), plan)
+        counts.append(count)
+        with torch.inference_mode():
+            for i in held:
+                logits[i] = network(inputs[i]).squeeze(1)
+    epochs = max(1, round(median(counts)))
     flat, gold = torch.cat(logits), torch.cat(labels)
     (temperature, _) = fit_temperatures(torch.stack([flat, flat], 1), torch.stack([gold, gold], 1))
     chances = [(one / temperature).sigmoid().tolist() for one in logits]
     stop = choose_stop(known, chances, keep=plan.keep, max_share=plan.max_share)
-    network = _trained(known, plan, epochs=epochs)
+    network = _trained(table(range(len(known))), plan, epochs=epochs)
     manifest = {
         "fitted_for": fitted_for,
         "max_pairs": plan.max_pairs,
@@ -175,49 +207,69 @@ def fit_eligibility(
     return {**figures_of("held out", probabilities, gold.bool().tolist()), **stop}
 
 
-def _label(row: EligibilityRow, one: Judged, plan: EligibilityPlan) -> float:
+def choose_stop(
+    rows: Sequence[EligibilityRow],
+    chances: Sequence[Sequence[float]],
+    *,
+    keep: float,
+    max_share: float | None = None,
+) -> dict[str, float]:
+    """Choose the lowest probability at which to stop, over the prefixes of held-out questions.
+
+    Args:
+        rows: Questions with their combinations.
+        chances: Probability of each combination.
+        keep: Minimum fraction that stopping leaves, of the answers and of the accuracy of the
+            longest prefix within `max_share`.
+        max_share: Maximum fraction of the tokens; None for all.
+
+    Returns:
+        The threshold, 1.0 where no lower one is good enough, and what stopping there leaves.
+    """
+    lists = []
+    for row, own in zip(rows, chances, strict=True):
+        pairs = [p for p in zip(own, row.combinations, strict=True) if "prefixes" in p[1].kinds]
+        pairs.sort(key=lambda pair: len(pair[1].scores))  # shortest first
+        most = float("inf") if max_share is None else max_share
+        if pairs:
+            lists.append([pairs[0], *(pair for pair in pairs[1:] if pair[1].share <= most)])
+    if not lists:
+        allowed = "rows with prefixes: label them with --combinations prefixes or both"
+        raise InputError.of("rows", given=len(rows), allowed=allowed)
+    longest = [one[-1][1] for one in lists]
+    held = fmean(stop.has_answer for stop in longest)
+    right = fmean(stop.eligible for stop in longest)
+    for threshold in [i / 1000 for i in range(1, 1000)]:
+        stops = [
+            next((each for chance, each in one if chance >= threshold), last)
+            for one, last in zip(lists, longest, strict=True)
+        ]
+        answers = fmean(stop.has_answer for stop in stops)
+        accuracy = fmean(stop.eligible for stop in stops)
+        if answers >= keep * held and accuracy >= keep * right:
+            break
+    else:
+        threshold, stops = 1.0, longest
+    return {
+        "threshold": threshold,
+        "share_kept": fmean(stop.share for stop in stops),
+        "answers_kept": fmean(stop.has_answer for stop in stops) / held if held else 1.0,
+        "accuracy": fmean(stop.eligible for stop in stops),
+        "accuracy_of_all": right,
+    }
+
+
+def _label(row: EligibilityRow, one: Combination, plan: EligibilityPlan) -> float:
     if plan.label == "eligible":
         return float(one.eligible)
     return float(one.has_answer or not any(other.has_answer for other in row.combinations))
 
 
-def _tensors(rows: Sequence[EligibilityRow], plan: EligibilityPlan) -> tuple[Tensor, Tensor]:
-    """Return inputs and labels of all combinations of the plan's kinds."""
-    chosen = [(row, one) for row in rows for one in row.of(plan.kinds)]
-    inputs = torch.tensor([_input(one, plan) for _, one in chosen])
-    return inputs, torch.tensor([_label(row, one, plan) for row, one in chosen])
-
-
-def _input(one: Judged, plan: EligibilityPlan) -> list[float]:
-    return score_row(one.scores, plan.max_pairs, rest=one.left if plan.sees_rest else None)
-
-
-def _held_out(rows: Sequence[EligibilityRow], plan: EligibilityPlan) -> tuple[list[Tensor], int]:
-    """Return the logits of each question's combinations by a network that has not seen it.
-
-    Also the epochs that were best, the median over the folds.
-    """
-    order = list(range(len(rows)))
-    random.Random(plan.seed).shuffle(order)
-    logits: dict[int, Tensor] = {}
-    epochs = []
-    for fold in range(plan.folds):
-        held = order[fold :: plan.folds]
-        train = [rows[i] for i in order if i not in set(held)]
-        network, best = _stopped_early(train, [rows[i] for i in held], plan)
-        epochs.append(best)
-        with torch.inference_mode():
-            for i in held:
-                inputs = torch.tensor([_input(one, plan) for one in rows[i].combinations])
-                logits[i] = network(inputs).squeeze(1)
-    return [logits[i] for i in range(len(rows))], max(1, round(median(epochs)))
-
-
 def _stopped_early(
-    train: Sequence[EligibilityRow], held: Sequence[EligibilityRow], plan: EligibilityPlan
+    train: Table, held: Table, plan: EligibilityPlan
 ) -> tuple[EligibilityNetwork, int]:
-    """Train until the loss of the held-out questions has not fallen for `patience` epochs."""
-    inputs, labels = _tensors(held, plan)
+    """Train until the held-out loss has not fallen for `patience` epochs; also the best epoch."""
+    inputs, labels = held
     best, since, states = float("inf"), 0, list[dict[str, Tensor]]()
 
     def stop(network: EligibilityNetwork) -> bool:
@@ -237,13 +289,13 @@ def _stopped_early(
 
 
 def _trained(
-    rows: Sequence[EligibilityRow],
+    table: Table,
     plan: EligibilityPlan,
     *,
     epochs: int,
     stop: Callable[[EligibilityNetwork], bool] = lambda network: False,
 ) -> EligibilityNetwork:
-    inputs, labels = _tensors(rows, plan)
+    inputs, labels = table
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.seed)
         network = EligibilityNetwork(inputs.shape[1], hidden=plan.hidden, dropout=plan.dropout)

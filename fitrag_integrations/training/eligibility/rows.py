@@ -28,7 +28,7 @@ Places = tuple[int, ...]  # members, by their place in the sorted list of repres
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Combination:
     """A combination: the scores of its members, best first, and its label.
 
     `left` are the scores of the representatives it leaves out, `kinds` says how it arose,
@@ -46,20 +46,10 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class EligibilityRow:
-    """Combinations of a question; `prefixes` returns those of inference, shortest first."""
+    """Combinations of a question."""
 
     question: str
-    combinations: tuple[Judged, ...]
-
-    @property
-    def prefixes(self) -> list[Judged]:
-        """The prefixes of the sorted list, shortest first."""
-        own = [one for one in self.combinations if "prefixes" in one.kinds]
-        return sorted(own, key=lambda one: len(one.scores))
-
-    def of(self, kinds: Sequence[str]) -> list[Judged]:
-        """Return the combinations of some kinds."""
-        return [one for one in self.combinations if set(kinds) & set(one.kinds)]
+    combinations: tuple[Combination, ...]
 
 
 def drawn(count: int, *, draws: int, overlap: float, chance: random.Random) -> list[Places]:
@@ -99,36 +89,36 @@ def eligibility_rows(rows: Iterable[Mapping[str, object]]) -> list[EligibilityRo
     Rows with an error, questions known without retrieval, and combinations whose answer never came
     are passed over. Raises `InputError` naming the field that is wrong, and where nothing is left.
     """
-    given = [_row(i, row) for i, row in enumerate(rows) if row.get("error") is None]
-    known = [row for row in given if row.combinations]
-    if not known:
+    found, count = [], 0
+    for i, row in enumerate(rows):
+        if row.get("error") is not None:
+            continue
+        count += 1
+        given = row.get("combinations")
+        if not isinstance(given, list):
+            raise InputError.of(f"rows[{i}].combinations", given=given, allowed="a list")
+        question = check_text(f"rows[{i}].question", row.get("question"), blank=False)
+        own = [one for one in given if isinstance(one, dict) and one.get("eligible") is not None]
+        if own:
+            combinations = tuple(_judged(f"rows[{i}].combinations", one) for one in own)
+            found.append(EligibilityRow(question, combinations))
+    if not found:
         allowed = "rows of `fitrag label eligibility` with combinations"
-        raise InputError.of("rows", given=len(given), allowed=allowed)
-    return known
+        raise InputError.of("rows", given=count, allowed=allowed)
+    return found
 
 
-def _row(i: int, row: Mapping[str, object]) -> EligibilityRow:
-    found = row.get("combinations")
-    if not isinstance(found, list):
-        raise InputError.of(f"rows[{i}].combinations", given=found, allowed="a list")
-    question = check_text(f"rows[{i}].question", row.get("question"), blank=False)
-    labeled = [one for one in found if isinstance(one, dict) and one.get("eligible") is not None]
-    return EligibilityRow(question, tuple(_judged(f"rows[{i}]", one) for one in labeled))
-
-
-def _judged(place: str, given: dict[str, Any]) -> Judged:
+def _judged(place: str, given: dict[str, Any]) -> Combination:
     try:
-        return Judged(
-            tuple(given["kinds"]),
-            tuple(BiLabelScore(has, prefer) for has, prefer in given["scores"]),
-            tuple(BiLabelScore(has, prefer) for has, prefer in given["left"]),
-            bool(given["eligible"]),
-            bool(given["has_answer"]),
-            float(given["share"]),
+        scores, left = (
+            tuple(BiLabelScore(has, prefer) for has, prefer in given[name])
+            for name in ("scores", "left")
         )
+        labels = bool(given["eligible"]), bool(given["has_answer"]), float(given["share"])
+        return Combination(tuple(given["kinds"]), scores, left, *labels)
     except (KeyError, TypeError, ValueError) as error:
         allowed = f"kinds, scores, left, eligible, has_answer and share ({error})"
-        raise InputError.of(f"{place}.combinations", given=given, allowed=allowed) from None
+        raise InputError.of(place, given=given, allowed=allowed) from None
 
 
 def _alike(one: Places, other: Places) -> float:

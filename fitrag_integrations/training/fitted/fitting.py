@@ -67,9 +67,14 @@ Tell = Callable[[str], None]
 class Wish:
     """Settings of `fitrag fit`.
 
-    At most `drop` of the share of right answers may be lost, `confidence` sure. `k` passages are
-    retrieved for each of at most `count` questions, `depth` of them are labelled. `seed` parts the
-    questions; with `train` a scorer is trained where there are labels enough.
+    Args:
+        drop: Fraction of right answers that may be lost.
+        confidence: Confidence in that.
+        count: Maximum number of questions.
+        k: Passages retrieved for each question.
+        depth: Passages of each question that are labeled.
+        seed: Seed of the split of the questions.
+        train: Whether to train a scorer where there are labels enough.
     """
 
     drop: float = 0.05
@@ -141,122 +146,106 @@ def fit(
             asked = refreshed(asked, passages, wish.count, oracle)
             write_questions(folder / QUESTIONS, asked)
         oracle.reach([one.question for one in asked])
-        return _Fit(folder, wish, oracle, run, prices).all(
-            asked, finder(retriever, wish.k), passages
-        )
+        texts = [one.question for one in asked]
+        found = dict(zip(texts, finder(retriever, wish.k)(texts), strict=True))
+        return _fitted(asked, found, passages, folder, wish, oracle, run, prices)
     finally:
         journal.close()
 
 
-@dataclass(frozen=True)
-class _Fit:
-    folder: Path
-    wish: Wish
-    oracle: Oracle
-    run: Sequence[str]
-    prices: Prices | None = None
+def _fitted(
+    asked: Sequence[Asked],
+    found: Mapping[str, Sequence[Passage]],
+    passages: Sequence[Passage],
+    folder: Path,
+    wish: Wish,
+    oracle: Oracle,
+    run: Sequence[str],
+    prices: Prices | None,
+) -> Fitted:
+    """Label, try, choose, certify and write."""
+    asked, notes = _answered([one for one in asked if found[one.question]], found, oracle)
+    mixed = np.random.default_rng(wish.seed).permutation(len(asked))
+    half = {asked[at].question for at in mixed[: len(mixed) // 2]}
+    rows = label([one for one in asked if one.question in half], found, oracle, wish.depth)
+    scorer = fit_scorer(rows, folder / SCORER, seed=wish.seed, train=wish.train)
+    ways = recipes(wish.k, scorer.weight, scorer.folder and str(folder / scorer.folder))
+    table = try_all(asked, found, ways, oracle)
+    order, test = (
+        np.array([i for i, one in enumerate(table.questions) if (one.question in half) is first])
+        for first in (True, False)
+    )
+    if not len(order) or not len(test):
+        raise InputError.of("questions", given=len(asked), allowed="at least two with answers")
+    known = [bool(right) for right in table.bare.right[order]]
+    bank = QuestionBank.build([table.questions[at].question for at in order], known)
+    bank.save(folder / "bank")
+    ask_bank(table, bank, order.tolist())
+    ask_model(table, oracle)
+    tried, settings = behind_gates(table, ways, order)
+    choice = cheapest(
+        tried,
+        PLAIN,
+        order=order,
+        test=test,
+        max_drop=wish.drop,
+        confidence=wish.confidence,
+        seed=wish.seed,
+    )
+    chosen = settings[choice.chosen]
+    recipe = dict(chosen.recipe)
+    if scorer.folder is not None and "scorer" in recipe:
+        recipe["scorer"] = scorer.folder
+    words = f"drop at most {wish.drop:g} with confidence {wish.confidence:g}"
+    threshold = FittedThreshold(chosen.threshold, oracle.name, words, QUESTIONS, len(test))
+    promise = {
+        **asdict(wish),
+        "chosen": choice.chosen,
+        "certified": choice.passed > 0,
+        "reason": choice.reason,
+        "settings tested": list(choice.path),
+        "passed": choice.passed,
+        "questions": {"chosen on": len(order), "held out": len(test)},
+    }
+    fitted = Fitted(
+        oracle.name,
+        recipe,
+        chosen.gate,
+        threshold if chosen.gate else None,
+        fit_crag(rows),
+        promise,
+        {"passages": len(passages)} if passages else None,
+        tuple(run),
+        folder=str(folder),
+    )
+    if passages:
+        write_corpus(folder, passages)
+    write_jsonl(folder / TRACES, _traces(table, settings, choice, test))
+    proof = Proof.of(table, tried, settings, choice, test, fitted)
+    notes += [f"trained of the scorer: {scorer.trained}; its weight is {scorer.weight:g}"]
+    write_page(folder / REPORT, proof, table, (order, test), notes, prices)
+    fitted = replace(fitted, promise={**promise, "told": proof.sentence()})
+    fitted.write()
+    return fitted
 
-    def all(self, asked: Sequence[Asked], find: Find, passages: Sequence[Passage]) -> Fitted:
-        """Label, try, choose, certify and write."""
-        wish, oracle, folder = self.wish, self.oracle, self.folder
-        texts = [one.question for one in asked]
-        found = dict(zip(texts, find(texts), strict=True))
-        asked, own = self._answered([one for one in asked if found[one.question]], found)
-        mixed = np.random.default_rng(wish.seed).permutation(len(asked))
-        half = {asked[at].question for at in mixed[: len(mixed) // 2]}
-        rows = label([one for one in asked if one.question in half], found, oracle, wish.depth)
-        scorer = fit_scorer(rows, folder / SCORER, seed=wish.seed, train=wish.train)
-        ways = recipes(wish.k, scorer.weight, scorer.folder and str(folder / scorer.folder))
-        table = try_all(asked, found, ways, oracle)
-        order = np.array([i for i, one in enumerate(table.questions) if one.question in half])
-        test = np.array([i for i, one in enumerate(table.questions) if one.question not in half])
-        if not len(order) or not len(test):
-            raise InputError.of("questions", given=len(asked), allowed="at least two with answers")
-        known = [bool(right) for right in table.bare.right[order]]
-        bank = QuestionBank.build([table.questions[at].question for at in order], known)
-        bank.save(folder / "bank")
-        ask_bank(table, bank, order.tolist())
-        ask_model(table, oracle)
-        tried, settings = behind_gates(table, ways, order)
-        choice = cheapest(
-            tried,
-            PLAIN,
-            order=order,
-            test=test,
-            max_drop=wish.drop,
-            confidence=wish.confidence,
-            seed=wish.seed,
-        )
-        chosen = settings[choice.chosen]
-        fitted = self._fitted(chosen, choice, len(order), len(test), passages)
-        if scorer.folder is not None and "scorer" in chosen.recipe:
-            fitted = replace(fitted, recipe={**fitted.recipe, "scorer": scorer.folder})
-        fitted = replace(fitted, thresholds=fit_crag(rows))
-        write_jsonl(folder / TRACES, _traces(table, settings, choice, test))
-        proof = Proof.of(table, tried, settings, choice, test, fitted)
-        notes = [f"trained of the scorer: {scorer.trained}; its weight is {scorer.weight:g}"]
-        write_page(folder / REPORT, proof, table, (order, test), [*own, *notes], self.prices)
-        fitted = replace(fitted, promise={**fitted.promise, "told": proof.sentence()})
-        fitted.write()
-        return fitted
 
-    def _answered(
-        self, asked: Sequence[Asked], found: Mapping[str, Sequence[Passage]]
-    ) -> tuple[list[Asked], list[str]]:
-        """Answer the questions without a known answer with the language model, from all
-        passages.
-        """
-        open_ = [one for one in asked if not one.answers]
-        from_all = [
-            Context(one.question, tuple(map(Excerpt.whole, found[one.question]))) for one in open_
-        ]
-        answered = dict(
-            zip([one.question for one in open_], self.oracle.answers(from_all), strict=True)
-        )
-        whole = [
-            replace(one, answers=one.answers or ((answered[one.question] or "").strip(),))
-            for one in asked
-        ]
-        made = sum(bool(one.passage) for one in asked)
-        notes = [f"{made} of the questions were written from the corpus"] * bool(made)
-        notes += [f"{len(open_)} without an answer got the one given with all passages"] * bool(
-            open_
-        )
-        return [one for one in whole if one.answers != ("",)], notes
-
-    def _fitted(
-        self,
-        chosen: Setting,
-        choice: Choice,
-        fitted_on: int,
-        held_out: int,
-        passages: Sequence[Passage],
-    ) -> Fitted:
-        wish = self.wish
-        words = f"drop at most {wish.drop:g} with confidence {wish.confidence:g}"
-        threshold = FittedThreshold(chosen.threshold, self.oracle.name, words, QUESTIONS, held_out)
-        if passages:
-            write_corpus(self.folder, passages)
-        promise = {
-            **asdict(wish),
-            "chosen": choice.chosen,
-            "certified": choice.passed > 0,
-            "reason": choice.reason,
-            "settings tested": list(choice.path),
-            "passed": choice.passed,
-            "questions": {"chosen on": fitted_on, "held out": held_out},
-        }
-        return Fitted(
-            self.oracle.name,
-            chosen.recipe,
-            chosen.gate,
-            threshold if chosen.gate else None,
-            None,
-            promise,
-            {"passages": len(passages)} if passages else None,
-            tuple(self.run),
-            folder=str(self.folder),
-        )
+def _answered(
+    asked: Sequence[Asked], found: Mapping[str, Sequence[Passage]], oracle: Oracle
+) -> tuple[list[Asked], list[str]]:
+    """Answer the questions without a known answer with the language model, from all passages."""
+    open_ = [one.question for one in asked if not one.answers]
+    from_all = [Context(each, tuple(map(Excerpt.whole, found[each]))) for each in open_]
+    answers = dict(zip(open_, oracle.answers(from_all), strict=True))
+    whole = [
+        replace(one, answers=one.answers or ((answers[one.question] or "").strip(),))
+        for one in asked
+    ]
+    made, notes = sum(bool(one.passage) for one in asked), list[str]()
+    if made:
+        notes.append(f"{made} of the questions were written from the corpus")
+    if open_:
+        notes.append(f"{len(open_)} without an answer got the one given with all passages")
+    return [one for one in whole if one.answers != ("",)], notes
 
 
 def write_corpus(folder: Path, passages: Iterable[Passage]) -> None:
@@ -368,16 +357,16 @@ def finder(retriever: Any, k: int) -> Find:
     return find
 
 
-def _of_document(document: Any) -> Passage:
-    text, metadata = document.page_content, document.metadata
-    return _passage(document.id or made_id(text), text, metadata)
-
-
 def _of_node(found: Any) -> Passage:
     node = getattr(found, "node", None)
     if node is None:
         raise InputError.of("nodes", given=found, allowed="nodes with scores")
     return _passage(node.node_id, node.get_content(), node.metadata)
+
+
+def _of_document(document: Any) -> Passage:
+    text = document.page_content
+    return _passage(document.id or made_id(text), text, document.metadata)
 
 
 def _passage(name: str, text: str, metadata: Any) -> Passage:

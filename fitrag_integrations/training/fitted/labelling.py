@@ -50,8 +50,13 @@ class FittedScorer:
 def label(
     questions: Sequence[Asked], found: Mapping[str, Sequence[Passage]], oracle: Oracle, depth: int
 ) -> list[Labelled]:
-    """Label the first `depth` passages of each question: is the answer in it, and does the LLM find
-    it?
+    """Label the first passages of each question: is the answer in it, and does the LLM find it?
+
+    Args:
+        questions: Questions with answers.
+        found: Passages by question.
+        oracle: Language model.
+        depth: Passages to label of each question.
     """
     rows = [
         Question(one.question, one.answers, tuple(found[one.question][:depth])) for one in questions
@@ -70,7 +75,14 @@ def label(
 
 
 def fit_scorer(rows: Sequence[Labelled], out: Path, *, seed: int, train: bool) -> FittedScorer:
-    """Fit as much of the scorer as the rows allow; a trained one goes into `out`."""
+    """Fit as much of the scorer as the rows allow.
+
+    Args:
+        rows: Labeled rows.
+        out: Folder of a trained scorer.
+        seed: Random seed.
+        train: Whether to train one where there are labels enough.
+    """
     count = sum(len(row.passages) for row in rows)
     tune = "lora" if count >= FOR_ADAPTER and installed("peft") else "head"
     if not train or count < FOR_HEAD:

@@ -71,7 +71,14 @@ class Oracle:
     ) -> list[str]:
         """Measure each text with one call for many, and store the results as they arrive.
 
-        A result that is missing is blank, and is not requested again.
+        Args:
+            what: Name of the measurement in the journal.
+            texts: The texts.
+            ask: Function that measures some texts.
+            write: Function that makes a text of a result.
+
+        Returns:
+            The stored results; a missing one is blank, and is not requested again.
         """
         keys = {text: f"{what}\n{text}" for text in texts}
         open_ = [text for text in keys if self.journal.get(keys[text]) is None]

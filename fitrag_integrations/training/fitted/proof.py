@@ -45,7 +45,16 @@ class Proof:
         test: Places,
         fitted: Fitted,
     ) -> Proof:
-        """Select the three systems from the results."""
+        """Select the three systems from the results.
+
+        Args:
+            table: Results of the settings.
+            tried: Outcomes of every setting.
+            settings: The settings by name.
+            choice: The chosen one.
+            test: Questions held out.
+            fitted: What is written.
+        """
         chosen, way = settings[choice.chosen], choice.chosen.partition(";")[0]
         known = table.p_known.get(chosen.gate)
         skips = [False] * len(table.questions) if known is None else known > chosen.threshold
@@ -97,7 +106,16 @@ def write_page(
     notes: Sequence[str],
     prices: Prices | None,
 ) -> None:
-    """Write the page: the questions held out, then those that settings were chosen on."""
+    """Write the page: the questions held out, then those that settings were chosen on.
+
+    Args:
+        path: File to write.
+        proof: What was fitted, beside what it is compared with.
+        table: Results of the settings.
+        parts: Questions that settings were chosen on, and questions held out.
+        notes: Notes on the page.
+        prices: Prices; there are no costs without them.
+    """
     from fitrag_integrations.evaluation.report import html_report
 
     order, test = parts

@@ -71,8 +71,12 @@ class Table:
 
 
 def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recipe]:
-    """Return the settings to try: the retriever's first passages, and FIT-RAG with several
-    budgets.
+    """Return the settings to try: the first passages, and FIT-RAG with several budgets.
+
+    Args:
+        k: Passages to retrieve.
+        weight: Weight between the scorer's two labels.
+        scorer: Folder of a trained scorer.
     """
     given: Recipe = {"method": "fitrag", "top_n": k, "weight": weight}
     given |= {} if scorer is None else {"scorer": scorer}
@@ -97,7 +101,14 @@ def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recip
 def try_all(
     questions: Sequence[Asked], found: Found, ways: Mapping[str, Recipe], oracle: Oracle
 ) -> Table:
-    """Answer all questions in all ways; those that somewhere got no answer are left out."""
+    """Answer all questions in all ways; those that somewhere got no answer are left out.
+
+    Args:
+        questions: The questions.
+        found: Passages by question.
+        ways: Recipes by name.
+        oracle: Language model.
+    """
     trained = ways[DEFAULT].get("scorer")
     scorer = (
         SentencesScoredOnce(EMBEDDED_SCORER)
@@ -154,7 +165,10 @@ def _tried(asked: Sequence[Asked], answers: Sequence[str], contexts: Sequence[Co
 def ask_bank(table: Table, bank: Any, banked: Sequence[int]) -> None:
     """Store for every question how many of its nearest questions in a bank were known.
 
-    The questions at `banked` are in the bank themselves, and are judged by the others there.
+    Args:
+        table: Results, changed in place.
+        bank: Bank of questions.
+        banked: Questions that are in the bank themselves, and are judged by the others there.
     """
     own = set(banked)
     near = bank.neighbours([one.question for one in table.questions], NEIGHBOURS + 1)
@@ -186,9 +200,14 @@ def behind_gates(
 ) -> tuple[dict[str, Tried], dict[str, Setting]]:
     """Return every setting, alone and behind each gate at each threshold, and what it came to.
 
-    Thresholds lie evenly over the questions at `order`, those on which settings are chosen; one
-    that skips retrieval for less than a tenth of them is left out. It would come early on the path,
-    being sure to lose little, and where it fails all cheaper settings fail with it.
+    A threshold that skips retrieval for less than a tenth of the questions is left out. It would
+    come early on the path, being sure to lose little, and where it fails all cheaper settings fail
+    with it.
+
+    Args:
+        table: Results of the settings.
+        ways: Recipes by name.
+        order: Questions on which settings are chosen; thresholds lie evenly over them.
     """
     tried = dict(table.tried)
     settings = {name: Setting(recipe) for name, recipe in ways.items()}

@@ -6,12 +6,15 @@ import pytest
 
 from fitrag_integrations import BiLabelScore
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.thresholds.fits import choose_stop
 from fitrag_integrations.models import EligibilityDetector
-from fitrag_integrations.training.eligibility.fit import EligibilityPlan, fit_eligibility
+from fitrag_integrations.training.eligibility.fit import (
+    EligibilityPlan,
+    choose_stop,
+    fit_eligibility,
+)
 from fitrag_integrations.training.eligibility.rows import (
+    Combination,
     EligibilityRow,
-    Judged,
     drawn,
     eligibility_rows,
     prefixes,
@@ -23,7 +26,7 @@ FITTED = {"scorer": "mine", "window": 3, "stride": 1, "per_passage": 1}
 
 def judged(length, *, eligible, share, has=None, kinds=("prefixes",)):
     scores = tuple(BiLabelScore(0.5, 0.5) for _ in range(length))
-    return Judged(kinds, scores, (), eligible, eligible if has is None else has, share)
+    return Combination(kinds, scores, (), eligible, eligible if has is None else has, share)
 
 
 def toy_rows(count=40, seed=1, **more):
@@ -135,8 +138,11 @@ def test_rows_are_read_and_bad_ones_told():
     unheard = {**good["combinations"][0], "eligible": None}
     rows = [good, known, {"error": {}}, {**good, "combinations": [unheard]}]
     (found,) = eligibility_rows(rows)
-    assert [len(one.scores) for one in found.prefixes] == [1, 2, 3, 4]
-    assert len(found.of(["random"])) == 1 and found.combinations[0].left[0].has_answer == 0.1
+    assert [len(one.scores) for one in found.combinations] == [1, 2, 3, 4]
+    assert (
+        sum("random" in one.kinds for one in found.combinations) == 1
+        and found.combinations[0].left[0].has_answer == 0.1
+    )
     with pytest.raises(InputError, match=r"rows\[0\].combinations: given None"):
         eligibility_rows([{"question": "q"}])
     with pytest.raises(InputError, match="kinds, scores, left"):
