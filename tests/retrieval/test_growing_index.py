@@ -59,7 +59,9 @@ def test_a_stopped_build_goes_on_to_the_same_index(tmp_path, monkeypatch, name):
     index = GrowingIndex(tmp_path / "stopped", WordEncoder())
     index.add(passages(*TEXTS[:40]))
     if name is None:  # all was written, but for the state
-        monkeypatch.setattr(index, "_commit", lambda *_, **__: (_ for _ in ()).throw(OSError("full")))
+        monkeypatch.setattr(
+            index, "_commit", lambda *_, **__: (_ for _ in ()).throw(OSError("full"))
+        )
         with pytest.raises(OSError, match="full"):
             index.add(passages(*TEXTS))
     else:

@@ -14,6 +14,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
@@ -44,19 +45,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     app = FastAPI(title="fitrag", version=__version__, lifespan=lifespan)
     app.add_middleware(Door, settings=given, metrics=metrics)
-    _add_errors(app)
-    _add_reranking(app, service)
-    _add_verbs(app, service)
-    _add_watching(app, service, metrics)
-    return app
 
-
-def _add_reranking(app: FastAPI, service: Service) -> None:
     @app.post("/rerank")
     async def rerank(asked: Rerank) -> Any:
         """Answer `texts` as TEI does, with a bare list, and `documents` as Jina does."""
         ranked = await service.rerank(asked)
-        return _tei(ranked, asked) if asked.texts is not None else _jina(ranked, asked, service)
+        if asked.texts is None:
+            return _jina(ranked, asked, service)
+        return [
+            {"index": one.index, "score": one.logit if asked.raw_scores else one.relevance}
+            | ({"text": one.text} if asked.return_text else {})
+            for one in ranked
+        ]
 
     @app.post("/v1/rerank")
     async def jina(asked: Rerank) -> Any:
@@ -75,8 +75,6 @@ def _add_reranking(app: FastAPI, service: Service) -> None:
         meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
         return {"id": str(uuid.uuid4()), "results": rows, "meta": meta}
 
-
-def _add_verbs(app: FastAPI, service: Service) -> None:
     @app.post("/compress")
     async def compress(row: CompressRow) -> Any:
         """Add to a row what `fitrag compress` adds."""
@@ -92,8 +90,6 @@ def _add_verbs(app: FastAPI, service: Service) -> None:
         """Add to a row what `fitrag gate` adds."""
         return await service.row("gate", row.fields())
 
-
-def _add_watching(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/health")
     async def health() -> Any:
         """Check whether requests are taken."""
@@ -107,10 +103,8 @@ def _add_watching(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/metrics")
     async def figures() -> Response:
         """Return the figures that Prometheus reads."""
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+        return Response(generate_latest(metrics.registry), media_type="text/plain; version=0.0.4")
 
-
-def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def shape(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
@@ -129,13 +123,7 @@ def _add_errors(app: FastAPI) -> None:
     async def other(_: Request, error: HTTPException) -> Response:
         return JSONResponse(worded("Request", str(error.detail)), error.status_code)
 
-
-def _tei(ranked: list[Ranked], asked: Rerank) -> list[dict[str, Any]]:
-    return [
-        {"index": one.index, "score": one.logit if asked.raw_scores else one.relevance}
-        | ({"text": one.text} if asked.return_text else {})
-        for one in ranked
-    ]
+    return app
 
 
 def _jina(ranked: list[Ranked], asked: Rerank, service: Service) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any, TypeAlias
 
 from fitrag_integrations.commands.serve.metrics import Metrics
@@ -85,44 +86,44 @@ class Door:
                 begun, status = True, message["status"]
             await send(message)
 
-        with self._metrics.timed(scope["path"]) as told:
+        with self._metrics.timed(scope["path"]) as ended:
             try:
                 await self._enter(scope, receive, watched)
             except Refusal as refusal:
                 if begun:
                     raise
-                await _refuse(watched, refusal)
+                from starlette.responses import JSONResponse
+
+                extra = {"Retry-After": "1"} if refusal.status == 429 else None
+                body = worded(refusal.kind, str(refusal))
+                await JSONResponse(body, refusal.status, extra)(scope, receive, watched)
             finally:
-                told(status)
+                ended(status)
         return None
 
     async def _enter(self, scope: Message, receive: Receive, send: Send) -> None:
-        self._check_key(scope)
+        key, headers = self._settings.api_key, dict(scope["headers"])
+        if key.found:
+            header = f"Bearer {key.reveal()}".encode()
+            if not hmac.compare_digest(headers.get(b"authorization", b""), header):
+                raise Refusal(401, "Unauthorized", "send the header Authorization: Bearer KEY")
         if scope["path"] in WATCHED:
             return await self._app(scope, receive, send)
         body = await self._read(scope, receive)  # a slow sender holds no slot
         if self._open >= self._settings.concurrency:
             raise Refusal(429, "Overloaded", f"{self._open} requests are open: try again in 1 s")
         self._open += 1
-        self._metrics.open(self._open)
+        self._metrics.open.set(self._open)
         try:
             async with asyncio.timeout(self._settings.deadline):
                 await self._app(scope, body, send)
         except TimeoutError:
-            told = f"not answered within {self._settings.deadline:g} s: send fewer documents"
-            raise Refusal(504, "Deadline", told) from None
+            late = f"not answered within {self._settings.deadline:g} s: send fewer documents"
+            raise Refusal(504, "Deadline", late) from None
         finally:
             self._open -= 1
-            self._metrics.open(self._open)
+            self._metrics.open.set(self._open)
         return None
-
-    def _check_key(self, scope: Message) -> None:
-        key = self._settings.api_key
-        if not key.found:
-            return
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        if not hmac.compare_digest(given, f"Bearer {key.reveal()}".encode()):
-            raise Refusal(401, "Unauthorized", "send the header Authorization: Bearer KEY")
 
     async def _read(self, scope: Message, receive: Receive) -> Receive:
         """Read and check the body; FastAPI would answer 400 where reading fails."""
@@ -140,10 +141,11 @@ class Door:
             ) from None
         finally:
             self._reading -= 1
-        if len(body) > ELEMENTS:
-            await asyncio.to_thread(_check_elements, body)
-        else:
-            _check_elements(body)
+        check = partial(jsonl.check_size, body, values=ELEMENTS, depth=DEPTH)
+        try:
+            await asyncio.to_thread(check) if len(body) > ELEMENTS else check()
+        except ValueError as error:
+            raise Refusal(413, "Payload", f"the body is {error}: send less a request") from None
         whole = iter([{"type": "http.request", "body": body}])
 
         async def again() -> Message:
@@ -164,26 +166,6 @@ class Door:
                 raise Refusal(413, "Payload", f"the body has over {most} bytes")
             if message["type"] == "http.disconnect" or not message.get("more_body"):
                 return bytes(body)
-
-
-def _check_elements(body: bytes) -> None:
-    """Raise `Refusal` if a JSON body has too many values, or too deep ones, before it is parsed."""
-    try:
-        jsonl.check_size(body, values=ELEMENTS, depth=DEPTH)
-    except ValueError as error:
-        raise Refusal(413, "Payload", f"the body is {error}: send less a request") from None
-
-
-async def _refuse(send: Send, refusal: Refusal) -> None:
-    from starlette.responses import JSONResponse
-
-    extra = {"Retry-After": "1"} if refusal.status == 429 else None
-    reply = JSONResponse(worded(refusal.kind, str(refusal)), refusal.status, extra)
-    await reply({"type": "http"}, _nothing, send)
-
-
-async def _nothing() -> Message:
-    return {"type": "http.disconnect"}
 
 
 def worded(kind: str, reason: str) -> dict[str, str]:

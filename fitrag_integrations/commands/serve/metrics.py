@@ -21,27 +21,13 @@ class Metrics:
         self._seconds = Histogram(
             "fitrag_seconds", "Seconds a request took.", ["route"], registry=kept
         )
-        self._pairs = Counter("fitrag_pairs", "Pairs scored.", registry=kept)
-        self._open = Gauge("fitrag_open_requests", "Requests being answered.", registry=kept)
+        self.pairs = Counter("fitrag_pairs", "Pairs scored.", registry=kept)
+        self.open = Gauge("fitrag_open_requests", "Requests being answered.", registry=kept)
 
     @contextmanager
     def timed(self, path: str) -> Iterator[Callable[[int], None]]:
-        """Time a request; its status is told before it ends."""
+        """Time a request; the caller passes its status before it ends."""
         route = path if path in ROUTES else "other"  # a path of one's own making is no label
         begun = time.perf_counter()
         yield lambda status: self._count.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(time.perf_counter() - begun)
-
-    def open(self, count: int) -> None:
-        """Return how many requests are being answered."""
-        self._open.set(count)
-
-    def scored(self, pairs: int) -> None:
-        """Add pairs that were scored."""
-        self._pairs.inc(pairs)
-
-    def text(self) -> bytes:
-        """Write it all in the exposition format."""
-        from prometheus_client import generate_latest
-
-        return generate_latest(self.registry)

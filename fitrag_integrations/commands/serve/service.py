@@ -111,7 +111,7 @@ class Service:
                 Ranked(i, p.text, relevance(score))
                 for i, (p, score) in enumerate(zip(passages, scores, strict=True))
             ]
-        self._metrics.scored(len(passages))
+        self._metrics.pairs.inc(len(passages))
         ranked.sort(key=lambda one: -one.relevance)
         return ranked[: asked.top_n] if asked.top_n else ranked  # 0 is all, as vLLM has it
 
