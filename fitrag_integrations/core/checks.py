@@ -10,7 +10,7 @@ import difflib
 import math
 import operator
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, partial
 from typing import (
@@ -125,9 +125,12 @@ def trait(model: object, name: str, kind: type[T]) -> T | None:
 
 
 Text: TypeAlias = Annotated[str, check_text]
+Texts: TypeAlias = Annotated[Sequence[str], partial(check_many, kind=str)]
 Count: TypeAlias = Annotated[int, partial(check_whole, low=1)]
 Size: TypeAlias = Annotated[int, partial(check_whole, low=0)]
 Number: TypeAlias = Annotated[float, check_number]
+Seconds: TypeAlias = Annotated[float, partial(check_number, low=0.001)]
+"""A time that is not nothing."""
 Share: TypeAlias = Annotated[float, partial(check_number, low=0.0, high=1.0)]
 """A number in [0, 1]: a probability, a weight, a threshold on one of these."""
 
@@ -144,7 +147,7 @@ class Checked:
 
     def __post_init__(self) -> None:
         """Check every field, so that a wrong argument fails here and not where it is used."""
-        for name, check in _checks_of(cast(Any, type(self))):
+        for name, check in _checks_of(cast(Any, type(self))).items():
             object.__setattr__(self, name, check(self._named(name), getattr(self, name)))
 
     @classmethod
@@ -154,10 +157,10 @@ class Checked:
 
 
 @cache
-def _checks_of(kind: Any) -> tuple[tuple[str, Check], ...]:
+def _checks_of(kind: Any) -> dict[str, Check]:
     hints = get_type_hints(kind, include_extras=True)
-    found = ((spec.name, _check_of(hints[spec.name])) for spec in fields(kind) if spec.init)
-    return tuple((name, check) for name, check in found if check is not None)
+    found = {spec.name: _check_of(hints[spec.name]) for spec in fields(kind) if spec.init}
+    return {name: check for name, check in found.items() if check is not None}
 
 
 def _check_of(hint: object) -> Check | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fitrag_integrations.core.checks import check_is, check_many, check_text, check_whole
@@ -199,7 +200,7 @@ class Encoder:
         return np.stack(rows) if rows else np.empty((0, self.width), np.float32)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.name, {**self._options, **self._given})
+        return partial(Encoder, self.name, **self._options, **self._given), ()
 
     def __repr__(self) -> str:
         return f"Encoder({self.name!r})"
@@ -235,10 +236,6 @@ class _Lazy:
 
             self._loaded = load(*self._what)
         return self._loaded
-
-
-def _rebuild(name: str, options: dict[str, Any]) -> Encoder:
-    return Encoder(name, **options)
 
 
 def _dtype(dtype: object) -> str | None:

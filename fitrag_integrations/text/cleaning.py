@@ -101,15 +101,13 @@ def _shown(text: str, i: int) -> str:
         return char
     if char.isspace():
         return "\n\n" if char == "\u2029" else " "
-    if char in _DRAWN or (char in _JOINERS and _joins(text, i)):
+    if char in _DRAWN:
         return char
+    if char in _JOINERS and 0 < i < len(text) - 1:
+        return char if all(_JOINING.match(text[j]) for j in (i - 1, i + 1)) else ""
     if unicodedata.category(char) == "Cn" and ord(char) & 0xFFFE != 0xFFFE:
         return char  # given a meaning after this Python was released
     return ""
-
-
-def _joins(text: str, i: int) -> bool:
-    return 0 < i < len(text) - 1 and all(_JOINING.match(text[j]) for j in (i - 1, i + 1))
 
 
 def _cut(text: str, most: int) -> str:

@@ -15,10 +15,17 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, date, datetime
 from functools import partial
 from http.client import HTTPException, HTTPResponse
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import check_number, check_text, check_whole
+from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Seconds,
+    check_number,
+    check_text,
+    check_whole,
+)
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter, finish
 from fitrag_integrations.core.jsonl import check_size
@@ -41,7 +48,7 @@ _QUOTA = (
 
 
 @dataclass(frozen=True)
-class GoogleSearch(SearchesAsPort):
+class GoogleSearch(SearchesAsPort, Checked):
     """Search provider for a Google Programmable Search Engine.
 
     Google has closed the service to new customers and ends it for everybody on 2027-01-01; the
@@ -68,11 +75,11 @@ class GoogleSearch(SearchesAsPort):
     api_key: Any = field(default=None, compare=False)
     engine_id: str | None = None
     _: KW_ONLY
-    max_results: int = 10
-    timeout: float = 10.0
-    tries: int = 3
-    wait: float = 0.5
-    at_once: int = 8
+    max_results: Annotated[int, partial(check_whole, low=1, high=10)] = 10
+    timeout: Seconds = 10.0
+    tries: Count = 3
+    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
+    at_once: Count = 8
     endpoint: str | None = None
     name = "google"
 
@@ -83,11 +90,7 @@ class GoogleSearch(SearchesAsPort):
         object.__setattr__(self, "api_key", secret)
         engine = self.engine_id or os.environ.get("GOOGLE_CSE_ID", "")
         object.__setattr__(self, "engine_id", check_text("engine_id", engine, blank=False))
-        check_whole("max_results", self.max_results, low=1, high=10)
-        check_number("timeout", self.timeout, low=0.001)
-        check_number("wait", self.wait, low=0.0)
-        check_whole("tries", self.tries, low=1)
-        check_whole("at_once", self.at_once, low=1)
+        super().__post_init__()
         warnings.warn(notice(), FutureWarning, stacklevel=3)
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:

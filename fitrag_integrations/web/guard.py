@@ -17,6 +17,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import isawaitable
 from ipaddress import (
     IPv4Address,
@@ -26,10 +27,14 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 from fitrag_integrations import __version__
 from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Seconds,
+    Size,
     check_callable,
     check_many,
     check_number,
@@ -162,7 +167,7 @@ Resolver: TypeAlias = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkGuard:
+class NetworkGuard(Checked):
     """Limits of every fetch; the defaults suit the open web.
 
     Only public addresses are connected to: a name is refused if one of its addresses is private,
@@ -200,15 +205,15 @@ class NetworkGuard:
     allow_addresses: Sequence[str] = ()
     ports: Sequence[int] = (80, 443)
     resolver: Resolver | None = field(default=None, repr=False, hash=False)
-    max_redirects: int = 5
-    max_bytes: int = 5_000_000
-    max_decoded_bytes: int = 10_000_000
-    max_ratio: float = 100.0
-    read_seconds: float = 10.0
-    page_seconds: float = 20.0
-    per_host: int = 2
+    max_redirects: Size = 5
+    max_bytes: Count = 5_000_000
+    max_decoded_bytes: Count = 10_000_000
+    max_ratio: Annotated[float, partial(check_number, low=1e-3)] = 100.0
+    read_seconds: Seconds = 10.0
+    page_seconds: Seconds = 20.0
+    per_host: Count = 2
     robots: bool = True
-    user_agent: str = USER_AGENT
+    user_agent: Annotated[str, partial(check_text, blank=False)] = USER_AGENT
 
     def __post_init__(self) -> None:
         def domain(text: str) -> str:
@@ -231,16 +236,10 @@ class NetworkGuard:
         ports = check_many("ports", self.ports, int)
         checked = tuple(check_whole("ports", port, low=1, high=65535) for port in ports)
         object.__setattr__(self, "ports", checked)
-        check_whole("max_redirects", self.max_redirects, low=0)
-        check_whole("max_bytes", self.max_bytes, low=1)
-        check_whole("max_decoded_bytes", self.max_decoded_bytes, low=1)
-        check_whole("per_host", self.per_host, low=1)
-        check_number("max_ratio", self.max_ratio, low=1e-3)
-        check_number("read_seconds", self.read_seconds, low=1e-3)
-        check_number("page_seconds", self.page_seconds, low=1e-3)
+        super().__post_init__()
         if not isinstance(self.resolver, Mapping):
             check_callable("resolver", self.resolver)
-        if not check_text("user_agent", self.user_agent, blank=False).isprintable():
+        if not self.user_agent.isprintable():
             raise InputError.of("user_agent", given=self.user_agent, allowed="printable text")
 
     def admit(self, url: str | httpx.URL) -> httpx.URL:

@@ -194,15 +194,15 @@ def _rules(text: str) -> Iterator[tuple[str, str]]:
             opened.append(pending.rpartition(";")[2].strip())
         elif part == "}" and opened:
             head = opened.pop()
-            if not head.startswith("@") and all(map(_on_screen, opened)):
+            groups = (group.lower() for group in opened)
+            if not head.startswith("@") and all(
+                group.startswith(("@media", "@supports", "@layer"))
+                and "print" not in group
+                and "width" not in group
+                for group in groups
+            ):
                 yield head, pending
         pending = "" if part in "{}" else part
-
-
-def _on_screen(head: str) -> bool:
-    rule = head.lower()
-    is_group = rule.startswith(("@media", "@supports", "@layer"))
-    return is_group and "print" not in rule and "width" not in rule
 
 
 def _lengths(value: str) -> list[float]:

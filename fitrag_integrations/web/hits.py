@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import Checked, Text
 from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.types import Passage
@@ -17,7 +17,7 @@ _SET_HERE = ("snippet", "page_error", "final_url", "left_out")  # never taken fr
 
 
 @dataclass(frozen=True, slots=True)
-class SearchHit(Record):
+class SearchHit(Record, Checked):
     """One search result as its service returned it.
 
     Args:
@@ -27,16 +27,10 @@ class SearchHit(Record):
         metadata: Further fields of the service, such as a score or an engine.
     """
 
-    title: str
-    url: str
-    snippet: str
-    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
-
-    def __post_init__(self) -> None:
-        check_text("SearchHit.title", self.title)
-        check_text("SearchHit.url", self.url)
-        check_text("SearchHit.snippet", self.snippet)
-        object.__setattr__(self, "metadata", check_mapping("SearchHit.metadata", self.metadata))
+    title: Text
+    url: Text
+    snippet: Text
+    metadata: Annotated[Mapping[str, Any], check_mapping] = field(default_factory=dict, hash=False)
 
 
 def hits_of(found: object) -> list[SearchHit]:

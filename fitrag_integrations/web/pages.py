@@ -14,16 +14,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from weakref import WeakKeyDictionary
 
 from fitrag_integrations.core.checks import (
+    Checked,
+    Text,
     check_is,
     check_many,
     check_number,
-    check_text,
     check_whole,
 )
 from fitrag_integrations.core.extras import require_extra
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Record):
+class Page(Record, Checked):
     """A web page that was read; its text is untrusted.
 
     Args:
@@ -52,19 +54,11 @@ class Page(Record):
         fetched_at: Time of the fetch in ISO 8601, UTC.
     """
 
-    url: str
-    final_url: str
-    title: str
-    paragraphs: tuple[str, ...]
-    fetched_at: str
-
-    def __post_init__(self) -> None:
-        check_text("Page.url", self.url)
-        check_text("Page.final_url", self.final_url)
-        check_text("Page.title", self.title)
-        check_text("Page.fetched_at", self.fetched_at)
-        paragraphs = check_many("Page.paragraphs", self.paragraphs, str)
-        object.__setattr__(self, "paragraphs", paragraphs)
+    url: Text
+    final_url: Text
+    title: Text
+    paragraphs: Annotated[tuple[str, ...], partial(check_many, kind=str)]
+    fetched_at: Text
 
     @property
     def text(self) -> str:

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass
 from inspect import iscoroutinefunction
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
 
-from fitrag_integrations.core.checks import can, check_many, check_one, check_text, check_whole
+from fitrag_integrations.core.checks import Checked, Count, Texts, can, check_many, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.errors import InputError, PortError, SearchError
@@ -129,7 +129,7 @@ async def ask_provider(provider: object, queries: list[str]) -> list[object]:
 
 
 @dataclass(frozen=True)
-class ToolProvider:
+class ToolProvider(Checked):
     """Search provider that calls a tool once per query.
 
     A tool with an async method is awaited; any other runs in threads. The answer to a query is
@@ -143,10 +143,10 @@ class ToolProvider:
 
     tool: object
     _: KW_ONLY
-    at_once: int = 16
+    at_once: Count = 16
 
     def __post_init__(self) -> None:
-        check_whole("at_once", self.at_once, low=1)
+        super().__post_init__()
         _calls_of(self.tool)
 
     @property
@@ -186,7 +186,7 @@ Ranked: TypeAlias = tuple[int, SearchHit]  # the provider's rank, from 1
 
 
 @dataclass(frozen=True)
-class WebSearch:
+class WebSearch(Checked):
     """Web search that answers queries with passages, for ``Ports(search=...)``.
 
     Each URL counts once. A result with neither page text nor snippet is left out, and
@@ -211,15 +211,13 @@ class WebSearch:
 
     provider: object
     _: KW_ONLY
-    max_results: int = 5
+    max_results: Count = 5
     pages: PageReading | None = None
-    prefer: Sequence[str] = ("wikipedia.org",)
-    on_page_error: str = "snippet"
+    prefer: Texts = ("wikipedia.org",)
+    on_page_error: Literal["snippet", "raise"] = "snippet"
 
     def __post_init__(self) -> None:
-        check_whole("max_results", self.max_results, low=1)
-        object.__setattr__(self, "prefer", check_many("prefer", self.prefer, str))
-        check_one("on_page_error", self.on_page_error, ("snippet", "raise"))
+        super().__post_init__()
         if self.pages is not None and not isinstance(self.pages, PageReading):
             raise InputError.of("pages", given=self.pages, allowed="an object with 'aread'")
         if not any(can(self.provider, name) for name in CALLS):

@@ -9,10 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import check_many, check_number, check_text, check_whole
+from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Seconds,
+    Text,
+    Texts,
+    check_number,
+    check_text,
+)
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import (
     Limits,
@@ -38,7 +47,7 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True)
-class SearxngSearch(SearchesAsPort):
+class SearxngSearch(SearchesAsPort, Checked):
     """Search provider for a SearXNG instance whose settings allow the format ``json``.
 
     Redirects are not followed.
@@ -63,24 +72,18 @@ class SearxngSearch(SearchesAsPort):
 
     base_url: str
     _: KW_ONLY
-    language: str = ""
-    categories: Sequence[str] = ()
-    engines: Sequence[str] = ()
-    timeout: float = 10.0
-    tries: int = 3
-    wait: float = 0.5
-    at_once: int = 8
+    language: Text = ""
+    categories: Texts = ()
+    engines: Texts = ()
+    timeout: Seconds = 10.0
+    tries: Count = 3
+    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
+    at_once: Count = 8
     name = "searxng"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", _checked_address(self.base_url))
-        check_text("language", self.language)
-        object.__setattr__(self, "categories", check_many("categories", self.categories, str))
-        object.__setattr__(self, "engines", check_many("engines", self.engines, str))
-        check_number("timeout", self.timeout, low=0.001)
-        check_number("wait", self.wait, low=0.0)
-        check_whole("tries", self.tries, low=1)
-        check_whole("at_once", self.at_once, low=1)
+        super().__post_init__()
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query; also works inside a running event loop."""

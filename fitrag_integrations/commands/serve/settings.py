@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.checks import Checked, Count, Seconds
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError
 
@@ -15,7 +15,7 @@ PREFIX = "FITRAG_SERVE_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Checked):
     """Models and limits of a service.
 
     `model`, `evaluator` and `gate` are names or folders, blank for the embedded ones; `device` and
@@ -38,11 +38,11 @@ class Settings:
     backend: str = ""
     model_kwargs: str = ""
     api_key: Any = None
-    documents: int = 1000
-    sentences: int = 5000
-    payload: int = 8_000_000
-    concurrency: int = 64
-    deadline: float = 60.0
+    documents: Count = 1000
+    sentences: Count = 5000
+    payload: Count = 8_000_000
+    concurrency: Count = 64
+    deadline: Seconds = 60.0
 
     def __post_init__(self) -> None:
         if isinstance(self.api_key, str) and not self.api_key.strip():
@@ -50,9 +50,7 @@ class Settings:
             raise InputError.of(f"{PREFIX}API_KEY", given="a blank text", allowed=allowed)
         if not isinstance(self.api_key, Secret):
             object.__setattr__(self, "api_key", Secret(self.api_key))
-        for name in ("documents", "sentences", "payload", "concurrency"):
-            check_whole(name, getattr(self, name), low=1)
-        check_number("deadline", self.deadline, low=0.001)
+        super().__post_init__()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:

@@ -106,7 +106,8 @@ def as_draft(text: str, tokens: Sequence[Token]) -> Draft:
     ranked = [sorted(map(math.exp, token.shown.values()), reverse=True) for token in tokens]
     several = all(len(chances) > 1 for chances in ranked)
     margins = tuple(min(1.0, chances[0] - chances[1]) for chances in ranked) if several else ()
-    entropies = tuple(map(_entropy, ranked)) if several else ()
+    sums = (-math.fsum(p * math.log(p) for p in chances if p) for chances in ranked)
+    entropies = tuple(max(0.0, entropy) for entropy in sums) if several else ()
     logprobs = tuple(min(0.0, token.logprob) for token in tokens)
     return Draft(text, logprobs, margins, entropies)
 
@@ -118,7 +119,7 @@ def echoed(reply: Row, text: str) -> list[Token]:
     tail, at = "", len(kept)
     while at and text.strip() not in tail:
         at -= 1
-        tail = _plain(kept[at].text) + tail
+        tail = kept[at].text.replace("\u2581", " ").replace("\u0120", " ") + tail
     if text.strip() not in tail:
         raise PortError(
             "the service does not echo a prompt with its log-probabilities, which rescore requires "
@@ -163,11 +164,3 @@ def _logprob_of(word: str, shown: Mapping[str, float]) -> float | None:
     chances = [math.exp(value) for token, value in shown.items() if token.strip(BLANKS) == word]
     total = math.fsum(chances)
     return math.log(total) if total else None
-
-
-def _entropy(chances: Sequence[float]) -> float:
-    return max(0.0, -math.fsum(p * math.log(p) for p in chances if p))
-
-
-def _plain(text: str) -> str:
-    return text.replace("\u2581", " ").replace("\u0120", " ")

@@ -280,7 +280,9 @@ class RemoteScorer:
                 for row in rows:
                     number(self._dialect, row)
             except PortError as error:
-                if len(places) > 1 and splits and _may_be_one(error):
+                status = error.status if isinstance(error, Refused) else None
+                one = status in CONTENT or (status == 500 and SIZE.search(str(error)) is not None)
+                if len(places) > 1 and splits and one:  # it may go without one of them
                     splits -= 1
                     half = len(places) // 2
                     await ask(places[:half])
@@ -380,12 +382,6 @@ def checked_pairs(pairs: Sequence[Pair]) -> list[Pair]:
             raise InputError.of(f"pairs[{i}]", given=pair, allowed="a question and a Passage")
         checked.append((check_text(f"pairs[{i}][0]", pair[0], blank=False), pair[1]))
     return checked
-
-
-def _may_be_one(error: PortError) -> bool:
-    """Check whether a rejected request may succeed without one of its documents."""
-    status = error.status if isinstance(error, Refused) else None
-    return status in CONTENT or (status == 500 and SIZE.search(str(error)) is not None)
 
 
 def _text(passage: Passage) -> str:

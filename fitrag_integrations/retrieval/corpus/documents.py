@@ -174,13 +174,10 @@ def _title(text: str, file: Path) -> str:
     heading = None
     if file.suffix.lower() == ".md":
         heading = _HEADING.search(_FENCED.sub("", text))  # a comment in code is no heading
-    return _without_closing(heading[1].rstrip()) if heading else file.stem
-
-
-def _without_closing(heading: str) -> str:
-    """Remove the closing marks of `A heading ##`; those of `C#` are part of the word."""
-    words = heading.rstrip("#")
-    return words.rstrip() if words[-1:].isspace() else heading
+    if heading is None:
+        return file.stem
+    words = heading[1].rstrip().rstrip("#")  # closing marks, but not those of `C#`
+    return words.rstrip() if words[-1:].isspace() else heading[1].rstrip()
 
 
 def _spans(
@@ -205,10 +202,13 @@ def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
 
     def texts() -> Iterator[str]:
         for number, line in lines_of(file, name):
+            if isinstance(line, FileNote):
+                pending.append(line)
+                continue
             try:
-                yield _utf8(line)
+                yield line.decode("utf-8")
             except ValueError as error:
-                pending.append(line if isinstance(line, FileNote) else _bad(name, number, error))
+                pending.append(_bad(name, number, error))
 
     rows = csv.reader(texts(), delimiter="\t")
     head: tuple[str, ...] = ()
@@ -251,12 +251,6 @@ def _rows(
                     yield _passage(row, file.name, number)
             except (ValueError, RecursionError) as error:
                 yield _bad(name, number, error)
-
-
-def _utf8(line: bytes | FileNote) -> str:
-    if isinstance(line, FileNote):
-        raise ValueError(line.reason)
-    return line.decode("utf-8")
 
 
 def _bad(name: str, number: int, error: Exception) -> FileNote:
