@@ -22,10 +22,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from fitrag_integrations.langchain import (
     CorrectiveRouter,
     FaissRetriever,
-    KnowledgeRouter,
     MethodRunnable,
 )
-from fitrag_integrations.methods import Crag, FitRag
+from fitrag_integrations.methods import FitRag
 
 ROWS = """
 Danube|Where does it end?|Where does the Danube end?
@@ -114,23 +113,16 @@ WAYS: dict[str, Callable[[str], str] | None] = {
 
 def components(base: Any, condense: Callable[[str], str] | None) -> dict[str, Any]:
     """Return each component, which gives the titles of what it hands on."""
-
-    def of_method(method: Any) -> Any:
-        runnable = MethodRunnable(method=method, retriever=base, condense=condense)
-        return runnable | (lambda traced: {one.passage.title for one in traced.value.excerpts})
+    method = MethodRunnable(method=FitRag(), retriever=base, condense=condense)
 
     def titles(given: dict[str, list[Document]]) -> set[str]:
         return {document.metadata["title"] for document in given["documents"]}
 
-    fitrag = of_method(FitRag())
     return {
-        "`MethodRunnable(FitRag())`": fitrag,
-        "`MethodRunnable(Crag())`": of_method(Crag()),
+        "`MethodRunnable(FitRag())`": method
+        | (lambda traced: {one.passage.title for one in traced.value.excerpts}),
         "`CorrectiveRouter`": CorrectiveRouter(
             correct=titles, incorrect=titles, base=base, condense=condense
-        ),
-        "`KnowledgeRouter` to FIT-RAG": KnowledgeRouter(
-            known=lambda _: set(), unknown=fitrag, condense=condense
         ),
     }
 
@@ -141,7 +133,7 @@ def main() -> None:
     base = FaissRetriever.from_texts(
         [one["text"] for one in passages],
         metadatas=[{"title": one["title"]} for one in passages],
-        k=5,
+        k=3,
     )
     talks = [
         conversation(at, asked, subject, questions)

@@ -162,12 +162,12 @@ def highlight(
     else:
         excerpts = what.excerpts if isinstance(what, Context) else what
         groups = enumerate(by_number(check_many("what", excerpts, Excerpt)), start=1)
-    for number, group in groups:
-        title = f"[{number}] {named(group[0].passage)}"
+    for number, own in groups:
+        title = f"[{number}] {named(own[0].passage)}"
         if html:
-            parts.append(folded(title, excerpts_html(group), shown=True))
+            parts.append(folded(title, excerpts_html(own), shown=True))
         else:
-            parts.append(f"{title}\n{_between(group, markers)}")
+            parts.append(f"{title}\n{_between(own, markers)}")
     return ("" if html else "\n\n").join(parts)
 
 

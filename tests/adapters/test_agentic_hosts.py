@@ -186,7 +186,7 @@ class Reasoning(CustomLLM):
         yield CompletionResponse(text=whole.text, delta=whole.text)
 
 
-@pytest.mark.filterwarnings("ignore:The `__fields__` attribute is deprecated")  # of LlamaIndex
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the host's own
 async def test_an_agent_workflow_of_llama_index(nodes):
     agent = ReActAgent(
         name="finder",

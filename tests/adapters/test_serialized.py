@@ -51,6 +51,10 @@ class TestLangChain:
     def test_dumps_and_loads(self, component):
         assert repr(again(component)) == repr(component)
 
+    def test_none_is_a_value(self):
+        given = lc.SubDocumentCompressor(top_n=None, max_share=None)
+        assert again(given) == given and given != lc.SubDocumentCompressor()
+
     def test_a_bundled_model_goes_by_its_name(self):
         documents = [Document(text) for text in TEXTS]
         given = lc.BiLabelReranker(scorer=default_model("scorer"), top_n=1)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 from langchain_core.load.serializable import Serializable
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -19,7 +19,9 @@ from fitrag_integrations.langchain.base.models import is_language_model, is_tool
 from fitrag_integrations.methods.adapting import Named, check_method
 from fitrag_integrations.methods.settings import restored, saved, settings_of
 
-AnyRunnable: TypeAlias = Runnable[Any, Any] | Callable[[Any], Any] | Callable[..., Any]
+AnyRunnable: TypeAlias = (
+    Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any]
+)
 AnyModel = Annotated[Any, Field(exclude=True)]  # stays out of dumps; pickle keeps it
 Count = Annotated[int, Field(ge=1)]
 
@@ -88,13 +90,13 @@ class Brief(Serializable):
 
     def _given(self) -> Iterator[tuple[str, Any]]:
         for name, spec in type(self).model_fields.items():
-            value = vars(self).get(name)  # absent while it is being made
-            if value != spec.default and value is not None:
+            value = vars(self).get(name, spec.default)  # absent while it is being made
+            if value != spec.default:
                 yield name, value
 
     def __repr_args__(self) -> Iterator[tuple[str, object]]:
         for name, value in self._given():
-            if isinstance(value, bool | int | float | str):
+            if isinstance(value, bool | int | float | str | None):
                 yield name, value
             else:
                 yield name, list(map(Named, value)) if isinstance(value, list) else Named(value)

@@ -200,7 +200,7 @@ class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
         """Return the named and described fields of the output, where it is a dict."""
-        return self._gives or super().get_output_schema(config)
+        return self._gives or cast(type[BaseModel], super().get_output_schema(config))
 
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
         """Run one input."""

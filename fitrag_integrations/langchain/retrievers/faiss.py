@@ -83,10 +83,11 @@ class FaissRetriever(FlowRetriever):
     ) -> list[Flow[Context]]:
         """Return one flow per question; the search of one call is one."""
         index, most = self.index, self.most(**options)
-        asearch = getattr(index, "asearch", None)
+        asearch: Any = getattr(index, "asearch", None)
 
         async def found(queries: Sequence[str]) -> list[list[Passage]]:
-            return await asearch(queries, most)
+            passages: list[list[Passage]] = await asearch(queries, most)
+            return passages
 
         acall = found if callable(asearch) else None
         port = Port.of("search", lambda queries: index.search(queries, most), acall, owner=index)

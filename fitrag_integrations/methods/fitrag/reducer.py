@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fitrag_integrations.core.checks import (
     Checked,
@@ -95,7 +95,7 @@ def rerank(
     *,
     top_n: int | None = DEFAULTS.top_n,
     weight: float = DEFAULTS.weight,
-    min_score: float | None = None,
+    min_score: float | None = DEFAULTS.min_score,
     logits: bool = False,
     deduplicate: bool = DEFAULTS.deduplicate,
     selection: Selection | None = None,
@@ -137,26 +137,7 @@ def rerank(
 
 
 def compress(
-    question: str,
-    passages: Sequence[Passage],
-    score: ScorePort,
-    *,
-    window: int | None = None,
-    stride: int = 1,
-    weight: float = DEFAULTS.weight,
-    max_tokens: int | None = None,
-    count_tokens: CountTokens = None,
-    detector: Detector | Literal[False] | None = None,
-    split: SentenceSplitter | None = None,
-    per_passage: int | Auto | None = "auto",
-    max_share: float | Auto | None = "auto",
-    min_tokens: int | Auto = "auto",
-    min_score: float | None = None,
-    scoring: str | None = None,
-    logits: bool = False,
-    deduplicate: bool = DEFAULTS.deduplicate,
-    max_passages: int | None = DEFAULTS.max_passages,
-    max_sentences: int | None = DEFAULTS.max_sentences,
+    question: str, passages: Sequence[Passage], score: ScorePort, **settings: Any
 ) -> Flow[list[Excerpt]]:
     """Reduce passages to their best sentences or windows, best first (section 4.4.2).
 
@@ -165,47 +146,12 @@ def compress(
         passages: What to reduce.
         score: Port of a scorer, called with pairs of question and window, or of question and
             passage with spans if it judges sentences in one pass.
-        window: Sentences in a window; None is one for a scorer that judges sentences, else three.
-        stride: Sentences from the start of one window to the next, at most ``window``.
-        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
-        max_tokens: Budget of prompt tokens of the excerpts; None is no limit.
-        count_tokens: Counts the tokens of a text; None estimates them.
-        detector: Decides when the excerpts are enough; None is the bundled one where it fits the
-            scorer and the windows, False keeps all.
-        split: Returns the [start, end) of the sentences of a text; None is the built-in one.
-        per_passage: Maximum number of windows kept of a passage; None is no limit.
-        max_share: Fraction of the passages' tokens kept at most, in (0, 1]; None keeps all.
-        min_tokens: Tokens that ``max_share`` always allows.
-        min_score: Lowest score kept, in [0, 2], or any number with ``logits``; None keeps all.
-        scoring: "one_pass" judges windows from one reading of their passage, "windows" reads each
-            as a text of its own, as in the paper; None is what the scorer can do.
-        logits: Add logits instead of probabilities.
-        deduplicate: Keep equal texts, and text that chunks of one source share, once.
-        max_passages: Maximum number of passages read, in the order given; None is no limit.
-        max_sentences: Maximum number of sentences read, of all passages; None is no limit.
+        **settings: Options of `TokenReducer`, such as `max_tokens`, `window` and `detector`.
 
     Returns:
         The flow that ends in the excerpts kept, best first.
     """
-    reducer = TokenReducer(
-        window=window,
-        stride=stride,
-        weight=weight,
-        max_tokens=max_tokens,
-        count_tokens=count_tokens,
-        detector=detector,
-        split=split,
-        per_passage=per_passage,
-        max_share=max_share,
-        min_tokens=min_tokens,
-        min_score=min_score,
-        scoring=scoring,
-        logits=logits,
-        deduplicate=deduplicate,
-        max_passages=max_passages,
-        max_sentences=max_sentences,
-    )
-    kept, _ = yield from reducer(question, passages, score)
+    kept, _ = yield from TokenReducer(**settings)(question, passages, score)
     return kept
 
 
