@@ -176,6 +176,7 @@ def answer(verb: Verb[Any], lot: list[Line]) -> Answered:
             except ValueError:
                 names = ", ".join(name for name, value in fields.items() if not is_finite(value))
                 error = InputError.of(names, given="NaN or Infinity", allowed="numbers JSON has")
+        assert error is not None
         failed = error_row(Line(given), error)
         lines.append(jsonl.dump({**given, **verb.empty, **failed}))
         reasons.append(reason_of(failed["error"]))

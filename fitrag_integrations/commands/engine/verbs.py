@@ -121,7 +121,7 @@ def _options(plan: type[Any], defaults: object = None) -> Iterator[tuple[str, An
         hint, said = hints[field.name], Option()
         own = field.default if field.default_factory is MISSING else field.default_factory()
         default = own if defaults is None else getattr(defaults, field.name)
-        if is_dataclass(hint):
+        if isinstance(hint, type) and is_dataclass(hint):
             yield from _options(hint, None if default is MISSING else default)
             continue
         if get_origin(hint) is Annotated:
