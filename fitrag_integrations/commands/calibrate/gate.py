@@ -31,8 +31,9 @@ class CalibrateGate:
     Reads known, or right_without and right_with (0 or 1), and the gate's p_known. Rows without it
     need question and may have draft, which the gate then scores.
 
-    Targets: best accuracy; share, the best accuracy with at most --max-share retrieved; drop and
-    conformal, the fewest retrievals that lose at most --max-drop of the accuracy.
+    Targets: best accuracy; share, which retrieves for at most --max-share of the questions; drop,
+    which loses at most --max-drop of the accuracy of always retrieving, with --confidence; and
+    conformal, the same on average.
     """
 
     rows: Annotated[list[Path], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
