@@ -1,13 +1,13 @@
 """Put random models of many architectures into every place that takes one, beside transformers.
 
-    python benchmarks/architectures.py [--only llama bert] [--json OUT]
+    python benchmarks/architectures.py [--only llama bert] [--json OUT] [--table OUT.md]
 
 Each model has two layers and random weights (seed 7), is saved as its own library saves it, loaded
 by the public `from_pretrained` or `from_reranker`, and run over the same texts, of mixed lengths in
 one batch. The reference is transformers itself, one text at a time without padding, in float32 on
 the CPU. A number is the largest difference between the two over all texts; "same" says that all
 generated ids are equal; a refusal is shown with its message. `benchmarks/results/architectures.md`
-is the table this prints.
+was written with `--table`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import argparse
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,10 @@ from fitrag_integrations.types import Passage
 from fitrag_integrations.values.slimplm import JUDGE_PAPER
 
 SEED, NEW_TOKENS = 7, 12
+EXPLAINED = """Models of two layers and random weights in float32 on a CPU, in every place that takes them,
+beside transformers, which reads one text at a time without padding. A number is the largest
+difference over all texts; "same" is none, or equal generated texts. Written by
+`python benchmarks/architectures.py --table benchmarks/results/architectures.md`."""
 REFERENCE: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 DECODER = SIZES | {
@@ -120,6 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--only", nargs="+", default=[*CAUSAL, *ENCODERS, *SEQUENCE])
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--table", type=Path)
     args = parser.parse_args()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -129,11 +134,40 @@ def main() -> None:
         rows.append(row)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
+    if args.table:
+        args.table.write_text(table(rows), encoding="utf-8")
+    print(summary(rows))
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> str:
+    """Count the places and name the largest difference."""
     worst = max((row["difference"] for row in rows if row["difference"] is not None), default=0.0)
     refused = sum(row["difference"] is None for row in rows)
-    print(
-        f"{len(args.only)} architectures, {len(rows)} places, {refused} refused, worst {worst:.1e}"
+    models = len({row["model"] for row in rows})
+    return (
+        f"{models} architectures, {len(rows)} places, {refused} refused, "
+        f"largest difference {worst:.1e}"
     )
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Write a row for each model and a column for each place, then the refusals."""
+    places = list(dict.fromkeys(row["place"] for row in rows))
+    cells = {(row["model"], row["place"]): row["outcome"].partition(":")[0] for row in rows}
+    lines = [f"# Architectures\n\n{EXPLAINED}\n\n{summary(rows)}.\n"]
+    lines += ["| model | " + " | ".join(places) + " |", "| --- " * (len(places) + 1) + "|"]
+    for model in dict.fromkeys(row["model"] for row in rows):
+        shown = (cells.get((model, place), "") for place in places)
+        lines.append(f"| {model} | {' | '.join(shown)} |")
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row["difference"] is None:
+            reason = row["outcome"].removeprefix("refused: ")
+            reason = reason.replace(f"a {row['model']} ", "a <model> ")
+            reasons.setdefault(reason, []).append(row["model"])
+    lines.append("\n## Refused\n")
+    lines += [f"- {', '.join(dict.fromkeys(names))}: {why}" for why, names in reasons.items()]
+    return "\n".join(lines) + "\n"
 
 
 def compared(name: str) -> Iterator[dict[str, Any]]:
@@ -326,7 +360,7 @@ def pruned(folder: str) -> float:
     outside |= {"num_pruning_labels": 2, "transformers_version": "5.0"}
     (Path(folder) / "config.json").write_text(json.dumps(outside), encoding="utf-8")
     scorer = OnePassScorer.from_pruner(folder, device="cpu", dtype="float32")
-    spans = [(0, 20), (9, 41)]
+    spans = [(0, 20), (9, 40)]
     judged = scorer.score_sentences([(*pair, spans) for pair in PAIRS])
     scorer.unload()
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, config=model.config)
@@ -386,13 +420,13 @@ def classified(folder: str, encode: Callable[..., Any]) -> list[float]:
 
 @torch.inference_mode()
 def embeddings(folder: str) -> float:
-    """Compare vectors of length 1 with the states' mean, in a decoder with its last token's."""
+    """Compare vectors of length 1 with the states' mean, or the last token's of a ForCausalLM."""
     encoder = Encoder.from_pretrained(folder, device="cpu", dtype="float32", normalize=True)
     found = torch.from_numpy(encoder.encode(TEXTS))
     encoder.unload()
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     model = AutoModel.from_pretrained(folder, **REFERENCE).eval()
-    decoder = str((model.config.architectures or [""])[0]).endswith(("ForCausalLM", "LMHeadModel"))
+    decoder = str((model.config.architectures or [""])[0]).endswith("ForCausalLM")
     wanted = []
     for text in TEXTS:
         given = tokenizer(text, return_tensors="pt")

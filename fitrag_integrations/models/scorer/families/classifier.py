@@ -22,7 +22,8 @@ def load_classifier(folder: Folder) -> nn.Module:
     config, what = folder.config, folder.checkpoint.what
     if config.is_encoder_decoder or config.num_labels != 1:
         given = f"a {config.model_type} checkpoint of {config.num_labels} outputs"
-        raise ModelLoadError(f"{what}: given {given}, allowed an encoder with one")
+        other = "; RetrievalEvaluator loads such a T5" if config.is_encoder_decoder else ""
+        raise ModelLoadError(f"{what}: given {given}, allowed an encoder with one{other}")
     from transformers.models.auto import modeling_auto
 
     decoder = config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
