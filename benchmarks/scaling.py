@@ -7,13 +7,16 @@ import time
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from turns import CHARACTERS, Row, in_turns, pairs_of, spread
 
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.retrieval import _store
+from fitrag_integrations.types import Passage
 
 SIZES = (10, 100, 1000, 10_000)
 WIDTH, HIDDEN, QUERIES, WANTED = 384, 32, 20, 10
+MANY, AMONG, BEST = 64, 100_000, 100
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -45,10 +48,7 @@ def index(args: argparse.Namespace) -> list[Row]:
     """Search random vectors of 32 hidden numbers by each kind of index, one query at a time."""
     rows = []
     for count in (10**n for n in range(3, 7) if 10**n <= args.vectors):
-        chance = np.random.default_rng(args.seed)
-        spanned = chance.standard_normal((HIDDEN, WIDTH), dtype=np.float32)
-        drawn = chance.standard_normal((count + QUERIES, HIDDEN), dtype=np.float32) @ spanned
-        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+        drawn = drawn_vectors(count + QUERIES, args.seed)
         vectors, queries = drawn[:count], drawn[count:]
         exact: list[set[int]] = []
         for kind in _store.KINDS:
@@ -66,3 +66,33 @@ def index(args: argparse.Namespace) -> list[Row]:
             rows.append(row)
             print(row, flush=True)
     return rows
+
+
+def drawn_vectors(count: int, seed: int) -> NDArray[np.float32]:
+    """Draw vectors of length 1 of a few hidden numbers."""
+    chance = np.random.default_rng(seed)
+    spanned = chance.standard_normal((HIDDEN, WIDTH), dtype=np.float32)
+    drawn = chance.standard_normal((count, HIDDEN), dtype=np.float32) @ spanned
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    return drawn
+
+
+def queries(args: argparse.Namespace) -> list[Row]:
+    """Search for many queries at once: FAISS, and the store that ships over the same vectors."""
+    drawn = drawn_vectors(AMONG + MANY, args.seed)
+    vectors, asked = drawn[:AMONG], drawn[AMONG:]
+    store = _store.Store.empty(WIDTH)
+    store.add([Passage(str(i), "text") for i in range(AMONG)], vectors)
+    found: dict[str, list[list[str]]] = {}
+
+    def faiss() -> None:
+        _, places = store.flat.search(asked, BEST)
+        found["faiss"] = [list(map(str, row)) for row in places.tolist()]
+
+    def shipped() -> None:
+        found["shipped"] = [[p.id for p in row] for row in store.nearest(asked, BEST)]
+
+    name = f"FAISS, {MANY} queries, best {BEST} of {AMONG:,}"
+    rows = in_turns({name: faiss, "the store that ships": shipped}, args.repeats, name)
+    both = zip(found["faiss"], found["shipped"], strict=True)
+    return [*rows, {"what": "queries with equal ids", "value": sum(a == b for a, b in both)}]

@@ -42,7 +42,6 @@ from speed_page import markdown, write_page
 from turns import CHARACTERS, QUESTION, Apart, Job, Row, Started, cross_encoder, in_turns, pairs_of
 
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
-from fitrag_integrations.models.encoder import on_cpu
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
@@ -53,6 +52,7 @@ from fitrag_integrations.models.light.models import (
     LightReader,
     LightScorer,
 )
+from fitrag_integrations.models.runtime import choosing
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.text.sentences import split_sentences
@@ -130,7 +130,7 @@ def rerank(args: argparse.Namespace) -> list[Row]:
             how: Any = {"device": "cpu", **way}
             ours[f"from_reranker, {called}"] = BiLabelScorer.from_reranker(folder, **how)
             if way in (WAYS[0], WAYS[-1]):
-                ours[f"plain scorer, {called}"] = plain(**how)
+                ours[f"plain scorer, {called}"] = plain(folder / "plain", **how)
             ours[f"embedded scorer, {called}"] = BiLabelScorer.embedded(**how)
         ours["embedded scorer, without torch"] = LightScorer.embedded()
         scored: dict[str, Any] = {}
@@ -140,7 +140,7 @@ def rerank(args: argparse.Namespace) -> list[Row]:
         }
         rows = in_turns(jobs, args.repeats, BASE)
         wanted = others[BASE].scores
-    rates = {dtype: rate(dtype) for dtype in (torch.float32, torch.bfloat16)}
+    rates = {dtype: rate(dtype) for dtype in ("float32", "bfloat16")}
     for row in rows:
         if (other := others.get(row["what"])) is not None:
             found, row["with"] = other.scores, other.about["with"]
@@ -150,27 +150,32 @@ def rerank(args: argparse.Namespace) -> list[Row]:
             row["share of GEMM"] = work(scorer, pairs) / row["ms"] / 1e6 / rates[precision(scorer)]
         if "scorer" not in row["what"]:
             row["furthest"] = max(abs(a - b) for a, b in zip(found, wanted, strict=True))
-    told = [{"what": f"GEMM {str(d)[6:]}, GFLOP/s", "value": each} for d, each in rates.items()]
+    told = [{"what": f"GEMM {d}, GFLOP/s", "value": each} for d, each in rates.items()]
     left = padding(ours["embedded scorer, float32"], pairs)
     return [*rows, *told, {"what": "padding factor", "value": left}]
 
 
-def plain(**options: Any) -> BiLabelScorer:
-    """Make a scorer of two labels over MiniLM as it is, its head untrained."""
+def plain(folder: Path, **options: Any) -> BiLabelScorer:
+    """Save a scorer of two labels over MiniLM, its head untrained, and load it."""
     trunk, tokenizer = load_base(MINILM)
-    given = Options.checked(**({"dtype": None, "batch_tokens": None} | options))
-    engine = Engine(trunk, PairTokenizer(tokenizer, max_length=384), given).retain()
-    return BiLabelScorer(engine, BiLabelHead(trunk.width), evidence=Evidence())
+    engine = Engine(trunk, PairTokenizer(tokenizer), Options("cpu", "float32")).retain()
+    manifest = {"base": MINILM, "head": {"hidden": 0}}
+    made = BiLabelScorer(engine, BiLabelHead(trunk.width), evidence=Evidence(), manifest=manifest)
+    made.save_pretrained(folder)
+    made.unload()
+    return BiLabelScorer.from_pretrained(folder, **options)
 
 
-def precision(scorer: Any) -> torch.dtype:
+def precision(scorer: Any) -> str:
     """Give what a scorer computes in."""
-    return getattr(scorer._engine, "dtype", torch.float32)
+    long = getattr(scorer._engine, "long", None)
+    dtype = long.dtype if long else getattr(scorer._engine, "dtype", "float32")
+    return str(dtype).removeprefix("torch.")
 
 
-def rate(dtype: torch.dtype) -> float:
+def rate(dtype: str) -> float:
     """Measure this machine's matrix product, in GFLOP/s: the best of some tries."""
-    return max(on_cpu.rate.__wrapped__(dtype) for _ in range(50))
+    return max(choosing.rate.__wrapped__(dtype) for _ in range(50))
 
 
 def work(scorer: Any, pairs: list[Pair]) -> float:
@@ -435,6 +440,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
     "gate": shapes.gate,
     "passages": scaling.passages,
     "index": scaling.index,
+    "queries": scaling.queries,
     "start": start,
     "decisions": decisions,
     "together": together,

@@ -94,11 +94,9 @@ def products_of(flat: Any, kind: Kind) -> Products | None:
     least, most = VECTORS
     if kind != "flat" or not least <= flat.ntotal <= most or "torch" not in sys.modules:
         return None
-    import torch
+    from fitrag_integrations.models.runtime.choosing import rate
 
-    from fitrag_integrations.models.encoder.on_cpu import rate
-
-    quick = rate(torch.bfloat16) >= FASTER * rate(torch.float32)
+    quick = rate("bfloat16") >= FASTER * rate("float32")
     return Products(flat) if quick else None
 
 

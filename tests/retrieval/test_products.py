@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 
 from fitrag_integrations import Passage
-from fitrag_integrations.models.encoder import on_cpu
+from fitrag_integrations.models.runtime import choosing
 from fitrag_integrations.retrieval import _store
 from fitrag_integrations.retrieval._store import Products, Store, products_of
 
@@ -23,7 +22,7 @@ def flat():
 @pytest.fixture
 def quick(monkeypatch):
     """Have a processor that is fast in bfloat16, and small indexes gain."""
-    monkeypatch.setattr(on_cpu, "rate", {torch.float32: 1.0, torch.bfloat16: 4.0}.get)
+    monkeypatch.setattr(choosing, "rate", {"float32": 1.0, "bfloat16": 4.0}.get)
     monkeypatch.setattr(_store, "VECTORS", (100, 5000))
 
 
@@ -47,7 +46,7 @@ def test_who_gains(flat, quick, monkeypatch):
     assert products_of(flat, "flat") is not None
     assert products_of(flat, "fp16") is None
     assert products_of(_store.add_to(_store.empty("flat", 24), "flat", unit(50)), "flat") is None
-    monkeypatch.setattr(on_cpu, "rate", {torch.float32: 1.0, torch.bfloat16: 1.1}.get)
+    monkeypatch.setattr(choosing, "rate", {"float32": 1.0, "bfloat16": 1.1}.get)
     assert products_of(flat, "flat") is None
 
 

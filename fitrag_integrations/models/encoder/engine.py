@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor
 
 from fitrag_integrations.models.encoder.encoders import load_encoder
-from fitrag_integrations.models.encoder.on_cpu import half_will_do, in_place
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, mask_of, states_of
 from fitrag_integrations.models.runtime.batching import in_blocks
@@ -27,11 +25,9 @@ class Engine(SharedEngine):
     """Run functions over token states, on the engine's own worker."""
 
     def __init__(self, trunk: Trunk, tokenizer: PairTokenizer, options: Options) -> None:
-        halved = replace(options, dtype="bfloat16") if half_will_do(trunk, options) else options
-        super().__init__(trunk, halved, name=type(trunk.encoder).__name__)
+        super().__init__(trunk, options, name=type(trunk.encoder).__name__)
         self.trunk = trunk
-        plain = self.device.type == "cpu" and self.backend == "torch"
-        self.states = (in_place(trunk) if plain else None) or states_of(self.compute)
+        self.states = states_of(self.compute)
         self.tokenizer = tokenizer
 
     def run(self, pairs: Sequence[Pair], forward: Forward[T]) -> Steps[list[list[T]]]:

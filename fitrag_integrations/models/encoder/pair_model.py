@@ -10,6 +10,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.encoders import save_encoder
 from fitrag_integrations.models.encoder.engine import Engine, shared_engine
 from fitrag_integrations.models.encoder.pairs import checked_pairs as checked_pairs
+from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
 from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
 from fitrag_integrations.models.runtime.saved import remembered
@@ -25,16 +26,18 @@ class PairModel(EngineModel[Engine]):
 
     @classmethod
     @remembered
+    @fastest
     def from_pretrained(cls, name_or_dir: str | Path, **options: Unpack[PairOptions]) -> Self:
         """Load a folder of `save_pretrained` or `fitrag train`, or a hub name.
 
         Args:
             name_or_dir: Folder or hub name.
             **options: `device`, by default CUDA if available, else the CPU; `dtype`, None or "auto"
-                for bfloat16 on a GPU that has it and on a CPU that is faster in it if the states
-                stay near, else float32 (`FITRAG_CPU_DTYPE` sets one for the process);
+                for bfloat16 on a GPU that has it and on a CPU that is faster in it if scores stay
+                within 0.01, else float32 (`FITRAG_CPU_DTYPE` sets one for the process);
                 `batch_tokens`, the padded size of one forward pass; `backend`, "torch" (default),
-                "onnx" or "openvino", the last two on the CPU; `max_length`, the maximum input
+                "onnx", "openvino" or "auto", the fastest that is installed, on the CPU
+                (`FITRAG_BACKEND` sets one for the process); `max_length`, the maximum input
                 length in tokens, by default the folder's; `model_kwargs` (such as
                 `{"attn_implementation": "eager"}`) and `tokenizer_kwargs` for transformers.
 

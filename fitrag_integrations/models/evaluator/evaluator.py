@@ -27,6 +27,7 @@ from fitrag_integrations.models.evaluator.sequence_classifier import (
     read_fields,
     write_fields,
 )
+from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import Options, PairOptions
 from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
 from fitrag_integrations.models.runtime.saved import SavedModel, remembered
@@ -147,6 +148,7 @@ class RetrievalEvaluator(SavedModel):
 
     @classmethod
     @remembered
+    @fastest
     def from_pretrained(
         cls,
         name_or_dir: str | Path,

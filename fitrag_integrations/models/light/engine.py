@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.runtime.batching import token_batches
+from fitrag_integrations.models.runtime.choosing import Way
 from fitrag_integrations.models.runtime.folder import read_arrays, read_checked, read_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps, Worker
@@ -31,6 +32,7 @@ Forward = Callable[[Floats, Batch], Sequence[T]]
 BUDGET = 1024  # padded tokens of one forward pass
 KEPT = 32_768  # tokens whose states are kept for another head that asks next, 50 MB
 EMBEDDINGS = "embeddings.word_embeddings"
+HEADS = 12  # of attention, where the manifest names no other number
 
 
 class Fast:
@@ -57,9 +59,14 @@ class LightEngine:
         )
         tokenizer = Fast(read_checked(home, manifest["tokenizer"]))
         self.tokenizer = PairTokenizer(tokenizer, max_length=fields["max_length"])
-        weights = weights_of(home, manifest["embeddings"], encoder, fields)
-        self._held = values_of(weights)  # the session reads them where they are
+        self.weights = weights_of(home, manifest["embeddings"], encoder, fields)
+        self.facts = manifest, fields  # what a choice depends on: checksums
+        self.heads = int(manifest.get("heads", HEADS))
+        self._held = values_of(self.weights)  # the session reads them where they are
         self._session = _session(read_checked(home, manifest["graph"]), self._held)
+        self.quick: Callable[[Batch], Floats] = self.states
+        self.seen = 0  # inputs
+        self.long: Way | None = None  # what `quick` is, once that is chosen
         self.worker = Worker("light encoder", small=BUDGET // 128)
         self._kept: dict[bytes, Floats] = {}  # by a pair's tokens, the oldest first
         self._tokens = 0
@@ -70,24 +77,28 @@ class LightEngine:
         if not self.users:
             self.worker.close()
 
-    def run(self, pairs: Sequence[EncodedPair], forward: Forward[T]) -> Steps[list[T]]:
+    def run(
+        self, pairs: Sequence[EncodedPair], forward: Forward[T], *, quick: bool = False
+    ) -> Steps[list[T]]:
         """Return the result of each pair, in order. On the worker only.
 
-        `forward(states, batch)` gets token states, shape (batch, tokens, width).
+        `forward(states, batch)` gets token states, shape (batch, tokens, width). With `quick` they
+        are those of `self.quick`.
         """
         found: dict[int, T] = {}
         for chosen in token_batches([len(pair) for pair in pairs], budget=BUDGET):
             batch = Batch.of([pairs[i] for i in chosen], pad_id=self.tokenizer.pad_id)
-            found.update(zip(chosen, forward(self._known(batch), batch), strict=True))
+            found.update(zip(chosen, forward(self._known(batch, quick), batch), strict=True))
             yield len(found), len(pairs)
         return [found[i] for i in range(len(pairs))]
 
-    def _known(self, batch: Batch) -> Floats:
+    def _known(self, batch: Batch, quick: bool) -> Floats:
         """Return the states of a batch; what was read a moment ago is not read again."""
-        names = [pair.tokens.tobytes() for pair in batch.pairs]
+        read_by = self.quick if quick else self.states
+        names = [bytes([quick]) + pair.tokens.tobytes() for pair in batch.pairs]
         known = {row: self._kept[name] for row, name in enumerate(names) if name in self._kept}
         if not known:
-            states = self.states(batch)
+            states = read_by(batch)
         else:
             width = next(iter(known.values())).shape[1]
             states = np.zeros((*batch.tokens.shape[1:], width), dtype=np.float32)
@@ -96,28 +107,25 @@ class LightEngine:
         fresh = [row for row in range(len(names)) if row not in known]
         if known and fresh:
             part = [batch.pairs[row] for row in fresh]
-            read = self.states(Batch.of(part, pad_id=self.tokenizer.pad_id))
+            read = read_by(Batch.of(part, pad_id=self.tokenizer.pad_id))
             states[fresh, : read.shape[1]] = read
         for row in fresh:
-            self._keep(names[row], states[row, : batch.lengths[row]])
-        return states
-
-    def _keep(self, name: bytes, states: Floats) -> None:
-        if name in self._kept:  # it stands twice in a batch
-            return
-        self._kept[name] = states.copy()
-        self._tokens += len(states)
+            if names[row] not in self._kept:  # else it stands twice in a batch
+                own = states[row, : batch.lengths[row]]
+                self._kept[names[row]] = own.copy() if known else own  # not to hold all for one
+                self._tokens += len(own)
         while self._tokens > KEPT:
             self._tokens -= len(self._kept.pop(next(iter(self._kept))))
+        return states
 
     def forget(self) -> None:
         """Clear the cache of states, so that the next pass computes everything."""
-        self.worker.call(self._forget, [None])
+        self.worker.call(lambda _: [self.clear()], [None])
 
-    def _forget(self, _: object) -> list[None]:
+    def clear(self) -> None:
+        """Do what `forget` does, on the worker."""
         self._kept.clear()
         self._tokens = 0
-        return [None]
 
     def states(self, batch: Batch) -> Floats:
         """Run the graph. Shape: (batch, tokens, width); what is padding has any number."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
+from fitrag_integrations.models.encoder.pairs import Batch, moved_left
 from fitrag_integrations.models.scorer.items import Range
 
 Floats = NDArray[np.float32]
@@ -17,6 +18,7 @@ FURTHEST = 20.0  # where the best span's score is cut off
 ANSWER_TOKENS = 24
 NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span without tokens has
 Inside = NDArray[np.bool_]
+Over: TypeAlias = Callable[[np.ufunc, Floats, float], Floats]
 
 
 def linear(weights: Weights, name: str, inputs: Floats) -> Floats:
@@ -73,93 +75,114 @@ def extra_logits(weights: Weights, clues: Floats, span: Floats) -> Floats:
 def span_logits(
     weights: Weights,
     states: Floats,
-    chunk: EncodedPair,
-    ranges: Sequence[Range],
+    batch: Batch,
+    ranges: Sequence[Sequence[Range]],
     rarity: Floats,
-    whole: Floats,
+    wholes: Floats,
 ) -> Floats:
-    """Judge the spans of one chunk; its first state is the passage's vector.
+    """Judge the spans of a batch, `ranges[i]` those of its chunk i; see `SpanHead`.
 
-    Shapes: states (tokens, width), rarity (vocabulary,), whole (2,), the passage's calibrated
-    logits; gives (spans, 2).
+    Shapes: states (batch, tokens, width), rarity (vocabulary,), wholes (batch, 2), the calibrated
+    logits of each chunk; gives (spans, 2), chunk by chunk.
     """
-    means, numbers = evidence(linear(weights, "answers", states), states, chunk, ranges, rarity)
-    wholes = np.broadcast_to(whole, (len(ranges), 2))
-    features = np.concatenate([numbers, wholes], axis=1)
+    rows = np.repeat(np.arange(len(ranges)), list(map(len, ranges)))
+    answers = linear(weights, "answers", states)
+    means, numbers = evidence(answers, states, batch, rows, ranges, rarity)
+    features = np.concatenate([numbers, wholes[rows]], axis=1).astype(np.float32)
     if "line.weight" in weights:
         return linear(weights, "line", features)
     alike = (features - weights["shift"]) * weights["scale"]
     mixed = linear(weights, "mixed", np.tanh(linear(weights, "units", alike)))
-    pooled = linear(weights, "pooled", states[:1])
-    return wholes + linear(weights, "means", means) + pooled + mixed
+    pooled = linear(weights, "pooled", states[rows, 0])
+    found: Floats = wholes[rows] + linear(weights, "means", means) + pooled + mixed
+    return found
 
 
 def evidence(
-    answers: Floats, states: Floats, chunk: EncodedPair, ranges: Sequence[Range], rarity: Floats
+    answers: Floats,
+    states: Floats,
+    batch: Batch,
+    rows: NDArray[np.intp],
+    ranges: Sequence[Sequence[Range]],
+    rarity: Floats,
 ) -> tuple[Floats, Floats]:
-    """Measure spans: the means of their states, (spans, width), and numbers, (spans, 12 or 14)."""
-    ids, segments, starts = chunk.tokens[0], chunk.tokens[2], chunk.tokens[3]
-    text = starts >= 0
-    bounds = np.array(ranges, dtype=np.int64).reshape(-1, 2)
-    places = np.arange(len(chunk))
-    inside = (places >= bounds[:, :1]) & (places < bounds[:, 1:]) & text
-    counts = inside.sum(1)
-    means = inside.astype(np.float32) @ states / np.maximum(counts, 1)[:, None]
-    asked = segments == 1
-    unit = states / np.maximum(np.linalg.norm(states, axis=1, keepdims=True), 1e-12)
-    weights = rarity[ids[asked]]
-    found = [
-        number
-        for values in (unit[asked] @ unit.T, (ids[asked][:, None] == ids).astype(np.float32))
-        for number in _shares(values, inside, weights)
-    ]
+    """Measure spans, `rows` their chunks: the means of their states, (spans, width), and numbers.
+
+    The tokens of all chunks lie one after another, so that a span is a stretch of them. Numbers are
+    (spans, 12), or 14 where a third column of `answers` says how far a token is worth keeping.
+    """
+    size, text = states.shape[1], batch.placed
+    bounds = np.array([span for each in ranges for span in each], dtype=np.int64).reshape(-1, 2)
+    spans = bounds + size * rows[:, None]
+    there = text.reshape(-1, 1)
+
+    def over(reduce: np.ufunc, values: Floats, fill: float) -> Floats:
+        """Reduce the values of each span's tokens of the text; of none, and elsewhere, `fill`."""
+        flat = np.where(there, values.reshape(len(there), -1), np.float32(fill))
+        ended = np.concatenate([flat, flat[:1]])  # a stretch may end with the last token
+        found = reduce.reduceat(ended, spans.ravel())[::2] if len(spans) else ended[:0]
+        found[bounds[:, 0] >= bounds[:, 1]] = fill
+        return cast(Floats, found)
+
+    counts = over(np.add, text.astype(np.float32), 0.0)[:, 0]
+    means = over(np.add, states, 0.0) / np.maximum(counts, 1)[:, None]
     numbers = [
-        *found,
-        *_answered(answers, inside, text, bounds),
+        *_found(states, batch, rows, rarity, over),
+        *_answered(answers, text, rows, bounds, over),
         np.log1p(counts) / 5,
-        counts / max(1, text.sum()),
-        bounds[:, 0] / len(chunk),
-        bounds[:, 1] / len(chunk),
-        *(_kept(answers[:, 2], inside) if answers.shape[1] > 2 else ()),
+        counts / np.maximum(1, text.sum(1))[rows],
+        *(bounds / batch.lengths[rows, None]).T,
     ]
-    return means.astype(np.float32), np.stack(numbers, axis=1).astype(np.float32)
+    if answers.shape[2] > 2:
+        most = over(np.maximum, answers[..., 2], -np.inf)[:, 0]
+        mean = over(np.add, answers[..., 2], 0.0)[:, 0] / np.maximum(counts, 1)
+        numbers += [mean, np.where(counts > 0, most, 0.0)]
+    return means, np.stack(numbers, axis=1)
 
 
-def _shares(values: Floats, inside: Inside, weights: Floats) -> tuple[Floats, Floats]:
-    """Return what of the question's tokens finds a like one in each span, by rarity and plain."""
-    each = np.where(inside[:, None, :], values, -1.0).max(2, initial=-1.0).clip(min=0.0)
-    by_rarity = each @ weights / max(float(weights.sum()), 1e-6)
-    return by_rarity, each.sum(1) / max(1, len(weights))
+def _found(
+    states: Floats, batch: Batch, rows: NDArray[np.intp], rarity: Floats, over: Over
+) -> Iterator[Floats]:
+    """Yield what of the question's tokens finds a like one in each span, by rarity and plain."""
+    mine = batch.tokens[2] == 1
+    everywhere = np.broadcast_to(np.arange(mine.shape[1], dtype=np.int32), mine.shape)
+    places = moved_left(everywhere, mine, fill=-1)
+    asked, chunks = places >= 0, np.arange(len(places))[:, None]
+    ids = batch.tokens[0]
+    weights = rarity[ids[chunks, places]] * asked
+    unit = states / np.maximum(np.linalg.norm(states, axis=2, keepdims=True), 1e-12)
+    near = unit @ unit[chunks, places].transpose(0, 2, 1)
+    same = (ids[:, :, None] == ids[chunks, places][:, None]).astype(np.float32)
+    for values in (near, same):
+        best = over(np.maximum, values, -1.0).clip(min=0.0) * asked[rows]
+        yield (best * weights[rows]).sum(1) / np.maximum(weights.sum(1), 1e-6)[rows]
+        yield best.sum(1) / np.maximum(1, asked.sum(1))[rows]
 
 
 def _answered(
-    answers: Floats, inside: Inside, text: Inside, bounds: NDArray[np.int64]
-) -> tuple[Floats, ...]:
-    """Return the best answer's score, that less the passage's best, and the shares of both ends."""
-    start, end = (np.where(text, answers[:, i], -np.inf) for i in (0, 1))
-    until = np.maximum.accumulate(later_ends(end), axis=1)  # (tokens, 24): best end so far
-    room = (bounds[:, 1:] - np.arange(len(start))).clip(1, until.shape[1]) - 1
-    scores = start + until[np.arange(len(start)), room]
-    best = np.where(inside, scores, -np.inf).max(1)
-    most = (start + until[:, -1]).max()
-    with np.errstate(invalid="ignore"):
-        behind = np.nan_to_num(np.maximum(best - most, NOTHING), nan=0.0)
-        shares = [_share(side, inside) for side in (start, end)]
-    return np.maximum(best, NOTHING), behind, *shares
-
-
-def _kept(keep: Floats, inside: Inside) -> tuple[Floats, Floats]:
-    mean = inside.astype(np.float32) @ keep / np.maximum(inside.sum(1), 1)
-    most = np.where(inside, keep, -np.inf).max(1)
-    return mean, np.where(inside.any(1), most, 0.0)
-
-
-def _share(side: Floats, inside: Inside) -> Floats:
-    """Return the logarithm of the share of a softmax that lies inside each span."""
-    peak = side.max()
-    if not np.isfinite(peak):
-        return np.full(len(inside), NOTHING, dtype=np.float32)
-    masses = np.exp(side - peak)
-    with np.errstate(divide="ignore"):
-        found: Floats = np.log(inside @ masses) - np.log(masses.sum())
-    return np.maximum(found, NOTHING)
+    answers: Floats,
+    text: Inside,
+    rows: NDArray[np.intp],
+    bounds: NDArray[np.int64],
+    over: Over,
+) -> Iterator[Floats]:
+    """Yield the best answer's score, that less the passage's best, and the shares of both ends."""
+    start, end = (np.where(text, answers[..., i], -np.inf) for i in (0, 1))
+    until = np.maximum.accumulate(later_ends(end), axis=2)  # (batch, tokens, 24): best end so far
+    sizes = (bounds[:, 1] - bounds[:, 0]).clip(min=0)
+    firsts = sizes.cumsum() - sizes
+    which = np.repeat(np.arange(len(rows)), sizes)
+    places = np.arange(len(which)) - firsts[which] + bounds[which, 0]
+    room = (bounds[which, 1] - places).clip(1, ANSWER_TOKENS) - 1
+    scores = start[rows[which], places] + until[rows[which], places, room]
+    best = np.full(len(rows), -np.inf, dtype=np.float32)
+    if len(scores):
+        best[sizes > 0] = np.maximum.reduceat(scores, firsts[sizes > 0])
+    most = (start + until[..., -1]).max(1)[rows]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        yield np.maximum(best, NOTHING)
+        yield np.nan_to_num(np.maximum(best - most, NOTHING), nan=0.0)
+        for side in (start, end):
+            masses = np.exp(side - side.max(1, keepdims=True))
+            share = np.log(over(np.add, masses, 0.0)[:, 0]) - np.log(masses.sum(1))[rows]
+            yield np.maximum(np.nan_to_num(share, nan=NOTHING), NOTHING)

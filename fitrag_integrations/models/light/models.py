@@ -6,22 +6,27 @@ trains weights needs the extra `torch` and the classes of `fitrag_integrations.m
 
 from __future__ import annotations
 
+import importlib
+import logging
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
-from fitrag_integrations.core.extras import torch_needed
+from fitrag_integrations.core.extras import installed, torch_needed
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, checked_pairs
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.light import heads
-from fitrag_integrations.models.light.engine import Floats, engine_of
+from fitrag_integrations.models.light.engine import Floats, LightEngine, engine_of
 from fitrag_integrations.models.light.heads import FURTHEST, Weights
+from fitrag_integrations.models.runtime import choosing
+from fitrag_integrations.models.runtime.choosing import Way
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
     label_count,
@@ -30,7 +35,7 @@ from fitrag_integrations.models.runtime.folder import (
     read_manifest,
 )
 from fitrag_integrations.models.runtime.saved import SavedModel, embedded_folder
-from fitrag_integrations.models.runtime.worker import Steps, Worker
+from fitrag_integrations.models.runtime.worker import Steps, Worker, finished
 from fitrag_integrations.models.scorer.items import (
     Item,
     Range,
@@ -38,11 +43,15 @@ from fitrag_integrations.models.scorer.items import (
     checked_items,
     chunk_spans,
     of_logits,
+    sigmoid,
 )
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 Judged = tuple[BiLabelScore, list[BiLabelScore]]
+LONG = 256  # inputs that are worth the start of another engine: about its seconds
+ONNX, HALF = Way("onnx"), Way("torch", "bfloat16")
+_log = logging.getLogger(__name__)
 
 
 class Shipped(SavedModel):
@@ -89,7 +98,8 @@ class LightModel(Shipped):
         """Give, per pair, the result of each of its chunks."""
         groups = self._engine.tokenizer.encode(pairs)
         flat = [chunk for group in groups for chunk in group]
-        results = iter((yield from self._engine.run(flat, forward)))
+        quick = is_quick(self._engine, len(flat))
+        results = iter((yield from self._engine.run(flat, forward, quick=quick)))
         return [[next(results) for _ in group] for group in groups]
 
     def _best_span(self, states: Floats, batch: Batch) -> Floats:
@@ -160,7 +170,9 @@ class LightScorer(LightModel):
         chunks = [EncodedPair(chunk.tokens) for group in groups for chunk in group]
         ranges = (each for group in placed for _, each in group)
         wanted = {id(chunk): each for chunk, each in zip(chunks, ranges, strict=True)}
-        results = iter((yield from self._engine.run(chunks, partial(self._read, wanted))))
+        quick = is_quick(self._engine, len(chunks))
+        read = partial(self._read, wanted)
+        results = iter((yield from self._engine.run(chunks, read, quick=quick)))
         judged = []
         for own, item in zip(placed, items, strict=True):
             wholes, logits = zip(*(next(results) for _ in own), strict=True)
@@ -174,12 +186,11 @@ class LightScorer(LightModel):
         self, wanted: Mapping[int, list[Range]], states: Floats, batch: Batch
     ) -> list[tuple[Floats, Floats]]:
         """Return the logits of each chunk, and those of its own spans."""
-        logits, found = self._logits(states, batch), []
-        for row, (chunk, size) in enumerate(zip(batch.pairs, batch.lengths.tolist(), strict=True)):
-            given = states[row, :size], chunk, wanted[id(chunk)], self._rarity
-            whole = logits[row] / self._temperatures
-            found.append((logits[row], heads.span_logits(self._span_head, *given, whole)))
-        return found
+        logits, ranges = self._logits(states, batch), [wanted[id(chunk)] for chunk in batch.pairs]
+        wholes = (logits / self._temperatures).astype(np.float32)
+        found = heads.span_logits(self._span_head, states, batch, ranges, self._rarity, wholes)
+        ends = np.cumsum([len(each) for each in ranges])
+        return list(zip(logits, np.split(found, ends[:-1]), strict=True))
 
 
 class LightEvaluator(LightModel):
@@ -241,6 +252,60 @@ class LightReader(LightModel):
             select += heads.extra_logits(self._head, self._clues.numbers(batch.pairs), found)
         columns = zip(batch.pairs, select.tolist(), best.tolist(), first, last, strict=True)
         return [found_in(chunk, how, span, int(a), int(b)) for chunk, how, span, a, b in columns]
+
+
+def is_quick(engine: LightEngine, chunks: int) -> bool:
+    """Check whether a call is run by something faster than ONNX Runtime.
+
+    The process's first inputs are not. After `LONG` of them it finds out what is fastest, as
+    `choosing` describes: torch in bfloat16, where it is installed, faster, and scores are the same.
+    On the engine's worker only.
+    """
+    engine.seen += chunks
+    if engine.seen >= LONG and engine.long is None:
+        engine.long = _choose(engine)
+    return engine.long is HALF
+
+
+def _choose(engine: LightEngine) -> Way:
+    allowed = os.environ.get(choosing.BACKEND, "auto") in ("auto", "torch")
+    if not allowed or os.environ.get(choosing.DTYPE) == "float32" or not installed("torch"):
+        return ONNX
+    record = choosing.Record.of("bundled models in long work", (ONNX, HALF), *engine.facts)
+    way = record.known()
+    if way is ONNX or (way is None and HALF.dtype not in choosing.precisions()):
+        return ONNX
+    scorer, evaluator, reader = LightScorer(), LightEvaluator(), LightReader()
+
+    def states_by(way: Way) -> Callable[[Batch], Floats]:
+        if way is ONNX:
+            return engine.states
+        fused = importlib.import_module("fitrag_integrations.models.runtime.fused")
+        bert = fused.ArrayBert(engine.weights, heads=engine.heads, dtype=way.dtype)
+        return lambda batch: cast(Floats, bert(*batch.tokens[:2].astype(np.int64), batch.lengths))
+
+    def scores(states: Callable[[Batch], Floats], pairs: Sequence[Pair]) -> list[float]:
+        engine.quick = states
+        engine.clear()
+        chunks = [chunk for group in engine.tokenizer.encode(pairs) for chunk in group]
+        labels, grades, found = (
+            finished(engine.run(chunks, forward, quick=True))
+            for forward in (scorer._logits, evaluator._logits, reader._spans)
+        )
+        both = (np.stack(labels) / scorer._temperatures).ravel().tolist()
+        return [sigmoid(each) for each in (*both, *grades, *(one.select for one in found))]
+
+    try:
+        if way is None:
+            engine.quick, way = choosing.tried(record, (ONNX, HALF), states_by, scores)
+        else:
+            engine.quick = states_by(way)
+    except (AttributeError, RuntimeError) as error:  # of a torch without oneDNN
+        _log.warning("the bundled models stay in ONNX Runtime: %s", error)
+        return ONNX
+    finally:
+        engine.clear()
+    return way
 
 
 def head_of(folder: Path, manifest: Row) -> Weights:

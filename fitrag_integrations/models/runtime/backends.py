@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +25,7 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, MissingExtraError, ModelLoadError
+from fitrag_integrations.models.runtime.choosing import cache_folder
 
 Backend = Literal["torch", "onnx", "openvino"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
@@ -167,23 +167,13 @@ def _tell(what: str, backend: str, why: str) -> None:
     )
 
 
-def cache_folder() -> Path:
-    """Return the folder for graphs: `FITRAG_CACHE`, else below the system's place for caches."""
-    if given := os.environ.get("FITRAG_CACHE"):
-        return Path(given).expanduser() / "graphs"
-    home = Path.home()
-    place = {"darwin": home / "Library" / "Caches", "win32": home / "AppData" / "Local"}
-    usual = place.get(sys.platform, home / ".cache")
-    return Path(os.environ.get("XDG_CACHE_HOME") or usual) / "fitrag" / "graphs"
-
-
 def exported(module: nn.Module, inputs: Sequence[Tensor], *, extra: str) -> Path:
     """Return the graph of a module on the CPU, in float32, from the cache or exported into it.
 
     `inputs` are samples, each (batch, tokens) int64; the graph takes any batch and length. `extra`
     is named where the exporter's packages are missing. Raises whatever the exporter raises.
     """
-    folder = cache_folder() / digest(module)
+    folder = cache_folder() / "graphs" / digest(module)
     if not (folder / FILE).is_file():
         for needed in ("onnx", "onnxscript"):
             require_extra(needed, extra=extra, feature="exporting an encoder")

@@ -20,6 +20,7 @@ from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
+from fitrag_integrations.models.runtime.fused import slow_down, speed_up
 from fitrag_integrations.models.runtime.loading import Checkpoint
 from fitrag_integrations.models.runtime.placing import GPUS, is_placed, place
 from fitrag_integrations.models.runtime.saved import SavedModel
@@ -72,10 +73,11 @@ class Options:
 
     Args:
         device: Device, e.g. `cuda:0`. Defaults to CUDA if available, else the CPU.
-        dtype: "float32", "bfloat16" or "float16". None or "auto" is bfloat16 on a GPU that has it
-            and, for an encoder, on a CPU that is faster in it, else float32.
+        dtype: "float32", "bfloat16" or "float16". None or "auto" is bfloat16 on a GPU that has it;
+            on a CPU `choosing.fastest` decides, else it is float32.
         batch_tokens: Padded size of one forward pass. Defaults to the device's usual size.
-        backend: None for PyTorch, else a backend that runs on the CPU.
+        backend: None for PyTorch, else a backend that runs on the CPU. "auto" is the fastest of
+            those that are installed.
         model_kwargs: Passed to the `from_pretrained` of transformers: `attn_implementation`,
             `device_map`, `quantization_config`, `revision`.
         tokenizer_kwargs: Passed to that of the tokenizer.
@@ -132,7 +134,7 @@ class Options:
             device,
             None if dtype == "auto" else dtype,
             batch_tokens,
-            backend,
+            None if backend == "auto" else backend,
             merge_adapter=check_is("merge_adapter", merge_adapter, bool),
             max_length=None if max_length is None else check_whole("max_length", max_length, low=1),
             **given,
@@ -186,9 +188,12 @@ class SharedEngine:
         exact = self.backend != "torch"  # a graph is exported in float32, whatever runs it
         self._module = place(module, self.device, torch.float32 if exact else self.dtype).eval()
         self.compute: Callable[..., Tensor] = self._module
+        made = None
         if self.backend != "torch":
             made = compiled(self._module, self.backend, self.dtype, what=name)
             self.compute = made or place(module, self.device, self.dtype)
+        if made is None and self.device.type == "cpu":
+            speed_up(self._module)
         on_gpu, small = self.device.type in GPUS, max(1, self.room.tokens // USUAL_TOKENS)
         self.worker = Worker(name, bound=on_gpu, small=small)
         self._users = 0
@@ -218,6 +223,7 @@ class SharedEngine:
         self._users -= 1
         if self._users <= 0:
             self.worker.close()
+            slow_down(self._module)
             if not is_placed(self._module):
                 self._module.to("meta")
             if self.device.type in GPUS:

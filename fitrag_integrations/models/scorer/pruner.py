@@ -24,6 +24,7 @@ from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
 from fitrag_integrations.models.runtime.batching import in_blocks
+from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import Options, PairOptions
 from fitrag_integrations.models.runtime.loading import (
     Checkpoint,
@@ -75,6 +76,7 @@ class Pruner(SentenceScorer):
 
     @classmethod
     @remembered
+    @fastest
     def from_pretrained(
         cls,
         name_or_dir: str | Path,

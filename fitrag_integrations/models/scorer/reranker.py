@@ -20,6 +20,7 @@ from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pair_model import checked_pairs
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
 from fitrag_integrations.models.runtime.loading import check_vocabulary
 from fitrag_integrations.models.runtime.saved import remembered
@@ -91,6 +92,7 @@ class ReadyReranker(PairScorer):
 
     @classmethod
     @remembered
+    @fastest
     def from_pretrained(
         cls,
         name_or_dir: str | Path,

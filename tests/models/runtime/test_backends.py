@@ -38,7 +38,7 @@ def test_scores_are_those_of_torch(saved, name):
     for one, two in zip(other.score(PAIRS), plain.score(PAIRS), strict=True):
         assert one.has_answer == pytest.approx(two.has_answer, abs=1e-4)
         assert one.llm_prefer == pytest.approx(two.llm_prefer, abs=1e-4)
-    assert len(list(backends.cache_folder().iterdir())) == 1  # both run one graph
+    assert len(list((backends.cache_folder() / "graphs").iterdir())) == 1  # both run one graph
     other.unload()
     plain.unload()
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_exported_is_told_and_runs_in_torch(saved, monkeypatch):
 
 def test_a_damaged_graph_is_exported_anew(bert):
     trunk, _ = load_base(bert)
-    path = backends.cache_folder() / backends.digest(trunk.eval()) / backends.FILE
+    path = backends.cache_folder() / "graphs" / backends.digest(trunk.eval()) / backends.FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"no graph")
     assert backends.compiled(trunk, "onnx", torch.float32, what="tiny") is not None
