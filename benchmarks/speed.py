@@ -47,6 +47,7 @@ from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import Pair, PairTokenizer
 from fitrag_integrations.models.evidence.evidence import Evidence
+from fitrag_integrations.models.light import models as light
 from fitrag_integrations.models.light.models import (
     LightEvaluator,
     LightReader,
@@ -350,45 +351,68 @@ def start(args: argparse.Namespace) -> list[Row]:
 
 
 def decisions(args: argparse.Namespace) -> list[Row]:
-    """Say how often each backend decides as torch does in float32, on passages really retrieved.
+    """Count where each way decides as float32 does, over lists of five passages really retrieved.
 
-    Decided are both labels at one half, the grade's side of its two cuts, and the answer's place.
+    Decided are the labels of a pair at one half, the order of a list, CRAG's action on it, and the
+    place of the reader's answer in a passage.
     """
     from fitrag_integrations.training.rows import passage_row, read_jsonl
 
-    every = []
+    lists = []
     for name in ("nq", "popqa", "triviaqa"):
         rows = list(read_jsonl(args.data / "odqa_retrieved" / f"{name}_top5.jsonl.gz"))
-        given = [(row["question"], passage_row(p)) for row in rows for p in row["passages"]]
-        every += random.Random(args.seed).sample(given, args.pairs // 3)
-    wanted, rows = decided({"dtype": "float32"}, every), []
-    for way in [*WAYS[2:], {"backend": "light"}]:
-        both = list(zip(decided(way, every), wanted, strict=True))
-        shares = [sum(one[i] == two[i] for one, two in both) / len(both) for i in range(3)]
-        row = {"what": " ".join(way.values()), "pairs": len(every)}
-        row |= dict(zip(("labels", "grade", "answer"), shares, strict=True))
-        rows.append(row | {"furthest": max(abs(one[3] - two[3]) for one, two in both)})
+        some = random.Random(args.seed).sample(rows, args.pairs // 15)
+        lists += [[(row["question"], passage_row(p)) for p in row["passages"]] for row in some]
+    ways: dict[str, Any] = {f"bundled models, {each}": each for each in ("float32", "auto")}
+    ways |= {"torch, as it is": {}, "OpenVINO, bfloat16": WAYS[-1]}
+    found = {name: decided(way, lists) for name, way in ways.items()}
+    wanted, *others = found
+    rows = []
+    for name in others:
+        row: Row = {"what": name, "pairs": sum(map(len, lists)), "lists": len(lists)}
+        for what, values in found[wanted].items():
+            both = list(zip(values, found[name][what], strict=True))
+            if what == "furthest":
+                row[what] = max(abs(a - b) for a, b in both)
+            else:
+                row[f"other {what}"] = sum(a != b for a, b in both)
+        rows.append(row)
+        print(row, flush=True)
     return rows
 
 
-def decided(way: dict[str, str], pairs: list[Pair]) -> list[tuple[Any, Any, Any, float]]:
-    """Give the labels, the grade's side, the answer's place and the score of each pair."""
-    light = way.get("backend") == "light"
+def decided(way: str | dict[str, str], lists: list[list[Pair]]) -> dict[str, list[Any]]:
+    """Give what is decided of each pair or list; a name is the bundled models' precision."""
     kinds: list[Any] = [BiLabelScorer, RetrievalEvaluator, ExtractiveReader]
-    kinds = [LightScorer, LightEvaluator, LightReader] if light else kinds
-    how = {} if light else {"device": "cpu", **way}
+    how: dict[str, str] = {"device": "cpu"}
+    if isinstance(way, str):
+        kinds, how = [LightScorer, LightEvaluator, LightReader], {}
+        os.environ[choosing.DTYPE] = way
+    else:
+        how |= way
     scorer, evaluator, reader = (kind.embedded(**how) for kind in kinds)
-    cuts = evaluator.thresholds
-    found = zip(scorer.score(pairs), evaluator.evaluate(pairs), reader.read(pairs), strict=True)
-    return [
-        (
-            (score.has_answer >= 0.5, score.llm_prefer >= 0.5),
-            (grade > cuts.upper, grade < cuts.lower),
-            (answer.start, answer.end),
-            score.has_answer,
+    if isinstance(way, str):  # long work from the first input on
+        scorer._engine.seen, scorer._engine.long = light.LONG, None
+    cuts, found = evaluator.thresholds, []
+    for at in range(0, len(lists), 40):  # states of so many are kept for the next model
+        pairs = [pair for each in lists[at : at + 40] for pair in each]
+        found += zip(
+            scorer.score(pairs), evaluator.evaluate(pairs), reader.read(pairs), strict=True
         )
-        for score, grade, answer in found
-    ]
+    scores, grades, answers = zip(*found, strict=True)
+    rows = range(0, len(scores), len(lists[0]))
+    cut = [slice(at, at + len(lists[0])) for at in rows]
+    best = [max(grades[each]) for each in cut]
+    return {
+        "labels": [(score.has_answer >= 0.5, score.llm_prefer >= 0.5) for score in scores],
+        "orders": [
+            sorted(range(len(scores[each])), key=lambda i: -scores[each][i].combine(0.5))  # noqa: B023
+            for each in cut
+        ],
+        "actions": [(grade > cuts.upper, grade < cuts.lower) for grade in best],
+        "answers": [(answer.start, answer.end) for answer in answers],
+        "furthest": [score.has_answer for score in scores],
+    }
 
 
 def together(args: argparse.Namespace) -> list[Row]:

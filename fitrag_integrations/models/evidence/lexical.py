@@ -147,6 +147,8 @@ class Clues:
         """
         weights = np.asarray(self.rarity, dtype=np.float64)
         title, question = self._names(batch), batch.side(1, fill=-2)
+        if (title < 0).all():
+            return np.zeros((len(title), 4))
         own = np.where(distinct(title), weights[title], 0.0)
         asked = np.where(distinct(question), weights[question], 0.0).sum(1)
         shared = (own * (title[:, :, None] == question[:, None, :]).any(2)).sum(1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -18,7 +18,6 @@ FURTHEST = 20.0  # where the best span's score is cut off
 ANSWER_TOKENS = 24
 NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span without tokens has
 Inside = NDArray[np.bool_]
-Over: TypeAlias = Callable[[np.ufunc, Floats, float], Floats]
 
 
 def linear(weights: Weights, name: str, inputs: Floats) -> Floats:
@@ -72,78 +71,78 @@ def extra_logits(weights: Weights, clues: Floats, span: Floats) -> Floats:
     return found
 
 
+class Spans:
+    """Spans of a batch, `ranges[i]` those of its chunk i, as stretches of all its tokens in a row.
+
+    Attributes:
+        rows: Chunk of each span.
+        bounds: Its first token and the one after its last, in the chunk. Shape: (spans, 2).
+        counts: Its tokens that are the passage's text.
+    """
+
+    def __init__(self, batch: Batch, ranges: Sequence[Sequence[Range]]) -> None:
+        self.rows = np.repeat(np.arange(len(ranges)), list(map(len, ranges)))
+        given = [span for each in ranges for span in each]
+        self.bounds = np.array(given, dtype=np.int64).reshape(-1, 2)
+        self._text = batch.placed.reshape(-1, 1)
+        self._stretches = (self.bounds + batch.tokens.shape[2] * self.rows[:, None]).ravel()
+        self.counts = self.over(np.add, np.ones(batch.placed.shape, np.float32), 0.0)[:, 0]
+
+    def over(self, reduce: np.ufunc, values: Floats, fill: float) -> Floats:
+        """Reduce the values of each span's tokens of the text; of none, and elsewhere, `fill`.
+
+        Shapes: (batch, tokens, ...); (spans, ...), the rest flat.
+        """
+        flat = np.where(self._text, values.reshape(len(self._text), -1), np.float32(fill))
+        ended = np.concatenate([flat, flat[:1]])  # a stretch may end with the last token
+        found = reduce.reduceat(ended, self._stretches)[::2] if len(self.rows) else ended[:0]
+        found[self.bounds[:, 0] >= self.bounds[:, 1]] = fill
+        return cast(Floats, found)
+
+
 def span_logits(
-    weights: Weights,
-    states: Floats,
-    batch: Batch,
-    ranges: Sequence[Sequence[Range]],
-    rarity: Floats,
-    wholes: Floats,
+    weights: Weights, states: Floats, batch: Batch, spans: Spans, rarity: Floats, wholes: Floats
 ) -> Floats:
-    """Judge the spans of a batch, `ranges[i]` those of its chunk i; see `SpanHead`.
+    """Judge the spans of a batch; see `SpanHead` and `LineHead`.
 
     Shapes: states (batch, tokens, width), rarity (vocabulary,), wholes (batch, 2), the calibrated
-    logits of each chunk; gives (spans, 2), chunk by chunk.
+    logits of each chunk; gives (spans, 2).
     """
-    rows = np.repeat(np.arange(len(ranges)), list(map(len, ranges)))
-    answers = linear(weights, "answers", states)
-    means, numbers = evidence(answers, states, batch, rows, ranges, rarity)
-    features = np.concatenate([numbers, wholes[rows]], axis=1).astype(np.float32)
+    own = wholes[spans.rows]
+    numbers = evidence(linear(weights, "answers", states), states, batch, spans, rarity)
+    features = np.concatenate([numbers, own], axis=1).astype(np.float32)
     if "line.weight" in weights:
         return linear(weights, "line", features)
     alike = (features - weights["shift"]) * weights["scale"]
     mixed = linear(weights, "mixed", np.tanh(linear(weights, "units", alike)))
-    pooled = linear(weights, "pooled", states[rows, 0])
-    found: Floats = wholes[rows] + linear(weights, "means", means) + pooled + mixed
+    means = spans.over(np.add, states, 0.0) / np.maximum(spans.counts, 1)[:, None]
+    pooled = linear(weights, "pooled", states[spans.rows, 0])
+    found: Floats = own + linear(weights, "means", means) + pooled + mixed
     return found
 
 
-def evidence(
-    answers: Floats,
-    states: Floats,
-    batch: Batch,
-    rows: NDArray[np.intp],
-    ranges: Sequence[Sequence[Range]],
-    rarity: Floats,
-) -> tuple[Floats, Floats]:
-    """Measure spans, `rows` their chunks: the means of their states, (spans, width), and numbers.
-
-    The tokens of all chunks lie one after another, so that a span is a stretch of them. Numbers are
-    (spans, 12), or 14 where a third column of `answers` says how far a token is worth keeping.
+def evidence(answers: Floats, states: Floats, batch: Batch, spans: Spans, rarity: Floats) -> Floats:
+    """Measure spans. Shape: (spans, 12), or 14 where a third column of `answers` says how far a
+    token is worth keeping.
     """
-    size, text = states.shape[1], batch.placed
-    bounds = np.array([span for each in ranges for span in each], dtype=np.int64).reshape(-1, 2)
-    spans = bounds + size * rows[:, None]
-    there = text.reshape(-1, 1)
-
-    def over(reduce: np.ufunc, values: Floats, fill: float) -> Floats:
-        """Reduce the values of each span's tokens of the text; of none, and elsewhere, `fill`."""
-        flat = np.where(there, values.reshape(len(there), -1), np.float32(fill))
-        ended = np.concatenate([flat, flat[:1]])  # a stretch may end with the last token
-        found = reduce.reduceat(ended, spans.ravel())[::2] if len(spans) else ended[:0]
-        found[bounds[:, 0] >= bounds[:, 1]] = fill
-        return cast(Floats, found)
-
-    counts = over(np.add, text.astype(np.float32), 0.0)[:, 0]
-    means = over(np.add, states, 0.0) / np.maximum(counts, 1)[:, None]
+    rows, counts, text = spans.rows, spans.counts, batch.placed
     numbers = [
-        *_found(states, batch, rows, rarity, over),
-        *_answered(answers, text, rows, bounds, over),
+        *_found(states, batch, spans, rarity),
+        *_answered(answers, text, spans),
         np.log1p(counts) / 5,
         counts / np.maximum(1, text.sum(1))[rows],
-        *(bounds / batch.lengths[rows, None]).T,
+        *(spans.bounds / batch.lengths[rows, None]).T,
     ]
     if answers.shape[2] > 2:
-        most = over(np.maximum, answers[..., 2], -np.inf)[:, 0]
-        mean = over(np.add, answers[..., 2], 0.0)[:, 0] / np.maximum(counts, 1)
+        most = spans.over(np.maximum, answers[..., 2], -np.inf)[:, 0]
+        mean = spans.over(np.add, answers[..., 2], 0.0)[:, 0] / np.maximum(counts, 1)
         numbers += [mean, np.where(counts > 0, most, 0.0)]
-    return means, np.stack(numbers, axis=1)
+    return np.stack(numbers, axis=1)
 
 
-def _found(
-    states: Floats, batch: Batch, rows: NDArray[np.intp], rarity: Floats, over: Over
-) -> Iterator[Floats]:
+def _found(states: Floats, batch: Batch, spans: Spans, rarity: Floats) -> Iterator[Floats]:
     """Yield what of the question's tokens finds a like one in each span, by rarity and plain."""
+    rows = spans.rows
     mine = batch.tokens[2] == 1
     everywhere = np.broadcast_to(np.arange(mine.shape[1], dtype=np.int32), mine.shape)
     places = moved_left(everywhere, mine, fill=-1)
@@ -154,19 +153,14 @@ def _found(
     near = unit @ unit[chunks, places].transpose(0, 2, 1)
     same = (ids[:, :, None] == ids[chunks, places][:, None]).astype(np.float32)
     for values in (near, same):
-        best = over(np.maximum, values, -1.0).clip(min=0.0) * asked[rows]
+        best = spans.over(np.maximum, values, -1.0).clip(min=0.0) * asked[rows]
         yield (best * weights[rows]).sum(1) / np.maximum(weights.sum(1), 1e-6)[rows]
         yield best.sum(1) / np.maximum(1, asked.sum(1))[rows]
 
 
-def _answered(
-    answers: Floats,
-    text: Inside,
-    rows: NDArray[np.intp],
-    bounds: NDArray[np.int64],
-    over: Over,
-) -> Iterator[Floats]:
+def _answered(answers: Floats, text: Inside, spans: Spans) -> Iterator[Floats]:
     """Yield the best answer's score, that less the passage's best, and the shares of both ends."""
+    rows, bounds = spans.rows, spans.bounds
     start, end = (np.where(text, answers[..., i], -np.inf) for i in (0, 1))
     until = np.maximum.accumulate(later_ends(end), axis=2)  # (batch, tokens, 24): best end so far
     sizes = (bounds[:, 1] - bounds[:, 0]).clip(min=0)
@@ -184,5 +178,5 @@ def _answered(
         yield np.nan_to_num(np.maximum(best - most, NOTHING), nan=0.0)
         for side in (start, end):
             masses = np.exp(side - side.max(1, keepdims=True))
-            share = np.log(over(np.add, masses, 0.0)[:, 0]) - np.log(masses.sum(1))[rows]
+            share = np.log(spans.over(np.add, masses, 0.0)[:, 0]) - np.log(masses.sum(1))[rows]
             yield np.maximum(np.nan_to_num(share, nan=NOTHING), NOTHING)

@@ -188,7 +188,8 @@ class LightScorer(LightModel):
         """Return the logits of each chunk, and those of its own spans."""
         logits, ranges = self._logits(states, batch), [wanted[id(chunk)] for chunk in batch.pairs]
         wholes = (logits / self._temperatures).astype(np.float32)
-        found = heads.span_logits(self._span_head, states, batch, ranges, self._rarity, wholes)
+        given = states, batch, heads.Spans(batch, ranges), self._rarity, wholes
+        found = heads.span_logits(self._span_head, *given)
         ends = np.cumsum([len(each) for each in ranges])
         return list(zip(logits, np.split(found, ends[:-1]), strict=True))
 
