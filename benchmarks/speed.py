@@ -30,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import Pair, PairTokenizer
 from fitrag_integrations.models.evidence.evidence import Evidence
+from fitrag_integrations.models.light import engine as light_engine
 from fitrag_integrations.models.light import models as light
 from fitrag_integrations.models.light.models import (
     LightEvaluator,
@@ -75,6 +77,7 @@ def main() -> None:
     parser.add_argument("--vectors", type=int, default=1_000_000, help="of the largest index")
     parser.add_argument("--peers", nargs="+", default=[], help="interpreters")
     parser.add_argument("--before", type=Path, help="an older checkout")
+    parser.add_argument("--only", nargs="+", default=[""], help="words of names, of rerank")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
@@ -124,16 +127,22 @@ def rerank(args: argparse.Namespace) -> list[Row]:
     "from_reranker" has the cross-encoder's own head, "plain" an untrained one of two labels.
     """
     pairs = pairs_of(args.pairs)
-    with beside([BASE, *PEERS], pairs, args) as (folder, others):
-        ours: dict[str, Any] = {}
+
+    def wanted_too(name: str) -> bool:
+        return any(word in name for word in args.only)
+
+    with beside([BASE, *filter(wanted_too, PEERS)], pairs, args) as (folder, others):
+        made: dict[str, Callable[[], Any]] = {}
         for way in WAYS:
             called = " ".join(way.values()) or "as it is"
             how: Any = {"device": "cpu", **way}
-            ours[f"from_reranker, {called}"] = BiLabelScorer.from_reranker(folder, **how)
+            made[f"from_reranker, {called}"] = partial(BiLabelScorer.from_reranker, folder, **how)
             if way in (WAYS[0], WAYS[-1]):
-                ours[f"plain scorer, {called}"] = plain(folder / "plain", **how)
-            ours[f"embedded scorer, {called}"] = BiLabelScorer.embedded(**how)
-        ours["embedded scorer, without torch"] = LightScorer.embedded()
+                made[f"plain scorer, {called}"] = partial(plain, folder / "plain", **how)
+            made[f"embedded scorer, {called}"] = partial(BiLabelScorer.embedded, **how)
+        made["bundled scorer, first inputs"] = lambda: light_scorer("float32")
+        made["bundled scorer, long work"] = lambda: light_scorer("auto")
+        ours = {name: make() for name, make in made.items() if wanted_too(name)}
         scored: dict[str, Any] = {}
         jobs = others | {
             name: lambda name=name, one=one: scored.update({name: one.score(pairs)})
@@ -152,8 +161,19 @@ def rerank(args: argparse.Namespace) -> list[Row]:
         if "scorer" not in row["what"]:
             row["furthest"] = max(abs(a - b) for a, b in zip(found, wanted, strict=True))
     told = [{"what": f"GEMM {d}, GFLOP/s", "value": each} for d, each in rates.items()]
-    left = padding(ours["embedded scorer, float32"], pairs)
-    return [*rows, *told, {"what": "padding factor", "value": left}]
+    padded = [each for name, each in ours.items() if name == "embedded scorer, float32"]
+    told += [{"what": "padding factor", "value": padding(each, pairs)} for each in padded]
+    return [*rows, *told]
+
+
+def light_scorer(dtype: str) -> LightScorer:
+    """Make the bundled scorer in ONNX Runtime, or with what it chooses after its first inputs."""
+    os.environ[choosing.DTYPE] = dtype
+    light_engine._engines.clear()  # this one gets an engine of its own
+    made = LightScorer()
+    made._engine.seen = light.LONG
+    made.score(pairs_of(1))
+    return made
 
 
 def plain(folder: Path, **options: Any) -> BiLabelScorer:
@@ -383,16 +403,13 @@ def decisions(args: argparse.Namespace) -> list[Row]:
 
 def decided(way: str | dict[str, str], lists: list[list[Pair]]) -> dict[str, list[Any]]:
     """Give what is decided of each pair or list; a name is the bundled models' precision."""
-    kinds: list[Any] = [BiLabelScorer, RetrievalEvaluator, ExtractiveReader]
-    how: dict[str, str] = {"device": "cpu"}
+    models: list[Any] = []
     if isinstance(way, str):
-        kinds, how = [LightScorer, LightEvaluator, LightReader], {}
-        os.environ[choosing.DTYPE] = way
+        models = [light_scorer(way), LightEvaluator(), LightReader()]
     else:
-        how |= way
-    scorer, evaluator, reader = (kind.embedded(**how) for kind in kinds)
-    if isinstance(way, str):  # long work from the first input on
-        scorer._engine.seen, scorer._engine.long = light.LONG, None
+        kinds: list[Any] = [BiLabelScorer, RetrievalEvaluator, ExtractiveReader]
+        models = [kind.embedded(**{"device": "cpu", **way}) for kind in kinds]
+    scorer, evaluator, reader = models
     cuts, found = evaluator.thresholds, []
     for at in range(0, len(lists), 40):  # states of so many are kept for the next model
         pairs = [pair for each in lists[at : at + 40] for pair in each]
