@@ -210,8 +210,8 @@ def padding(scorer: BiLabelScorer, pairs: list[Pair]) -> float:
     """Give the tokens of all batches over those that are there."""
     seen = [0, 0]
 
-    def counted(ids: Any, types: Any, lengths: Any) -> None:
-        seen[0], seen[1] = seen[0] + ids.numel(), seen[1] + int(lengths.sum())
+    def counted(ids: Any, mask: Any, types: Any) -> None:
+        seen[0], seen[1] = seen[0] + ids.numel(), seen[1] + int(mask.sum())
 
     with watched(scorer, counted):
         scorer.score(pairs)
@@ -221,10 +221,10 @@ def padding(scorer: BiLabelScorer, pairs: list[Pair]) -> float:
 @contextmanager
 def watched(scorer: BiLabelScorer, told: Callable[[Any, Any, Any], object]) -> Iterator[None]:
     """Tell of each batch of a scorer's encoder before it runs."""
-    states = scorer._engine.states
-    scorer._engine.states = lambda *given: (told(*given), states(*given))[1]  # type: ignore[func-returns-value,method-assign]
+    compute = scorer._engine.compute
+    scorer._engine.compute = lambda *given: (told(*given), compute(*given))[1]  # type: ignore[func-returns-value]
     yield
-    scorer._engine.states = states  # type: ignore[method-assign]
+    scorer._engine.compute = compute
 
 
 def outside(args: argparse.Namespace) -> list[Row]:
@@ -232,7 +232,7 @@ def outside(args: argparse.Namespace) -> list[Row]:
     pairs, scorer = pairs_of(args.pairs), BiLabelScorer.embedded(device="cpu")
     width: int = scorer._engine.trunk.width
     made = torch.randn(200_000, width)
-    scorer._engine.states = lambda ids, types, lengths: made[: ids.numel()].view(*ids.shape, width)
+    scorer._engine.compute = lambda ids, mask, types: made[: ids.numel()].view(*ids.shape, width)
     scorer._head.span.forward = lambda states: states[..., :2]  # type: ignore[union-attr,method-assign]
     tokenizer = scorer._engine.tokenizer
 

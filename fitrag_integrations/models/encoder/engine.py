@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
-from fitrag_integrations.models.encoder.trunk import Trunk, mask_of, states_of
+from fitrag_integrations.models.encoder.trunk import Trunk, mask_of
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.engine import Options, Pool, SharedEngine
 from fitrag_integrations.models.runtime.placing import sent
@@ -27,7 +27,6 @@ class Engine(SharedEngine):
     def __init__(self, trunk: Trunk, tokenizer: PairTokenizer, options: Options) -> None:
         super().__init__(trunk, options, name=type(trunk.encoder).__name__)
         self.trunk = trunk
-        self.states = states_of(self.compute)
         self.tokenizer = tokenizer
 
     def run(self, pairs: Sequence[Pair], forward: Forward[T]) -> Steps[list[list[T]]]:
@@ -54,8 +53,8 @@ class Engine(SharedEngine):
             batch = Batch.of(some, pad_id=self.tokenizer.pad_id)
             ids, types = sent(torch.from_numpy(batch.tokens[:2]), self.device).long()
             lengths = sent(torch.from_numpy(batch.lengths), self.device)
-            states = self.states(ids, types, lengths)
-            return forward(states, mask_of(lengths, ids.shape[1]), batch)
+            mask = mask_of(lengths, ids.shape[1])
+            return forward(self.compute(ids, mask, types), mask, batch)
 
         found = yield from self.batched(list(each.values()), one_batch, length=len)
         results = dict(zip(each, found, strict=True))

@@ -3,8 +3,8 @@
 Any Hugging Face encoder: T5's encoder (FIT-RAG 4.2 uses T5-base), BERT-likes, ModernBERT, DeBERTa.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,18 +14,6 @@ from fitrag_integrations.models.runtime.loading import Checkpoint
 from fitrag_integrations.models.runtime.placing import sent
 
 _T5_LIKE = {"t5", "mt5", "umt5"}
-
-
-class States(Protocol):
-    """Run an encoder over a padded batch, by whatever computes it; an engine has one."""
-
-    def __call__(self, ids: Tensor, types: Tensor, lengths: Tensor) -> Tensor:
-        """Return token states, (batch, tokens, width), float32; beyond a length, any finite
-        number.
-
-        `ids` and `types` are (batch, tokens), `lengths` (batch,); all are int64.
-        """
-        ...
 
 
 class Trunk(nn.Module):
@@ -60,16 +48,6 @@ class Trunk(nn.Module):
         places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
         at = (mask * (places if self.pooling == "last" else places.flip(0))).argmax(1)
         return states[torch.arange(len(states), device=mask.device), at]
-
-
-def states_of(forward: Callable[..., Tensor]) -> States:
-    """Run a trunk's forward, whatever computes it, with the mask it takes."""
-
-    def states(ids: Tensor, types: Tensor, lengths: Tensor) -> Tensor:
-        found: Tensor = forward(ids, mask_of(lengths, ids.shape[1]), types)
-        return found
-
-    return states
 
 
 def build_encoder(

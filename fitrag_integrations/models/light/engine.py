@@ -123,7 +123,7 @@ class LightEngine:
         self.worker.call(lambda _: [self.clear()], [None])
 
     def clear(self) -> None:
-        """Do what `forget` does, on the worker."""
+        """Clear the cache, as `forget` does; on the worker only."""
         self._kept.clear()
         self._tokens = 0
 

@@ -19,7 +19,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial, wraps
 from importlib.metadata import PackageNotFoundError, version
@@ -39,6 +39,7 @@ Pair = tuple[str, Passage]
 DTYPE, BACKEND = "FITRAG_CPU_DTYPE", "FITRAG_BACKEND"
 OPEN = (None, "auto")
 _CHOSEN = ("dtype", "backend")
+_DECIDED = {"quantization_config", "device_map", "dtype", "torch_dtype"}  # by transformers
 PRECISIONS = {"onnx": ("float32",), "openvino": ("float32", "bfloat16")}
 """Of the backends beside torch."""
 NEAR = 0.01  # of a probability
@@ -116,9 +117,10 @@ def ways_of(options: Row) -> list[Way]:
     """
     import torch
 
-    device, placed = options.get("device"), dict(options.get("model_kwargs") or {})
+    device, passed = options.get("device"), options.get("model_kwargs")
     on_gpu = device is None and torch.cuda.is_available()
-    if on_gpu or device not in (None, "cpu") or {"quantization_config", "device_map"} & set(placed):
+    decided = isinstance(passed, Mapping) and _DECIDED & passed.keys()
+    if on_gpu or device not in (None, "cpu") or decided:
         return []
     backend = options.get("backend")
     if backend in OPEN:
@@ -242,7 +244,8 @@ class Record:
     @classmethod
     def of(cls, what: str, ways: Iterable[Way], *facts: object) -> Record:
         """Make the record of a model by the facts that a choice depends on."""
-        about = [processor(), _versions(), os.environ.get(DTYPE), *map(str, ways), facts]
+        versions = [f"{name} {package_version(name)}" for name in LIBRARIES]
+        about = [processor(), versions, os.environ.get(DTYPE), *map(str, ways), facts]
         return cls(what, hashlib.sha256(repr(about).encode()).hexdigest()[:16], tuple(ways))
 
     def known(self) -> Way | None:
@@ -292,6 +295,15 @@ def cache_folder() -> Path:
 
 
 @cache
+def package_version(name: str) -> str | None:
+    """Return the version of an installed package; None for one that is not there."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+@cache
 def processor() -> str:
     """Return the name of the processor, and what it computes bfloat16 with."""
     try:
@@ -301,12 +313,3 @@ def processor() -> str:
     named = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
     flags = [flag for flag in ("avx512_bf16", "amx_bf16", "bf16") if flag in text.split()]
     return " ".join([*(named[:1] or [platform.machine()]), *flags])
-
-
-@cache
-def _versions() -> tuple[str, ...]:
-    found = []
-    for name in LIBRARIES:
-        with contextlib.suppress(PackageNotFoundError):
-            found.append(f"{name} {version(name)}")
-    return tuple(found)

@@ -24,8 +24,8 @@ from torch.nn import functional as F
 
 from fitrag_integrations.models.runtime.backends import sample
 
-LAYERED = ("Bert", "Roberta", "XLMRoberta", "Camembert", "Electra")
-"""Architectures of transformers with the layers of BERT."""
+LAYERED = {f"{n}Encoder" for n in ("Bert", "Roberta", "XLMRoberta", "Camembert", "Electra")}
+"""Classes of transformers with the layers of BERT."""
 APART = {torch.float32: 1e-4, torch.bfloat16: 0.05}
 """How far outputs may be from those of transformers, over their length."""
 TRIED = (2, 12)  # the shape of the batch that both are tried on
@@ -38,17 +38,15 @@ _log = logging.getLogger(__name__)
 
 @torch.inference_mode()
 def speed_up(module: nn.Module) -> bool:
-    """Have the layers of a BERT, or of its kin, below a module run as `Layers`.
+    """Run the layers of a BERT, or of its kin, below a module as `Layers`.
 
-    Returns whether they do: not of other architectures, nor where outputs would be others, which is
-    logged. `slow_down` takes it back.
+    Returns whether they are: not of other architectures, nor where outputs would be others, which
+    is logged. `slow_down` takes it back.
     """
-    found = [p for p in module.modules() if type(p).__name__ in [f"{n}Encoder" for n in LAYERED]]
-    if len(found) != 1:
+    encoder: Any = next((p for p in module.modules() if type(p).__name__ in LAYERED), None)
+    if encoder is None:
         return False
-    (encoder,) = found
-    config: Any = encoder.config
-    dtype = next(encoder.parameters()).dtype
+    config, dtype = encoder.config, next(encoder.parameters()).dtype
     if config.hidden_act != "gelu" or config.is_decoder or dtype not in APART:
         return False
     given = sample(module, TRIED)
@@ -56,11 +54,11 @@ def speed_up(module: nn.Module) -> bool:
     try:
         expected = module(*given)
         layers = Layers(
-            [layer.state_dict() for layer in encoder.layer],  # type: ignore[union-attr]
+            [layer.state_dict() for layer in encoder.layer],
             heads=config.num_attention_heads,
             epsilon=config.layer_norm_eps,
         )
-        encoder.forward = layers.as_encoder  # type: ignore[method-assign]
+        encoder.forward = layers.as_encoder
         made = module(*given)
         if expected.dim() == 3:
             expected, made = expected[there], made[there]
@@ -76,7 +74,7 @@ def speed_up(module: nn.Module) -> bool:
 
 
 def slow_down(module: nn.Module) -> None:
-    """Let the layers below a module run as transformers has them, and drop the packed weights."""
+    """Run the layers below a module as transformers has them again; drop the packed weights."""
     for part in module.modules():
         if isinstance(getattr(vars(part).get("forward"), "__self__", None), Layers):
             del part.forward

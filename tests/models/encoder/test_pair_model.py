@@ -53,14 +53,14 @@ def test_batches_and_order_do_not_matter(model, load, batch_tokens):
 
 
 def test_equal_pairs_are_read_once(model, monkeypatch):
-    rows, states = [], model._engine.states
+    rows, compute = [], model._engine.compute
 
-    def counted(ids, types, lengths):
+    def counted(ids, mask, types):
         rows.append(len(ids))
-        return states(ids, types, lengths)
+        return compute(ids, mask, types)
 
     expected = ask(model, PAIRS)
-    monkeypatch.setattr(model._engine, "states", counted)
+    monkeypatch.setattr(model._engine, "compute", counted)
     found = ask(model, [*PAIRS, *PAIRS])
     assert_equal(found, [*expected, *expected])
     twice = sum(rows)

@@ -57,6 +57,7 @@ def machine(monkeypatch, tmp_path):
         ({"backend": "torch"}, {BACKEND: "openvino"}, [FULL, HALF]),
         ({"device": "meta"}, {}, []),
         ({"model_kwargs": {"device_map": "auto"}}, {}, []),
+        ({"model_kwargs": {"torch_dtype": "bfloat16"}}, {}, []),
     ],
 )
 def test_what_is_tried(monkeypatch, options, environment, expected):
