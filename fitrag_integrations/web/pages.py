@@ -250,7 +250,9 @@ class PageReader:
 
     async def _kept(self, at: httpx.URL, url: str) -> Page | None:
         """Return the page from the cache, unless the guard refuses it now."""
-        found = self._cache and await asyncio.to_thread(self._cache.get, str(at))
+        found = None
+        if self._cache is not None:
+            found = await asyncio.to_thread(self._cache.get, str(at))
         if isinstance(found, SearchError) and self._guard.robots:
             raise found
         if not isinstance(found, Page):
