@@ -54,7 +54,7 @@ class Asker(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the model."""
+        """The model's name."""
         ...
 
     @property
@@ -67,7 +67,7 @@ class Asker(Protocol):
         ...
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
-        """Ask about every pair that `may` be asked about; `heard` gets its place and outcome."""
+        """Answer every pair that `may` be asked; `heard` receives its place and outcome."""
         ...
 
 
@@ -181,7 +181,7 @@ class AskLLM:
                 group.create_task(one(start))
 
     async def _persist(self, open_: dict[int, str], heard: Heard) -> None:
-        """Ask, and ask again for what another try may mend; at the end say what failed."""
+        """Request answers and retry failures; report what still failed."""
         failed: dict[int, Failed] = {}
         tries = self._tenacity.AsyncRetrying(
             retry=self._tenacity.retry_if_result(bool),

@@ -1,4 +1,4 @@
-"""Ask what compression keeps of the answers, and what it saves (FIT-RAG, section 4.4.2).
+"""Figures of compression: the answers it keeps and the tokens it saves (FIT-RAG, 4.4.2).
 
 An answer is kept where it stands, as whole tokens, in what a prompt would still show. Tokens are
 counted on that very text. The curve reads the excerpts best first; beside it stands the plain way

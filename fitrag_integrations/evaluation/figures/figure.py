@@ -301,12 +301,12 @@ class Figure(Shown):
 
     @property
     def who(self) -> str:
-        """Name of the system, order or method."""
+        """System, order or method that the figure is of."""
         return ", ".join(self.of[name] for name in ("system", "order", "method") if name in self.of)
 
     @property
     def set(self) -> str:
-        """Name of the data set."""
+        """Data set that the figure is of."""
         return self.of.get("set", ALL)
 
     def __str__(self) -> str:

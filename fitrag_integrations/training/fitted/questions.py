@@ -1,8 +1,8 @@
-"""Have questions written from passages, with answers, and keep those that can be answered.
+"""Generate questions from passages, with answers, and keep those that can be answered.
 
-A question stays where the same language model, shown the passage again, gives the answer back
-(round-trip consistency: Alberti et al., 2019, arXiv:1906.05416), and where no question like it was
-kept before. Where nobody can write, a name or a number is left out of a sentence.
+A question is kept if the same language model can answer it from its passage (round-trip
+consistency: Alberti et al., 2019, arXiv:1906.05416) and it is not a near-duplicate. A reader cannot
+write; for it, a name or a number is left out of a sentence.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _parsed(reply: str, passage: Passage) -> Asked | None:
 
 
 def says_it_knows(questions: Sequence[str], oracle: Oracle) -> list[float]:
-    """Ask the language model whether it can answer each question without passages: 1.0 for yes."""
+    """Return whether the language model says that it can answer each question: 1.0 for yes."""
 
     def verdict(reply: str | None) -> float:
         try:

@@ -32,11 +32,11 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that writes files and tells."""
+        """Whether this is the one that writes files and logs."""
         return self.rank == 0
 
     def share(self, tensors: Sequence[Tensor]) -> None:
-        """Return everyone the tensors of the first, in place."""
+        """Copy the tensors of the first process to all, in place."""
         if self.count > 1:
             for tensor in tensors:
                 distributed.broadcast(tensor, 0)
