@@ -46,9 +46,9 @@ from fitrag_integrations.types import Passage
 from fitrag_integrations.values.slimplm import JUDGE_PAPER
 
 SEED, NEW_TOKENS = 7, 12
-EXPLAINED = """Models of two layers and random weights in float32 on a CPU, in every place that takes
-them. The other side is transformers, which reads one text at a time without padding. A number is
-the largest difference over all texts; "same" is none, or equal generated texts. Written by
+EXPLAINED = """Models of two layers and random weights, in float32 on a CPU, in every place that
+takes them. The other side is transformers, which reads one text at a time without padding. A number
+is the largest difference over all texts; "same" is none, or equal generated texts. Written by
 `python benchmarks/architectures.py --table benchmarks/results/architectures.md`."""
 REFERENCE: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
