@@ -38,12 +38,12 @@ class Answers:
     generate: Generates
 
     def __call__(self, row: Row) -> Flow[Answered]:
-        question, passages = question_of(row), list[Passage]()
-        ports = Ports(retrieve=self.index, generate=self.generate)
+        question, ports = question_of(row), Ports(retrieve=self.index, generate=self.generate)
         if self.index is None or "passages" in row:
-            ports = replace(ports, retrieve=lambda queries: [passages for _ in queries])
+            passages = list[Passage]()
             if not row.get(DROPPED) or row["passages"]:  # else --drop-right took the last one
                 passages = list(map(_placed, passages_of(row), row["passages"], itertools.count()))
+            ports = replace(ports, retrieve=lambda queries: [passages for _ in queries])
         return (yield from self.answering(question, ports))
 
 
@@ -124,10 +124,11 @@ def kept_lines(excerpts: Sequence[Excerpt], answer: str, marks: tuple[str, str])
 def kept(answered: Answered) -> list[Excerpt]:
     """Return the excerpts to show: the one the answer was read from first."""
     excerpts = list(answered.context.excerpts)
-    if answered.source is not None:
-        passage, start, end = (getattr(answered.source, n) for n in ("passage", "start", "end"))
+    if (source := answered.source) is not None:
         excerpts.sort(
-            key=lambda each: each.passage != passage or each.start > start or each.end < end
+            key=lambda one: (
+                one.passage != source.passage or one.start > source.start or one.end < source.end
+            )
         )
     return excerpts[:SHOWN]
 
