@@ -120,12 +120,13 @@ class LightEngine:
 
     def forget(self) -> None:
         """Clear the cache of states, so that the next pass computes everything."""
-        self.worker.call(lambda _: [self.clear()], [None])
+        self.worker.call(self.clear, [None])
 
-    def clear(self) -> None:
+    def clear(self, _: object = None) -> list[None]:
         """Clear the cache, as `forget` does; on the worker only."""
         self._kept.clear()
         self._tokens = 0
+        return [None]
 
     def states(self, batch: Batch) -> Floats:
         """Run the graph. Shape: (batch, tokens, width); what is padding has any number."""

@@ -115,7 +115,8 @@ def span_logits(
         return linear(weights, "line", features)
     alike = (features - weights["shift"]) * weights["scale"]
     mixed = linear(weights, "mixed", np.tanh(linear(weights, "units", alike)))
-    means = spans.over(np.add, states, 0.0) / np.maximum(spans.counts, 1)[:, None]
+    sums = spans.over(np.add, states, 0.0)
+    means: Floats = (sums / np.maximum(spans.counts, 1)[:, None]).astype(np.float32)
     pooled = linear(weights, "pooled", states[spans.rows, 0])
     found: Floats = own + linear(weights, "means", means) + pooled + mixed
     return found

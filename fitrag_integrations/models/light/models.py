@@ -289,9 +289,9 @@ def _choose(engine: LightEngine) -> Way:
         engine.quick = states
         engine.clear()
         chunks = [chunk for group in engine.tokenizer.encode(pairs) for chunk in group]
+        forwards: list[Any] = [scorer._logits, evaluator._logits, reader._spans]
         labels, grades, found = (
-            finished(engine.run(chunks, forward, quick=True))
-            for forward in (scorer._logits, evaluator._logits, reader._spans)
+            finished(engine.run(chunks, forward, quick=True)) for forward in forwards
         )
         both = (np.stack(labels) / scorer._temperatures).ravel().tolist()
         return [sigmoid(each) for each in (*both, *grades, *(one.select for one in found))]

@@ -87,17 +87,19 @@ def fastest(
 ) -> Callable[Concatenate[type[M], str | Path, P], M]:
     """Decorate a `from_pretrained` so that it chooses what `dtype` and `backend` leave open."""
 
+    call = cast("Callable[..., M]", load)  # with options that are not those of the caller
+
     @wraps(load)
     def loaded(cls: type[M], name_or_dir: str | Path, *args: P.args, **options: P.kwargs) -> M:
         given: dict[str, Any] = dict(options)
         ways = ways_of(given)
 
         def one(way: Way) -> M:
-            return cast(Any, load)(cls, name_or_dir, *args, **given | asdict(way))
+            return call(cls, name_or_dir, *args, **given | asdict(way))
 
         if not ways:
             closed = {name: v for name, v in given.items() if name not in _CHOSEN or v not in OPEN}
-            return cast(Any, load)(cls, name_or_dir, *args, **closed)
+            return call(cls, name_or_dir, *args, **closed)
         if len(ways) == 1:
             return one(ways[0])
         what = f"{cls.__name__} {Path(str(name_or_dir)).name}"
