@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu import FULL, Bench, Sizes, _tokenizer
+from gpu import FULL, TINY, Bench
 from turns import Job, Row, in_turns, pairs_of
 
 from fitrag_integrations.models import RetrievalEvaluator
-from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.encoder.pairs import Pair
-from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.worker import finished
 
-T5 = {"T5-small": ({}, 8), "T5-base": (FULL.base, 4), "T5-large": (FULL.large, 2)}
+T5 = {"T5-small": ({}, 8), "T5-base": (FULL.t5_base, 4), "T5-large": (FULL.t5_large, 2)}
 LLAMA = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16}
 LLAMA |= {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128_256}
 LOOP = "published loop, padded to 512"
@@ -105,11 +103,8 @@ def random_t5(folder: Path, texts: list[str], **sizes: int) -> Path:
 
 def gate(args: argparse.Namespace) -> list[Row]:
     """Ask a Llama of 1.2 billion weights what IK asks: one question a call, and eight at once."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    sizes = Sizes(base={}, large={}, llama=LLAMA)
-    model = Bench("cpu", sizes, 0)._made(LlamaForCausalLM, LlamaConfig(**LLAMA))
-    engine = CausalEngine(model, _tokenizer(), Options("cpu", "bfloat16")).retain()
+    engine = Bench("cpu", TINY, 0)._causal(LLAMA)
+    model = engine.model
     rows = [([7 + (i * j) % 90 for i in range(TOKENS)], (5, 6)) for j in range(ASKED)]
 
     @torch.inference_mode()
