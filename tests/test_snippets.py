@@ -94,6 +94,7 @@ def run_shell(block):
 RUNNING = [page for page in PAGES if any(block.runs for block in blocks_of(page))]
 
 
+@pytest.mark.filterwarnings("ignore:The function `loads` is in beta")  # of langchain-core
 @pytest.mark.parametrize("page", RUNNING, ids=label)
 def test_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
