@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import Field, field_validator
 
 from fitrag_integrations.flow import Flow, Traced
@@ -14,6 +13,7 @@ from fitrag_integrations.langchain.base.conversation import Condensing, noted, s
 from fitrag_integrations.langchain.base.fields import (
     AnyModel,
     AnyRunnable,
+    runnable_of,
 )
 from fitrag_integrations.langchain.base.ports import Backend, Offer, internal, text_of
 from fitrag_integrations.langchain.base.runnable import Source, StreamedRunnable
@@ -137,7 +137,7 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
         """
         if self.llm is None or self.reader is not None:
             return None
-        llm = Backend(coerce_to_runnable(self.llm), text_of)
+        llm = Backend(runnable_of(self.llm), text_of)
         return self._streamed(given, llm, config)
 
     def _streamed(self, given: object, llm: Backend, config: RunnableConfig) -> Flow[Source | str]:

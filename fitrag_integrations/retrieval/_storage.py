@@ -74,8 +74,8 @@ def write(
                 else:
                     with beside.open("wb") as file:
                         file.writelines(_line(passage.to_dict()) for passage in passages)
-                with beside.open("rb") as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                with beside.open("rb") as written:
+                    digest = hashlib.file_digest(written, "sha256").hexdigest()
             files[part] = {"name": name, "sha256": digest}
         manifest = {
             "format": FORMAT,

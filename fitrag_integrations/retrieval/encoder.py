@@ -96,7 +96,7 @@ class Encoder:
     ) -> None:
         name = check_text("name_or_dir", name_or_dir, blank=False)
         self.name = MINILM if name == MINILM.rpartition("/")[2] else name
-        self._options = {
+        self._options: dict[str, Any] = {
             "device": None if device is None else str(device),
             "dtype": _dtype(dtype),
             "batch_tokens": _positive("batch_tokens", batch_tokens),
@@ -105,7 +105,7 @@ class Encoder:
             "tokenizer_kwargs": check_mapping("tokenizer_kwargs", tokenizer_kwargs or {}),
         }
         length = _positive("max_length", max_length)
-        self._given = {
+        self._given: dict[str, Any] = {
             "pooling": pooling,
             "normalize": None if normalize is None else check_is("normalize", normalize, bool),
             "max_tokens": length if length is not None else _positive("max_tokens", max_tokens),

@@ -26,6 +26,7 @@ from fitrag_integrations.commands.run.answering import MARKS, PLAIN_MARKS, cost,
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.ports import Method
+from fitrag_integrations.training.fitted.savings import cost_of
 from fitrag_integrations.types import Excerpt, Passage
 
 STACKS = {"LangChain": stacks.langchain_stack, "LlamaIndex": stacks.llama_index_stack}
@@ -166,7 +167,7 @@ class DemoPlan:
             show_before_after(example)
         wholes = [(each.question, list(map(Excerpt.whole, each.found))) for each in fitted]
         answerable = [(q, found) for q, found in wholes if q.answerable]
-        tokens = fmean(stacks.cost(found) for _, found in wholes)
+        tokens = fmean(cost_of(found) for _, found in wholes)
         held = fmean([float(q.is_held_by(found)) for q, found in answerable] or [0.0])
         documents = len({passage.source for passage in corpus})
         typer.echo(
@@ -257,10 +258,10 @@ def show_before_after(each: Worked) -> None:
     wholes = list(map(Excerpt.whole, each.found))
     titles = "; ".join(dict.fromkeys(one.title or one.id for one in each.found))
     lines = [
-        f"Before: {len(wholes)} passages, {stacks.cost(wholes):,} tokens, from",
+        f"Before: {len(wholes)} passages, {cost_of(wholes):,} tokens, from",
         f"\x1b[2m  {titles}\x1b[0m",
         "",
-        f"After: {stacks.cost(each.kept):,} tokens",
+        f"After: {cost_of(each.kept):,} tokens",
     ]
     for at, one in enumerate(each.kept[:LINES]):
         title = f"{one.passage.title or one.passage.id}: "

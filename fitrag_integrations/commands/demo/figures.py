@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from fitrag_integrations.commands.demo.stacks import Worked, cost
+from fitrag_integrations.commands.demo.stacks import Worked
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figures.compress import KEPT, Compressed, compress_rows
 from fitrag_integrations.evaluation.figures.figure import Change, Figure
 from fitrag_integrations.evaluation.figures.summaries import Draws, difference, mean_figure
 from fitrag_integrations.evaluation.ranking import recall_at
 from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.training.fitted.savings import cost_of
 
 HELD, FIRST = "the answer is in the prompt", "the answer is in the first passage"
 RIGHT, SILENT = "the answer given is right", "no answer where there is none"
@@ -70,7 +71,7 @@ def compared(
         FIRST: (asked, first),
         RIGHT: (asked, right),
         SILENT: (others, right),
-        COST: (pairs, lambda each: float(cost(each.kept))),
+        COST: (pairs, lambda each: float(cost_of(each.kept))),
     }
     found = {}
     for name, (rows, value) in kinds.items():

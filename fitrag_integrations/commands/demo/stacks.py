@@ -19,7 +19,7 @@ from fitrag_integrations.methods.prompts import PromptTemplate, render_excerpts
 from fitrag_integrations.ports import Method, Ports, Reader, Scorer
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.questions import spread
-from fitrag_integrations.training.fitted.savings import cost_of as cost
+from fitrag_integrations.training.fitted.savings import cost_of
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 from fitrag_integrations.values.windows import by_score, fit, windows
 
@@ -151,7 +151,7 @@ class FirstPassages:
         """Return the flow that ends in the context for one question."""
         (found,) = yield from ports.retrieve.ask([question])
         sentences = [one for passage in found for one in windows(passage, size=1)]
-        kept = fit(sentences, max_tokens=self.max_tokens, cost=cost)
+        kept = fit(sentences, max_tokens=self.max_tokens, cost=cost_of)
         return Context(question, tuple(kept), method="first passages")
 
 

@@ -279,7 +279,7 @@ def _candidates(row: Row, scores: Sequence[BiLabelScore]) -> Candidates:
         return one
     return replace(
         one,
-        llm_prefer=tuple(prefer),
+        llm_prefer=tuple(None if value is None else int(value) for value in prefer),
         right=tuple(None if value is None else bool(value) for value in prefer),
-        trust=None if None in trust else tuple(trust),
+        trust=None if None in trust else tuple(value or 0.0 for value in trust),
     )

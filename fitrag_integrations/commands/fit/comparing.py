@@ -194,7 +194,12 @@ def proof(trial: Trial, *, unsure: str = "", skipped: float | None, price: float
         either way needs to keep a fraction of the answers; and the `verdict`.
     """
     savings = trial.savings
-    found: Row = {"questions": len(trial.rows), "there": 0, "tokens_in": 0.0, "tokens_out": 0.0}
+    found: dict[str, Any] = {
+        "questions": len(trial.rows),
+        "there": 0,
+        "tokens_in": 0.0,
+        "tokens_out": 0.0,
+    }
     found |= dict.fromkeys(("kept", "low", "plain", "gain_low"))
     found |= {"skipped": skipped, "price": price, "saving": None, "verdict": FEW}
     if savings is not None:

@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
@@ -114,7 +114,7 @@ class LabelEligibility(AskingPlan):
         retrieval.
         """
         scorer = models.load_scorer(self.hardware.of(self.scorer))
-        cuts = {
+        cuts: dict[str, Any] = {
             "window": self.window,
             "stride": self.stride,
             "per_passage": self.per_passage or None,

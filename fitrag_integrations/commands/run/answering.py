@@ -43,7 +43,9 @@ class Answers:
             passages = list[Passage]()
             if not row.get(DROPPED) or row["passages"]:  # else --drop-right took the last one
                 passages = list(map(_placed, passages_of(row), row["passages"], itertools.count()))
-            ports = replace(ports, retrieve=lambda queries: [passages for _ in queries])
+            ports = Ports(
+                retrieve=lambda queries: [passages for _ in queries], generate=self.generate
+            )
         return (yield from self.answering(question, ports))
 
 

@@ -97,13 +97,17 @@ def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Fig
     """
     size, values = len(outcomes), _values(outcomes, threshold)
     measures = KNOWLEDGE if outcomes.right_with is None else KNOWLEDGE | ANSWERS
-    found = []
+    found = list[Figure]()
     for name, measure in measures.items():
         if measure is None:
             value, bounds = float(np.mean(values[name])), draws.mean(values[name])
             found.append(Figure(name, value, bounds, size))
         else:
-            drawn = draws.bounds(lambda places, of=measure: of(outcomes.take(places)), size)
+
+            def of_drawn(places: Any, measure: Callable[[Outcomes], Any] = measure) -> Any:
+                return measure(outcomes.take(places))
+
+            drawn = draws.bounds(of_drawn, size)
             found.append(Figure(name, measure(outcomes), drawn, size))
     return found
 

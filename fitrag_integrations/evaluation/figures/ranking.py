@@ -67,7 +67,7 @@ class Ranking:
             R@k, share@k, MRR, nDCG@10, AUC (over the pairs of all questions; the retriever's score
             of a passage is its rank), the calibration error of each probability, and accuracy@k.
         """
-        found = []
+        found = list[Figure]()
         for name, measure in measures(ks).items():
             columns = {by: list(map(measure, lists)) for by, lists in self.ranked.items()}
             found += self._compared(name, columns)

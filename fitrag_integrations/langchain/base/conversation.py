@@ -13,13 +13,12 @@ from langchain_core.messages import (
     get_buffer_string,
 )
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import Field
 
 from fitrag_integrations.core.show import error_line
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
-from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief
+from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief, runnable_of
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import KEYS, question_of
 from fitrag_integrations.types import Context
@@ -53,7 +52,7 @@ def standalone(
         return question, ()
     if condense is None:
         return question, (LEFT_OUT,)
-    model = Backend(coerce_to_runnable(condense), text_of, name="condense")
+    model = Backend(runnable_of(condense), text_of, name="condense")
     prompt = PROMPT.format(history=get_buffer_string(history), question=question)
     written, error = yield from attempt(model.ask(prompt, internal(config)))
     if error is not None:

@@ -26,19 +26,19 @@ AnyModel = Annotated[Any, Field(exclude=True)]  # stays out of dumps; pickle kee
 Count = Annotated[int, Field(ge=1)]
 
 
-def _runnable(value: object) -> object:
-    if isinstance(value, Runnable):
-        return value
-    if isinstance(value, type) or not callable(value):
+def runnable_of(value: Any) -> Runnable[Any, Any]:
+    """Return a Runnable as it is, and a callable as one."""
+    if isinstance(value, type) or not (isinstance(value, Runnable) or callable(value)):
         raise InputError.of("runnable", given=value, allowed="a Runnable or a callable")
-    return coerce_to_runnable(value)
+    found: Runnable[Any, Any] = coerce_to_runnable(value)
+    return found
 
 
 def _finding(value: object) -> object:
     if is_language_model(value):
         allowed = "a Runnable that finds documents; what a language model writes is no source"
         raise InputError.of("runnable", given=value, allowed=allowed)
-    return _runnable(value)
+    return runnable_of(value)
 
 
 def _searching(value: object) -> object:
@@ -52,7 +52,7 @@ READ_BY = {
     "search": _searching,
     "method": check_method,
     **dict.fromkeys(
-        ("llm", "condense", "known", "unknown", "correct", "incorrect", "ambiguous"), _runnable
+        ("llm", "condense", "known", "unknown", "correct", "incorrect", "ambiguous"), runnable_of
     ),
 }
 """What checks, and makes a Runnable of, the value of a field."""

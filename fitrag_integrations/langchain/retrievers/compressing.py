@@ -8,13 +8,12 @@ from typing import Any, Self
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import Field
 
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.compressor import FlowCompressor
 from fitrag_integrations.langchain.base.convert import passage_document, to_passages
-from fitrag_integrations.langchain.base.fields import AnyRunnable
+from fitrag_integrations.langchain.base.fields import AnyRunnable, runnable_of
 from fitrag_integrations.langchain.base.ports import Backend
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
 from fitrag_integrations.langchain.compressors import BiLabelReranker, SubDocumentCompressor
@@ -54,7 +53,7 @@ class CompressingRetriever(FlowRetriever):
     ) -> list[Flow[Context]]:
         """Return one flow per question; equal asks of one call join."""
         self.most(**options)
-        base = Backend(coerce_to_runnable(self.base), name="retrieve")
+        base = Backend(runnable_of(self.base), name="retrieve")
         steps = [Backend(_step(each), name="compress") for each in self.compressors]
         pairs = zip(inputs, configs, strict=True)
         return [_flow(query, config, base, steps) for query, config in pairs]

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import BaseModel, Field
 
 from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
-from fitrag_integrations.langchain.base.fields import AnyRunnable
+from fitrag_integrations.langchain.base.fields import AnyRunnable, runnable_of
 from fitrag_integrations.langchain.base.ports import Backend, internal
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.tools import Asked, AskedOfDocuments
@@ -56,13 +55,11 @@ class CorrectiveRouter(Condensing, JudgeFields, Router):
     def route(self, **options: object) -> Route:
         """Return the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""
         judge = Backend(self._judging(question_key=None), name="judge")  # its plain name
-        base = (
-            None if self.base is None else Backend(coerce_to_runnable(self.base), name="retrieve")
-        )
+        base = None if self.base is None else Backend(runnable_of(self.base), name="retrieve")
         ambiguous = self.incorrect if self.ambiguous is None else self.ambiguous
         runnables = (self.correct, ambiguous, self.incorrect)
         branches = {
-            action.value: Backend(coerce_to_runnable(runnable), name=action.value, options=options)
+            action.value: Backend(runnable_of(runnable), name=action.value, options=options)
             for action, runnable in zip(Action, runnables, strict=True)
         }
 

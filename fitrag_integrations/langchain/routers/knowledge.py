@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Self
 
 from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import Field, model_validator
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.langchain.base.fields import AnyRunnable
+from fitrag_integrations.langchain.base.fields import AnyRunnable, runnable_of
 from fitrag_integrations.langchain.base.models import check_model
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
@@ -50,7 +49,7 @@ class KnowledgeRouter(GateFields, Router):
         gate = Backend(self._asker(), name="gate")
         branches = {
             False: self._known(options),
-            True: Backend(coerce_to_runnable(self.unknown), name="unknown", options=options),
+            True: Backend(runnable_of(self.unknown), name="unknown", options=options),
         }
 
         def chosen(given: object, config: RunnableConfig) -> Flow[Chosen]:
@@ -68,10 +67,10 @@ class KnowledgeRouter(GateFields, Router):
 
     def _known(self, options: dict[str, object]) -> Backend:
         if self.known is not None:
-            return Backend(coerce_to_runnable(self.known), name="known", options=options)
+            return Backend(runnable_of(self.known), name="known", options=options)
         assert self.llm is not None
 
         def prompt(given: object) -> str:
             return NO_RETRIEVAL.render(Context(question_of(given, self.question_key)))
 
-        return Backend(RunnableLambda(prompt) | self.llm, text_of, "known", options)
+        return Backend(RunnableLambda(prompt) | runnable_of(self.llm), text_of, "known", options)

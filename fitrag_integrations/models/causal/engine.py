@@ -186,7 +186,8 @@ class CausalEngine(SharedEngine):
 
     def _shared(self, rows: Sequence[Ids], keep: int) -> int:
         """Count the ids that are worth computing once for all rows, 0 for none."""
-        first, last, longest = min(rows), max(rows), max(map(len, rows))
+        listed = list(map(tuple, rows))
+        first, last, longest = min(listed), max(listed), max(map(len, rows))
         shared = min(common_prefix(first, last), min(map(len, rows)) - keep)
         if shared * (len(rows) - 1) < WORTH_SHARING or not self._caches or shared < 1:
             return 0

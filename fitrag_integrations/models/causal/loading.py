@@ -128,10 +128,10 @@ class CausalModel(EngineModel[CausalEngine]):
             own: LoadOptions = {**options, "chat_template_kwargs": kept}
             chosen, entry, adapter = Options.checked(**own), manifest.get("weights"), None
             lora = bool(entry) and manifest.get("variant", "lora") == "lora"
-            merged = (folder, entry) if lora and chosen.merge_adapter else None
+            merged = (folder, entry) if entry and lora and chosen.merge_adapter else None
             engine = shared_causal(base_of(folder, manifest["base"]), chosen, merged=merged)
             undo.callback(engine.release)
-            if lora and merged is None:
+            if entry and lora and merged is None:
                 adapter = engine.attach(*causal_adapters.read(folder, entry))
                 undo.callback(engine.detach, adapter)
             made = cls._build(engine, folder, manifest, adapter)

@@ -55,8 +55,13 @@ _NO_SAFETENSORS = (
 
 POOLER = r"(?:^|\.)pooler\."  # of an encoder; nothing here reads it
 CLASSIFIER = r"(?:^|\.)(?:classifier|classification_head|score|pre_classifier|head|pooler)\."
-_RESERVED = ("trust_remote_code", "use_safetensors", "config", "output_loading_info")
-_RESERVED += ("ignore_mismatched_sizes",)
+_RESERVED = (
+    "trust_remote_code",
+    "use_safetensors",
+    "config",
+    "output_loading_info",
+    "ignore_mismatched_sizes",
+)
 _PARTIAL = ("AutoModel", "T5EncoderModel")
 """Classes that leave out the head or the decoder of a checkpoint on purpose."""
 
@@ -242,8 +247,8 @@ def _refuse_others(config: Any) -> None:
     from transformers.models.auto import modeling_auto
 
     kind, masked = config.model_type, modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    both = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.keys()
-    both -= modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+    both = set(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
+    both -= set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
     if config.is_encoder_decoder or kind in both:
         raise ValueError(
             f"a {kind} is an encoder with a decoder; allowed: a causal language model. "

@@ -201,7 +201,7 @@ def fit_evaluator(
     ).run()
     if not team.first:
         return {}
-    figures = _figures(module.grades(kept), held) if held else {}
+    figures = _figures(cast(Any, module).grades(kept), held) if held else {}
     trained = asdict(plan)
     if isinstance(module, RegressionModule):
         module.save(out, {"name": plan.name, "trained": trained})
