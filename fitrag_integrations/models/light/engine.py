@@ -65,8 +65,7 @@ class LightEngine:
         self._held = values_of(self.weights)  # the session reads them where they are
         self._session = _session(read_checked(home, manifest["graph"]), self._held)
         self.quick: Callable[[Batch], Floats] = self.states
-        self.seen = 0  # inputs
-        self.long: Way | None = None  # what `quick` is, once that is chosen
+        self.chosen: Way | None = None  # what `quick` is
         self.worker = Worker("light encoder", small=BUDGET // 128)
         self._kept: dict[bytes, Floats] = {}  # by a pair's tokens, the oldest first
         self._tokens = 0

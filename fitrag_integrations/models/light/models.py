@@ -49,7 +49,6 @@ from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 Judged = tuple[BiLabelScore, list[BiLabelScore]]
-LONG = 256  # inputs that are worth the start of another engine: about its seconds
 ONNX, HALF = Way("onnx"), Way("torch", "bfloat16")
 _log = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ class LightModel(Shipped):
         """Give, per pair, the result of each of its chunks."""
         groups = self._engine.tokenizer.encode(pairs)
         flat = [chunk for group in groups for chunk in group]
-        quick = is_quick(self._engine, len(flat))
+        quick = is_quick(self._engine)
         results = iter((yield from self._engine.run(flat, forward, quick=quick)))
         return [[next(results) for _ in group] for group in groups]
 
@@ -170,7 +169,7 @@ class LightScorer(LightModel):
         chunks = [EncodedPair(chunk.tokens) for group in groups for chunk in group]
         ranges = (each for group in placed for _, each in group)
         wanted = {id(chunk): each for chunk, each in zip(chunks, ranges, strict=True)}
-        quick = is_quick(self._engine, len(chunks))
+        quick = is_quick(self._engine)
         read = partial(self._read, wanted)
         results = iter((yield from self._engine.run(chunks, read, quick=quick)))
         judged = []
@@ -255,24 +254,23 @@ class LightReader(LightModel):
         return [found_in(chunk, how, span, int(a), int(b)) for chunk, how, span, a, b in columns]
 
 
-def is_quick(engine: LightEngine, chunks: int) -> bool:
-    """Check whether a call is run by something faster than ONNX Runtime.
+def is_quick(engine: LightEngine) -> bool:
+    """Check whether something faster than ONNX Runtime runs the bundled models.
 
-    The process's first inputs are not. After `LONG` of them it finds out what is fastest, as
-    `choosing` describes: torch in bfloat16, where it is installed, faster, and scores are the same.
-    On the engine's worker only.
+    Only with `FITRAG_BACKEND=auto`, and then for the whole process: bfloat16 changes about one
+    decision in a hundred, and no score may depend on how much was scored before. On the engine's worker
+    only.
     """
-    engine.seen += chunks
-    if engine.seen >= LONG and engine.long is None:
-        engine.long = _choose(engine)
-    return engine.long is HALF
+    if engine.chosen is None:
+        engine.chosen = _choose(engine)
+    return engine.chosen is HALF
 
 
 def _choose(engine: LightEngine) -> Way:
-    allowed = os.environ.get(choosing.BACKEND, "auto") in ("auto", "torch")
+    allowed = os.environ.get(choosing.BACKEND) == "auto"
     if not allowed or os.environ.get(choosing.DTYPE) == "float32" or not installed("torch"):
         return ONNX
-    record = choosing.Record.of("bundled models in long work", (ONNX, HALF), *engine.facts)
+    record = choosing.Record.of("bundled models", (ONNX, HALF), *engine.facts)
     way = record.known()
     if way is ONNX or (way is None and HALF.dtype not in choosing.precisions()):
         return ONNX

@@ -177,8 +177,9 @@ def test_a_damaged_file_holds_nothing(tmp_path, content):
     assert len(json.loads(file.read_text())) == 1
 
 
-def test_long_work_of_the_bundled_models_leaves_onnx_runtime(monkeypatch, caplog):
-    monkeypatch.setattr("fitrag_integrations.models.light.models.LONG", 2 * len(SAMPLE))
+def test_the_bundled_models_leave_onnx_runtime_only_where_the_environment_says_so(
+    monkeypatch, caplog
+):
     monkeypatch.setattr("fitrag_integrations.models.light.models.installed", lambda _: True)
     monkeypatch.setenv(DTYPE, "bfloat16")
 
@@ -187,17 +188,23 @@ def test_long_work_of_the_bundled_models_leaves_onnx_runtime(monkeypatch, caplog
 
     model = LightScorer()
     engine = model._engine
-    for name, value in {"long": None, "seen": 0}.items():
-        monkeypatch.setattr(engine, name, value)
+    monkeypatch.setattr(engine, "chosen", None)
     engine.forget()
     exact = scored()
+    for _ in range(30):  # however much was scored before
+        scored()
+    engine.forget()
+    assert scored() == exact
+    engine.chosen = None
+    monkeypatch.setenv(BACKEND, "auto")
     with caplog.at_level(logging.INFO):
         found = scored()
         assert scored() == found
     assert found != exact and near(exact, found)
-    assert caplog.text.count("bundled models in long work runs by torch bfloat16") == 1
+    assert caplog.text.count("bundled models runs by torch bfloat16") == 1
     for name, value in ((DTYPE, "float32"), (BACKEND, "onnx")):
-        engine.long = None
+        engine.chosen = None
         monkeypatch.setenv(DTYPE, "bfloat16")
+        monkeypatch.setenv(BACKEND, "auto")
         monkeypatch.setenv(name, value)
         assert scored() == pytest.approx(exact, abs=1e-5)
