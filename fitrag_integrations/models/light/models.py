@@ -258,8 +258,8 @@ def is_quick(engine: LightEngine) -> bool:
     """Check whether something faster than ONNX Runtime runs the bundled models.
 
     Only with `FITRAG_BACKEND=auto`, and then for the whole process: bfloat16 changes about one
-    decision in a hundred, and no score may depend on how much was scored before. On the engine's worker
-    only.
+    decision in a hundred, and no score may depend on how much was scored before. On the engine's
+    worker only.
     """
     if engine.chosen is None:
         engine.chosen = _choose(engine)
