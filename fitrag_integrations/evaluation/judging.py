@@ -162,7 +162,8 @@ def fact_scores(
             found = facts_of(text) if facts_of else [text[start:end] for start, end in spans]
             facts = [fact for fact in found if fact.strip()]
         taken.append(facts)
-        given = [Passage("", p.get("text", ""), p.get("title") or "") for p in row["passages"]]
+        read = row["passages"] if facts else ()
+        given = [Passage("", p.get("text", ""), p.get("title") or "") for p in read]
         passages = "\n".join(f"{one.title}: {one.text}" if one.title else one.text for one in given)
         topic = row.get("topic") or row.get("question")
         asked += [FACT_PROMPT.format(passages=passages, topic=topic, fact=fact) for fact in facts]

@@ -282,12 +282,14 @@ def test_the_handbook_answers_its_questions_and_no_others():
 
 @pytest.fixture
 def letters(monkeypatch):
-    from fitrag_integrations.retrieval import FaissIndex
+    from fitrag_integrations import retrieval
 
-    def load(folder, options):
-        return FaissIndex.load(folder, encoder=Letters())
+    def load(folder, options, kind="FaissIndex"):
+        return getattr(retrieval, kind).load(folder, encoder=Letters())
 
-    monkeypatch.setattr(models, "new_index", lambda options, kind: FaissIndex(Letters(), kind=kind))
+    monkeypatch.setattr(
+        models, "new_index", lambda options, kind: retrieval.FaissIndex(Letters(), kind=kind)
+    )
     monkeypatch.setattr(models, "load_index", load)
 
 
@@ -309,12 +311,7 @@ def test_index_builds_adds_and_answers(tmp_path, letters, scorer, fitrag):
     assert len(got["context"]) == 2
 
 
-def test_an_index_in_parts_is_searched_as_one(tmp_path, letters, scorer, fitrag, monkeypatch):
-    from fitrag_integrations.retrieval import IndexShards
-
-    monkeypatch.setattr(
-        models, "_opened", lambda kind, folder, _: IndexShards.load(folder, encoder=Letters())
-    )
+def test_an_index_in_parts_is_searched_as_one(tmp_path, letters, scorer, fitrag):
     rows = [{"id": p.id, "title": p.title, "text": p.text} for p in passages()]
     corpus, folder = write(tmp_path / "corpus.jsonl", rows), tmp_path / "index"
     counts = [

@@ -43,7 +43,7 @@ def test_an_error_has_its_trace_alone():
 
 def test_what_is_told_is_what_the_report_shows():
     row = {"id": "1", "question": "On which river?", "system": "crag", **trace_fields(answered())}
-    ((shown,),) = (asked.told for asked in questions([Result("methods", (), [row])]))
+    ((shown,),) = (asked.replies for asked in questions([Result("methods", (), [row])]))
     (kept,) = shown.excerpts
     decided = "action: correct; retrieve, p_known 0.250, threshold 0.600: not known"
     assert shown.decision == decided
