@@ -15,6 +15,7 @@ nothing.
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import json
 import platform
@@ -377,11 +378,10 @@ class Bench:
         device: str | None = None,
     ) -> Any:
         """Make a model of random weights on the device, as a checkpoint is loaded and placed."""
-        import transformers
         from transformers.initialization import no_init_weights
 
         torch.manual_seed(13)
-        kind = getattr(transformers, name)
+        kind = getattr(importlib.import_module("transformers"), name)
         sizes = {"vocab_size": len(self.tokenizer), "pad_token_id": 1, **config}
         device = device or self.device
         with no_init_weights(), torch.device(device):

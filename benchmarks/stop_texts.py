@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer
 
 from fitrag_integrations.models.causal.decoding import _Listener
+from fitrag_integrations.models.runtime.loading import Checkpoint
 from fitrag_integrations.models.runtime.saved import embedded_folder
 
 STOP = ("Question:",)
@@ -33,9 +33,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--lengths", type=int, nargs="+", default=[16, 64, 256])
     args = parser.parse_args()
-    tokenizer: Any = AutoTokenizer.from_pretrained(
-        embedded_folder("closed_book"), trust_remote_code=False
-    )
+    tokenizer: Any = Checkpoint(str(embedded_folder("closed_book")), "tokenizer").tokenizer()
     pages = Path(__file__).parents[1].glob("docs/**/*.md")
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     ids = tokenizer(text, verbose=False)["input_ids"]

@@ -234,7 +234,7 @@ def test_the_first_passages_are_cut_to_the_budget(index):
     parts = Parts(index, Words(), FirstWord(), k=3)
     for most in (6, 20, 500):
         (one,) = parts.stack(plain_stack, FirstPassages(most))([question()])
-        assert stacks.cost(one.kept) <= most
+        assert stacks.cost_of(one.kept) <= most
         texts = " ".join(each.text for each in one.kept)
         assert " ".join(passage.text for passage in one.found).startswith(texts)
         assert one.ranked == ()

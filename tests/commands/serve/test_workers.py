@@ -172,6 +172,9 @@ def test_a_stopped_worker_does_not_outlive_the_grace_nor_a_second_signal(start):
     assert service.stop(signal.SIGINT) == 0
 
 
+# urllib leaves the socket of a connection that is reset while it connects to the collector
+@pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_sighup_replaces_all_without_a_gap(start, tmp_path):
     broken = tmp_path / "broken"
     service = start(2, BROKEN=str(broken))

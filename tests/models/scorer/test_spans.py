@@ -9,7 +9,7 @@ from tiny import tokenizer_of
 
 from fitrag_integrations import Passage
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
-from fitrag_integrations.models.light.heads import span_logits
+from fitrag_integrations.models.light.heads import Spans, span_logits
 from fitrag_integrations.models.scorer import spans
 from fitrag_integrations.models.scorer.items import chunk_spans, token_ranges
 from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, LineHead, span_evidence
@@ -143,5 +143,7 @@ def test_a_line_over_the_numbers_is_the_same_without_torch():
     whole = np.array([0.3, -1.2], dtype=np.float32)
     evidence = of_one(ranges, answers=head.answers(STATES).detach())
     wanted = head(evidence, STATES[:2], torch.from_numpy(whole).expand(2, 2)).detach().numpy()
-    found = span_logits(named, STATES.numpy(), CHUNK, ranges, RARITY.numpy(), whole)
+    batch = Batch.of([CHUNK])
+    given = STATES.numpy()[None], batch, Spans(batch, [ranges]), RARITY.numpy(), whole[None]
+    found = span_logits(named, *given)
     assert found == pytest.approx(wanted, abs=1e-5)
