@@ -41,6 +41,7 @@ VERSION = re.compile(
     r"(?i)(?:^|\. )(?:(new|changed|deprecated|added|removed|introduced|available)"
     r"(?: in| since)(?: version)?:?|since(?: version)?) v?(\d+\.\d+(?:\.\d+)*)"
 )
+PREAMBLE = re.compile(r"^\s*(import |from \S+ import|#|//|/\*|<\?|\.\.\.)|\brequire\(")
 TO = re.compile(
     r"^(?:To|If you (?:want|wish|need) to|In order to) (\w+ [^,;:.]{8,90}), (?:you (?:can|should|"
     r"may|must|need to)|simply|just|please)? ?(?:use|call|set|pass|add|run|specify|invoke|enable|"
@@ -121,11 +122,15 @@ def by_head(block: Block, follow: Any, chance: random.Random) -> Iterator[Any]:
             "kind": "prose",
         }
         return
-    verb = base(text.split()[0])
+    word = text.split()[0].lower()
+    verb = base(word) if word in VERBS or word.endswith("ing") else ""  # no "Changes in ..."
+    if re.match(r"change|to do|release", text, re.I):
+        verb = ""
     if verb and verb != "require" and 1 < len(text.split()) < 9:
         rest = " ".join(text.split()[1:])
         rest = rest if rest[:2].isupper() else rest[:1].lower() + rest[1:]
-        line = (code[1]["t"].splitlines() or [""])[0].strip() if code else ""
+        lines = [] if code is None else code[1]["t"].splitlines()
+        line = next((x.strip() for x in lines if x.strip() and not PREAMBLE.search(x)), "")
         shown = line if 1 < len(line.split()) < 14 else ""
         asks = chance.choice(
             ["How do I {}?", "How can I {}?", "What is the way to {}?", "I want to {}"]
@@ -227,7 +232,8 @@ def by_text(
             }
     previous = blocks[at - 1] if at else block
     if previous["k"] == "term" and block["own"] and (said := phrase(sentence(text))):
-        aliases = [a for a in re.split(r",\s+|\s\|\s", previous["t"]) if a][:3]
+        bare = re.sub(r"\([^)]*\)?|\[[^\]]*\]?", "", previous["t"])  # arguments are no aliases
+        aliases = [a for a in re.split(r",\s+|\s\|\s", bare) if a][:3]
         aliases = [a for a in map(short_term, aliases) if len(a) > 1]
         option = previous["t"].startswith("-")
         call = "(" in previous["t"]
@@ -307,9 +313,8 @@ def by_table(block: Block, name: str, chance: random.Random) -> Iterator[Any]:
 
 def short_term(term: str) -> str:
     """Return the name that a term begins with, without arguments and kind."""
-    term = re.sub(
-        r"^(class|exception|async|static|classmethod|property|abstract|method) ?", "", term
-    )
+    kind = r"^(class|exception|async|static|classmethod|property|abstract|method|attribute) +"
+    term = re.sub(kind, "", term)
     return re.split(r"[\s=(\[<:|]", term)[0].strip(",.")
 
 
@@ -360,8 +365,9 @@ def reworded(text: str, chance: random.Random, often: float = 0.7) -> str:
     """Put other words for some, and leave out some that carry little."""
     made = []
     for word in text.rstrip(".?").split():
+        named = made and word[:1].isupper()  # "a Replica Set"
         plain = word.lower().rstrip("s") if word.lower() not in OTHERS else word.lower()
-        if plain in OTHERS and chance.random() < often:
+        if plain in OTHERS and not named and chance.random() < often:
             other = chance.choice([o for o in OTHERS[plain] if o != plain])
             word = other + (
                 "s" if word.endswith("s") and plain != word.lower() and " " not in other else ""

@@ -1,11 +1,12 @@
 """Measure runs on held-out projects, on papers and on Wikipedia, by kind of text.
 
-    python scripts/student/kinds.py DATA DOCS/docs_held.jsonl WIKI/held.jsonl RUN [RUN...] [-n 25]
-        [--parts 0.3 0.5 0.7] [--out FILE]
+    python scripts/student/kinds.py DATA DOCS/docs_held.jsonl WIKI/held.jsonl shipped [RUN...]
+        [-n 25] [--choose] [--parts 0.3 0.5 0.7] [--out FILE]
 
 The first run is what the others are compared with; --parts adds, of the last run, as much of its
 change as each part says, heads and all. Kinds are those of the rows, "paper" (COVID-QA, passages
-of 300 words) and "wiki". Prints MRR by has_answer beside the orders of MiniLM and BM25, the
+of 300 words) and "wiki". With --choose the rows are of one half of the projects, without papers;
+else of the other half. Prints MRR by has_answer beside the orders of MiniLM and BM25, the
 fraction of answers kept at fractions of the words, calibration error and mean probability beside
 the base rate; in brackets 95 % of bootstrap samples of the lists, of the difference where there
 is one.
@@ -14,6 +15,7 @@ is one.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
 import sys
@@ -28,7 +30,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from dense import dense_search  # noqa: E402
 from measure import chosen_sentences  # noqa: E402
-from model import load, save  # noqa: E402
+from model import SHIPPED, load, save, shipped_lines  # noqa: E402
 from quick import Quick  # noqa: E402
 from reference import sigmoid  # noqa: E402
 
@@ -54,6 +56,7 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("-n", type=int, default=25, help="lists of a kind")
     parser.add_argument("--parts", type=float, nargs="*", default=[])
+    parser.add_argument("--choose", action="store_true", help="rows to choose by")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     rows = drawn(args)
@@ -82,8 +85,8 @@ def between(start: Path, end: Path, part: float, out: Path) -> None:
     for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
         mine.data.lerp_(theirs.data, part)
     save(one, out, json.loads((end / "student.json").read_text()) | {"kept": part})
-    if (start / "fitted.json").exists():
-        (out / "fitted.json").write_text((start / "fitted.json").read_text())
+    lines = shipped_lines() if start == SHIPPED else json.loads((start / "fitted.json").read_text())
+    (out / "fitted.json").write_text(json.dumps(lines, indent=1))
 
 
 def drawn(args: argparse.Namespace) -> list[Row]:
@@ -92,7 +95,8 @@ def drawn(args: argparse.Namespace) -> list[Row]:
     rows: list[Row] = []
     by: dict[str, list[Row]] = {}
     for row in read_jsonl(args.docs):
-        if row["answers"] and any(p["has"] for p in row["passages"]):
+        own = chooses(row["set"]) is args.choose
+        if own and row["answers"] and any(p["has"] for p in row["passages"]):
             by.setdefault(row["kind"], []).append(row)
     for some in by.values():
         chance.shuffle(some)
@@ -102,7 +106,7 @@ def drawn(args: argparse.Namespace) -> list[Row]:
         rows += sorted(some, key=lambda row: row["turn"])[: args.n]
     wiki = [row for row in read_jsonl(args.wiki) if row["kind"] == "rank"]
     rows += [{**row, "kind": "wiki"} for row in wiki[: 2 * args.n]]
-    rows += papers(args.data, args.n, chance)
+    rows += [] if args.choose else papers(args.data, args.n, chance)
     every = [(row, p) for row in rows for p in row["passages"]]
     given = [Passage(str(i), p["text"], p["title"]) for i, (_, p) in enumerate(every)]
     with tempfile.TemporaryDirectory() as folder:
@@ -117,6 +121,11 @@ def drawn(args: argparse.Namespace) -> list[Row]:
             first = int(own[0].id)
             row[name] = reciprocal_rank([row["gold"][int(p.id) - first] for p in order])
     return rows
+
+
+def chooses(project: str) -> bool:
+    """Check whether a held-out project is of the half to choose by."""
+    return hashlib.sha1(project.encode()).digest()[0] % 2 == 0
 
 
 def papers(data: Path, count: int, chance: random.Random) -> list[Row]:

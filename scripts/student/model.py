@@ -33,6 +33,7 @@ SEPARATOR = 102
 PACKAGE = Path(__file__).resolve().parents[2] / "fitrag_integrations" / "embedded"
 HOME = Path(os.environ.get("TEACHERS") or PACKAGE)
 """Where the models lie that the student begins from and is taught by."""
+SHIPPED = Path("shipped")
 
 
 class Clues(nn.Module):
@@ -300,14 +301,35 @@ def averaged(run: Path, other: Path, folder: Path) -> Path:
 
 
 def load(folder: Path, *, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
-    """Load what `save` saved."""
+    """Load what `save` saved; "shipped" is the student that ships."""
     from safetensors.torch import load_file
 
+    if folder == SHIPPED:
+        model, tokenizer = shipped_student(attention=attention)
+        return model.eval(), tokenizer
     found = {n: t.float() for n, t in load_file(folder / "student.safetensors").items()}
     rarity = found["clues.rarity"]
     model, tokenizer = fresh_student(PACKAGE / "trunk", rarity, attention=attention)
     model.load_state_dict(found)
     return model.eval(), tokenizer
+
+
+def shipped_lines() -> dict[str, Any]:
+    """Return what was fitted of the student that ships; its labels are calibrated already."""
+    line = read_tensors(
+        PACKAGE / "onepass",
+        read_manifest(PACKAGE / "onepass", "model.json", kind="onepass")["head"],
+    )
+    weights, bias = line["line.weight"][0].tolist(), float(line["line.bias"][0])
+    own, behind, length, mean, most, has, prefer = (weights[i] for i in (4, 5, 8, 12, 13, 14, 15))
+    reader = read_tensors(
+        PACKAGE / "reader", read_manifest(PACKAGE / "reader", "model.json", kind="reader")["head"]
+    )
+    return {
+        "labels": {name: [1.0, 0.0] for name in LABELS},
+        "answered": [0.0, 0.0, 0.0, 1.0, 2 * float(reader["line.weight"][0, -1]), 0.0],
+        "sentence": [mean, most, 5 * own, 5 * behind, has, prefer, length, bias],
+    }
 
 
 def load_shared(folder: Path, fresh: Student) -> Student:
