@@ -4,12 +4,12 @@
         [-n 25] [--choose] [--parts 0.3 0.5 0.7] [--out FILE]
 
 The first run is what the others are compared with; --parts adds, of the last run, as much of its
-change as each part says, heads and all. Kinds are those of the rows, "paper" (COVID-QA, passages
-of 300 words) and "wiki". With --choose the rows are of one half of the projects, without papers;
-else of the other half. Prints MRR by has_answer beside the orders of MiniLM and BM25, the
-fraction of answers kept at fractions of the words, calibration error and mean probability beside
-the base rate; in brackets 95 % of bootstrap samples of the lists, of the difference where there
-is one.
+change from what ships as each part says, heads and all. Kinds are those of the rows, "paper"
+(COVID-QA, passages of 300 words) and "wiki". With --choose the rows are of one half of the
+projects, without papers; else of the other half. Prints MRR by has_answer beside the orders of
+MiniLM and BM25, the fraction of answers kept at fractions of the words, calibration error and mean
+probability beside the base rate; in brackets 95 % of bootstrap samples of the lists, of the
+difference where there is one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from dense import dense_search  # noqa: E402
 from measure import chosen_sentences  # noqa: E402
-from model import SHIPPED, load, save, shipped_lines  # noqa: E402
+from model import keep, shipped_lines  # noqa: E402
 from quick import Quick  # noqa: E402
 from reference import sigmoid  # noqa: E402
 
@@ -64,7 +64,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for part in args.parts:
             run = Path(folder) / f"{part:g}"
-            between(args.runs[0], args.runs[-1], part, run)
+            keep(args.runs[-1], run, part, heads=True)
+            (run / "fitted.json").write_text(json.dumps(shipped_lines()))
             names[f"{args.runs[-1]}, {part:g} of the change"] = run
         first: dict[str, Any] = {}
         for name, run in names.items():
@@ -77,16 +78,6 @@ def main() -> None:
                 print(line(kind, figures, first))
                 sys.stdout.flush()
             first = first or figures
-
-
-def between(start: Path, end: Path, part: float, out: Path) -> None:
-    """Save a student a part of the way from one run to another, with the first's fitted lines."""
-    (one, _), (other, _) = load(start), load(end)
-    for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
-        mine.data.lerp_(theirs.data, part)
-    save(one, out, json.loads((end / "student.json").read_text()) | {"kept": part})
-    lines = shipped_lines() if start == SHIPPED else json.loads((start / "fitted.json").read_text())
-    (out / "fitted.json").write_text(json.dumps(lines, indent=1))
 
 
 def drawn(args: argparse.Namespace) -> list[Row]:

@@ -275,17 +275,23 @@ def save(model: Student, folder: Path, told: dict[str, Any]) -> None:
     (folder / "student.json").write_text(json.dumps(told, indent=1))
 
 
-def keep(run: Path, folder: Path, part: float) -> None:
-    """Save a student whose encoder has come a part of the way from the start to a run's end."""
+def keep(run: Path, folder: Path, part: float, *, heads: bool = False) -> None:
+    """Save a student that has come a part of the way from the start to a run's end."""
     told = json.loads((run / "student.json").read_text())
-    save(kept(run, part)[0], folder, {**told, "kept": part})
+    save(kept(run, part, heads=heads)[0], folder, {**told, "kept": part})
 
 
-def kept(run: Path, part: float, *, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
-    """Load a run, its encoder a part of the way from the teachers' to the run's end."""
+def kept(
+    run: Path, part: float, *, heads: bool = False, attention: str = "sdpa"
+) -> tuple[Student, PairTokenizer]:
+    """Load a run, its encoder a part of the way from the start's to the run's end.
+
+    With `heads` so are its heads, for a start that was trained with these heads.
+    """
     (start, _), (done, tokenizer) = teachers_student(), load(run, attention=attention)
+    both = (start, done) if heads else (start.encoder, done.encoder)
     with torch.no_grad():
-        for one, other in zip(start.encoder.parameters(), done.encoder.parameters(), strict=True):
+        for one, other in zip(*(model.parameters() for model in both), strict=True):
             other.lerp_(one, 1 - part)
     return done, tokenizer
 
