@@ -86,6 +86,7 @@ def main() -> None:
     for name in ("student.safetensors", "student.json"):
         shutil.copyfile(chosen / name, args.out / name)
     cache = Cache(chosen)
+    held = some if documents else held
     cache.ask(lists + held + documents)
     fitted: dict[str, Any] = {"labels": {}}
     some = [(item, judge(cache, item)) for item in lists]

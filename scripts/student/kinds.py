@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=25, help="lists of a kind")
     parser.add_argument("--parts", type=float, nargs="*", default=[])
     parser.add_argument("--choose", action="store_true", help="rows to choose by")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="what was found before is read from here")
     args = parser.parse_args()
     rows = drawn(args)
     names = {str(run): run for run in args.runs}
@@ -68,9 +68,11 @@ def main() -> None:
             (run / "fitted.json").write_text(json.dumps(shipped_lines()))
             names[f"{args.runs[-1]}, {part:g} of the change"] = run
         first: dict[str, Any] = {}
+        there = read_jsonl(args.out) if args.out and args.out.exists() else ()
+        known = {one["run"]: one["rows"] for one in there}
         for name, run in names.items():
-            figures = measured(rows, Quick(run))
-            if args.out:
+            figures = known.get(name) or measured(rows, Quick(run))
+            if args.out and name not in known:
                 with args.out.open("a") as file:
                     file.write(json.dumps({"run": name, "rows": figures}) + "\n")
             print(f"\n{name}")

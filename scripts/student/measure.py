@@ -59,7 +59,7 @@ def sample(given: Iterable[Row], n: int, seed: int) -> list[Row]:
     return drawn[:n]
 
 
-def ranked(data: Path, seed: int, sets: Sequence[str] = RANKED) -> list[Row]:
+def ranked(data: Path, seed: int, sets: Sequence[str] = RANKED, count: int = PER_SET) -> list[Row]:
     """Give the ranking's questions, each with its 20 passages in BM25's order."""
     texts = {row["id"]: row for row in rows(data / "wikipool/passages.jsonl.gz")}
     by: dict[str, list[Row]] = {}
@@ -73,7 +73,7 @@ def ranked(data: Path, seed: int, sets: Sequence[str] = RANKED) -> list[Row]:
             "passages": [[texts[c]["title"], texts[c]["text"]] for c in row["candidates"]],
         }
         for name in sets
-        for row in sample(by[name], PER_SET, seed)
+        for row in sample(by[name], count, seed)
     ]
 
 
@@ -119,10 +119,10 @@ def read(data: Path) -> dict[str, list[Row]]:
     }
 
 
-def everything(data: Path) -> dict[str, list[Row]]:
+def everything(data: Path, count: int) -> dict[str, list[Row]]:
     """Give all that is asked, part by part."""
     return {
-        **{f"ranked {seed}": ranked(data, seed) for seed in SEEDS},
+        **{f"ranked {seed}": ranked(data, seed, count=count) for seed in SEEDS},
         "ranked to choose": choosing(data),
         "ranked unseen": ranked(data, SEEDS[0], UNSEEN),
         **{f"retrieved {name}": retrieved(data, name) for name in RETRIEVED},
@@ -401,8 +401,9 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--parts", nargs="+", help="only these, such as answerable")
     parser.add_argument("--first", type=int, help="only so many rows of each part")
+    parser.add_argument("--ranked", type=int, default=PER_SET, help="questions of a ranked set")
     args = parser.parse_args()
-    parts = everything(args.data)
+    parts = everything(args.data, args.ranked)
     parts = {name: parts[name][: args.first] for name in args.parts or parts}
     if args.what == "ask":
         ask(parts, student(args.model) if args.model else shipped(), args.files[-1])

@@ -33,7 +33,9 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from label import pair_name  # noqa: E402
 from model import ANSWER_TOKENS, HOME, Student, batched, kept, save, teachers_student  # noqa: E402
+from twists import stuffed  # noqa: E402
 
+from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.runtime.folder import read_manifest
 from fitrag_integrations.text.sentences import split_sentences
@@ -59,6 +61,7 @@ def main() -> None:
     parser.add_argument("--reads", type=int, default=12)
     parser.add_argument("--docs", type=Path, default=None, help="what documentation_rows.py wrote")
     parser.add_argument("--lists", type=int, default=2, help="lists of documentation a step")
+    parser.add_argument("--stuffed", type=float, default=0.0, help="items with a near miss made up")
     parser.add_argument("--full", action="store_true", help="float32 instead of bfloat16")
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--start", type=Path, default=None, help="a run's end to begin with")
@@ -113,6 +116,7 @@ def main() -> None:
         if documents:
             some = drawn(len(documents), args.lists, place, args.seed + 2)
             batch += [documents[i] for i in some]
+        batch = [beside(item, args.stuffed, chance) for item in batch]
         chance.shuffle(batch)
         flat, encoded, logits, tokens = asked(model, tokenizer, batch, args.device)
         parts = losses(
@@ -147,6 +151,22 @@ def trains(name: str) -> bool:
         return True
     parts = name.split(".")
     return "layer" in parts and int(parts[parts.index("layer") + 1]) >= LOWEST
+
+
+def beside(item: Item, often: float, chance: random.Random) -> Item:
+    """Set beside an item's passages one or two with the question's words that answer nothing."""
+    others = [p for p in item["passages"] if not p["has"]] or [{"title": "", "text": ""}]
+    made = []
+    while chance.random() < often and len(made) < 2:
+        near = chance.choice(others)["text"] if item["kind"] != "twist" else ""
+        found = stuffed(item["question"], near, chance)
+        if found and not contains_answer(" ".join(found), item["answers"] or ["\0"]):
+            title, text = found
+            made.append({"title": title, "text": text, "has": 0, "right": 0, "spans": []})
+            made[-1]["made"] = True
+        else:
+            break
+    return {**item, "passages": item["passages"] + made} if made else item
 
 
 def drawn(count: int, size: int, at: int, seed: int) -> list[int]:
@@ -203,7 +223,7 @@ class Teacher:
     def told(self, flat: list[Any], encoded: list[EncodedPair], device: str) -> Tensor:
         """Give the logits of each pair, NaN outside of lists. Shape: (pairs, 2)."""
         made = torch.full((len(flat), 2), float("nan"))
-        places = [i for i, (item, _) in enumerate(flat) if item["kind"] == "rank"]
+        places = [i for i, (t, p) in enumerate(flat) if t["kind"] == "rank" and "made" not in p]
         with torch.inference_mode():
             labels, _ = run(self.second, [encoded[i] for i in places], device)
         made[places] = torch.stack(labels)[:, :2].clone() / self.temperatures
@@ -274,14 +294,14 @@ def targets(flat: list[Any]) -> Tensor:
     """Give the four labels of each pair, NaN where unknown.
 
     `llm_prefer` is the teacher's alone, but in lists of documentation, which none teaches: there it
-    is whether the passage answers the question.
+    is whether the passage answers the question, as it is of near misses made up.
     """
     rows = []
     nan = float("nan")
     for item, p in flat:
         has = nan if p["has"] is None else float(p["has"])
         right = nan if p["right"] is None else float(p["right"])
-        prefer = right if item["kind"] == "doc" else nan
+        prefer = right if item["kind"] == "doc" or "made" in p else nan
         rows.append([has, prefer, right if right == right else has, right])
     return torch.tensor(rows)
 
@@ -309,11 +329,12 @@ def listwise(logits: Tensor, gold: Tensor, sizes: list[int]) -> dict[str, Tensor
 
 def ordered(logits: Tensor, taught: Tensor, sizes: list[int]) -> Tensor:
     """Bring the order of each list to the teacher's: cross-entropy of their softmaxes."""
-    parts = [
-        -(told.softmax(0) * own[:, :2].log_softmax(0)).sum(0) @ ORDER
-        for own, told in zip(logits.split(sizes), taught.split(sizes), strict=True)
-        if not told.isnan().any()
-    ]
+    parts = []
+    for own, told in zip(logits.split(sizes), taught.split(sizes), strict=True):
+        known = ~told[:, 0].isnan()  # all of a list but what was made up, or nothing
+        if known.sum() > 1:
+            own, told = own[known, :2], told[known]
+            parts.append(-(told.softmax(0) * own.log_softmax(0)).sum(0) @ ORDER)
     return torch.stack(parts).mean() if parts else logits.sum() * 0
 
 
