@@ -1,6 +1,6 @@
 """Choose how much of a run's change is kept, and fit what comes after the heads.
 
-    python scripts/student/fit.py RUN ROWS OUT [--parts 0.5 0.7 1.0] [--docs DOCS/docs_held.jsonl]
+    python scripts/student/fit.py RUN ROWS OUT [--parts 0.5 0.7 1.0] [--both]
 
 The encoder between its start and the run's end is looked at on ROWS/held.jsonl for each part
 (Wortsman et al., 2022); the best by the mean of its figures there is OUT/student.safetensors.
@@ -9,10 +9,9 @@ be trusted, the line over a sentence's numbers, and the list's verdict with its 
 on ROWS/held.jsonl and ROWS/lists.jsonl, questions that nothing was trained on. None of the sets
 that measure is read. Prints cross-validated figures.
 
-With --docs, for a run on both kinds that began from what ships, the heads move with the encoder,
-`has_answer` and `llm_prefer` stay as trained, on both kinds' base rates, and the line over a
-sentence's numbers is fitted on lists of documentation too: those of the projects that `kinds.py`
-chooses by.
+With --both, for a run on both kinds of rows that began from what ships, heads move with the
+encoder, the labels stay as trained on both kinds' base rates, and the line over a sentence's
+numbers stays what ships: only the line of trust is fitted.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import random
 import shutil
 import sys
 from pathlib import Path
@@ -36,8 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from kinds import chooses  # noqa: E402
-from model import averaged, keep  # noqa: E402
+from model import averaged, keep, shipped_lines  # noqa: E402
 from quick import Quick  # noqa: E402
 from reference import LABELS, Judged, sentence_numbers, verdict_numbers  # noqa: E402
 
@@ -49,7 +46,6 @@ from fitrag_integrations.text.sentences import split_sentences
 SURE, COST = 0.9, 0.02
 CLIP = 20.0
 TOGETHER = 30  # items
-DOCUMENTS = 150  # lists of documentation
 
 
 def main() -> None:
@@ -60,7 +56,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--parts", type=float, nargs="+", default=[0.5, 0.7, 1.0])
     parser.add_argument("--other", type=Path, help="another run, to be averaged with it first")
-    parser.add_argument("--docs", type=Path, help="what documentation_rows.py held out")
+    parser.add_argument("--both", action="store_true", help="a run on both kinds of rows")
     parser.add_argument("--lists", type=int, default=900)
     parser.add_argument("--ranks", type=int, default=150, help="lists that the part is chosen by")
     args = parser.parse_args()
@@ -71,14 +67,9 @@ def main() -> None:
     run = args.run
     if args.other is not None:
         run = averaged(run, args.other, args.out / "averaged")
-    documents = [*map(json.loads, args.docs.open())] if args.docs else []
-    documents = [item for item in documents if chooses(item["set"])]
-    random.Random(5).shuffle(documents)
-    del documents[DOCUMENTS:]
     for part in args.parts:
-        folder = args.out / f"kept-{part:g}"
-        if not (folder / "student.safetensors").exists():
-            keep(run, folder, part, heads=bool(documents))
+        if not (args.out / f"kept-{part:g}" / "student.safetensors").exists():
+            keep(run, args.out / f"kept-{part:g}", part, heads=args.both)
     looked = {part: look(args.out / f"kept-{part:g}", part, some) for part in args.parts}
     best = max(looked, key=lambda part: looked[part])
     print(f"kept: {best:g}", flush=True)
@@ -86,21 +77,21 @@ def main() -> None:
     for name in ("student.safetensors", "student.json"):
         shutil.copyfile(chosen / name, args.out / name)
     cache = Cache(chosen)
-    held = some if documents else held
-    cache.ask(lists + held + documents)
-    fitted: dict[str, Any] = {"labels": {}}
+    if args.both:
+        held, lists = some, []
+    cache.ask(lists + held)
+    fitted: dict[str, Any] = shipped_lines() if args.both else {"labels": {}}
     some = [(item, judge(cache, item)) for item in lists]
     read = [(item, judge(cache, item)) for item in held]
-    shown = [(item, judge(cache, item)) for item in documents]
-    fit_labels(fitted, [(i, j) for i, j in read if i["kind"] == "rank"], some)
-    if documents:
-        fitted["labels"] |= {"has_answer": [1.0, 0.0], "llm_prefer": [1.0, 0.0]}
-    for _, judged in some + read + shown:
+    if not args.both:
+        fit_labels(fitted, [(i, j) for i, j in read if i["kind"] == "rank"], some)
+    for _, judged in some + read:
         for one in judged:
             relabel(one, fitted)
     fit_answered(fitted, read, some)
-    fit_sentences(fitted, some + shown)
-    fit_verdict(fitted, some)
+    if not args.both:
+        fit_sentences(fitted, some)
+        fit_verdict(fitted, some)
     (args.out / "fitted.json").write_text(json.dumps(fitted, indent=1) + "\n")
 
 

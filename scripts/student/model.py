@@ -331,7 +331,9 @@ def shipped_lines() -> dict[str, Any]:
     reader = read_tensors(
         PACKAGE / "reader", read_manifest(PACKAGE / "reader", "model.json", kind="reader")["head"]
     )
+    cuts = read_manifest(PACKAGE / "evaluator", "model.json", kind="evaluator")["thresholds"]
     return {
+        "best_grade": {name: cuts[name] for name in ("upper", "lower")},
         "labels": {name: [1.0, 0.0] for name in LABELS},
         "answered": [0.0, 0.0, 0.0, 1.0, 2 * float(reader["line.weight"][0, -1]), 0.0],
         "sentence": [mean, most, 5 * own, 5 * behind, has, prefer, length, bias],
