@@ -1,6 +1,6 @@
 """Choose how much of a run's change is kept, and fit what comes after the heads.
 
-    python scripts/student/fit.py RUN ROWS OUT [--parts 0.5 0.7 1.0] [--both]
+    python scripts/student/fit.py RUN ROWS OUT [--parts 0.5 0.7 1.0] [--docs FILE]
 
 The encoder between its start and the run's end is looked at on ROWS/held.jsonl for each part
 (Wortsman et al., 2022); the best by the mean of its figures there is OUT/student.safetensors.
@@ -9,9 +9,10 @@ be trusted, the line over a sentence's numbers, and the list's verdict with its 
 on ROWS/held.jsonl and ROWS/lists.jsonl, questions that nothing was trained on. None of the sets
 that measure is read. Prints cross-validated figures.
 
-With --both, for a run on both kinds of rows that began from what ships, heads move with the
-encoder, the labels stay as trained on both kinds' base rates, and the line over a sentence's
-numbers stays what ships: only the line of trust is fitted.
+With --docs DOCS/docs_held.jsonl, for a run on both kinds of rows that began from what ships, heads
+move with the encoder, and all lines stay what ships but two: that of trust, and that of
+`has_answer`, over whole lists of documentation (the projects that `kinds.py` chooses by), whole
+lists of Wikipedia and lists of five, each kind with the same weight.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import random
 import shutil
 import sys
 from pathlib import Path
@@ -34,6 +36,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from kinds import chooses  # noqa: E402
 from model import averaged, keep, shipped_lines  # noqa: E402
 from quick import Quick  # noqa: E402
 from reference import LABELS, Judged, sentence_numbers, verdict_numbers  # noqa: E402
@@ -46,6 +49,7 @@ from fitrag_integrations.text.sentences import split_sentences
 SURE, COST = 0.9, 0.02
 CLIP = 20.0
 TOGETHER = 30  # items
+DOCUMENTS, FIVES = 30, 100  # lists that has_answer is fitted on
 
 
 def main() -> None:
@@ -56,7 +60,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--parts", type=float, nargs="+", default=[0.5, 0.7, 1.0])
     parser.add_argument("--other", type=Path, help="another run, to be averaged with it first")
-    parser.add_argument("--both", action="store_true", help="a run on both kinds of rows")
+    parser.add_argument("--docs", type=Path, help="what documentation_rows.py held out")
     parser.add_argument("--lists", type=int, default=900)
     parser.add_argument("--ranks", type=int, default=150, help="lists that the part is chosen by")
     args = parser.parse_args()
@@ -69,7 +73,7 @@ def main() -> None:
         run = averaged(run, args.other, args.out / "averaged")
     for part in args.parts:
         if not (args.out / f"kept-{part:g}" / "student.safetensors").exists():
-            keep(run, args.out / f"kept-{part:g}", part, heads=args.both)
+            keep(run, args.out / f"kept-{part:g}", part, heads=bool(args.docs))
     looked = {part: look(args.out / f"kept-{part:g}", part, some) for part in args.parts}
     best = max(looked, key=lambda part: looked[part])
     print(f"kept: {best:g}", flush=True)
@@ -77,22 +81,53 @@ def main() -> None:
     for name in ("student.safetensors", "student.json"):
         shutil.copyfile(chosen / name, args.out / name)
     cache = Cache(chosen)
-    if args.both:
-        held, lists = some, []
+    if args.docs:
+        fitted = fit_both(cache, some, lists[:FIVES], args.docs)
+    else:
+        fitted = fit_all(cache, held, lists)
+    (args.out / "fitted.json").write_text(json.dumps(fitted, indent=1) + "\n")
+
+
+def fit_all(cache: Cache, held: list[Any], lists: list[Any]) -> dict[str, Any]:
+    """Return every line, fitted on Wikipedia."""
     cache.ask(lists + held)
-    fitted: dict[str, Any] = shipped_lines() if args.both else {"labels": {}}
+    fitted: dict[str, Any] = {"labels": {}}
     some = [(item, judge(cache, item)) for item in lists]
     read = [(item, judge(cache, item)) for item in held]
-    if not args.both:
-        fit_labels(fitted, [(i, j) for i, j in read if i["kind"] == "rank"], some)
+    fit_labels(fitted, [(i, j) for i, j in read if i["kind"] == "rank"], some)
     for _, judged in some + read:
         for one in judged:
             relabel(one, fitted)
     fit_answered(fitted, read, some)
-    if not args.both:
-        fit_sentences(fitted, some)
-        fit_verdict(fitted, some)
-    (args.out / "fitted.json").write_text(json.dumps(fitted, indent=1) + "\n")
+    fit_sentences(fitted, some)
+    fit_verdict(fitted, some)
+    return fitted
+
+
+def fit_both(cache: Cache, held: list[Any], lists: list[Any], docs: Path) -> dict[str, Any]:
+    """Return the lines that ship, `has_answer` and trust fitted anew."""
+    documents = [row for row in map(json.loads, docs.open()) if chooses(row["set"])]
+    documents = random.Random(5).sample(documents, DOCUMENTS)
+    cache.ask(documents + held + lists)
+    x, y, weights = [], [], []
+    for some in (documents, [i for i in held if i["kind"] == "rank"], lists):
+        judged = [(i, judge(cache, i)) for i in some]
+        x += [one["judged"].has_answer for _, js in judged for one in js]
+        y += [int(p["has"]) for item in some for p in item["passages"]]
+        weights += [1e4 / (len(y) - len(weights))] * (len(y) - len(weights))
+    fit = LogisticRegression(C=1e6).fit(np.array(x)[:, None], y, sample_weight=weights)
+    slope, shift = float(fit.coef_[0, 0]), float(fit.intercept_[0])
+    print(f"has_answer: slope {slope:.3f}, shift {shift:.3f}, on {len(y)} pairs")
+    fitted = shipped_lines()
+    fitted["labels"]["has_answer"] = [slope, shift]
+    fitted["sentence"][-1] -= fitted["sentence"][4] * shift / slope  # it keeps what it adds up to
+    fitted["sentence"][4] /= slope
+    read = [(item, judge(cache, item)) for item in held]
+    for _, judged in read:
+        for one in judged:
+            relabel(one, fitted)
+    fit_answered(fitted, read, [])
+    return fitted
 
 
 def look(folder: Path, part: float, held: list[dict[str, Any]]) -> float:
