@@ -192,7 +192,7 @@ class DemoPlan:
             each for each, (q, found) in zip(fitted, wholes, strict=True) if q.is_held_by(found)
         ]
         lost = sum(not each.question.is_held_by(each.kept) for each in retrieved)
-        bad = f"Bad at: {lost} of {len(retrieved)} retrieved answers lost"
+        bad = f"What goes wrong: {lost} of {len(retrieved)} retrieved answers lost"
         others = [each for each in fitted if not each.question.answerable]
         if extractive and others:
             wrong = sum(bool(each.answer) for each in others)
