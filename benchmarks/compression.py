@@ -36,10 +36,7 @@ from fitrag_integrations.models import (
     RetrievalEvaluator,
 )
 from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.windows import (
-    in_document_order,
-    merge,
-)
+from fitrag_integrations.values.windows import merge
 
 Levels = list[tuple[float, bool, float]]  # (level, answer kept, share), least kept first
 SENTENCES: dict[str, Any] = {"window": 1, "per_passage": None}
@@ -203,11 +200,12 @@ def _right(
 def _grouped(excerpts: Sequence[Excerpt]) -> list[Passage]:
     """Put what is kept of each passage together, in its order, as a prompt shows it."""
     groups: dict[Passage, list[Excerpt]] = {}
-    for excerpt in in_document_order(excerpts):
+    for excerpt in excerpts:
         groups.setdefault(excerpt.passage, []).append(excerpt)
+    placed = {passage: sorted(own, key=lambda one: one.start) for passage, own in groups.items()}
     return [
         replace(passage, text=" ".join(excerpt.text for excerpt in own))
-        for passage, own in groups.items()
+        for passage, own in placed.items()
     ]
 
 

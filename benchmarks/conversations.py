@@ -147,8 +147,8 @@ def main() -> None:
             found.setdefault(name, {})[way] = hits
     print("| component |", " | ".join(WAYS), "|")
     print("| --- " * (1 + len(WAYS)) + "|")
-    for name, hits in found.items():
-        print(f"| {name} |", " | ".join(f"{hits[way]} of {len(talks)}" for way in WAYS), "|")
+    for name, by_way in found.items():
+        print(f"| {name} |", " | ".join(f"{by_way[way]} of {len(talks)}" for way in WAYS), "|")
 
 
 if __name__ == "__main__":

@@ -409,7 +409,7 @@ def decided(way: str | dict[str, str], lists: list[list[Pair]]) -> dict[str, lis
         kinds: list[Any] = [BiLabelScorer, RetrievalEvaluator, ExtractiveReader]
         models = [kind.embedded(**{"device": "cpu", **way}) for kind in kinds]
     scorer, evaluator, reader = models
-    cuts, found = evaluator.thresholds, []
+    cuts, found = evaluator.thresholds, list[Any]()
     for at in range(0, len(lists), 40):  # states of so many are kept for the next model
         pairs = [pair for each in lists[at : at + 40] for pair in each]
         found += zip(

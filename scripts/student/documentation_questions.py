@@ -363,7 +363,7 @@ def phrase(text: str) -> str:
 
 def reworded(text: str, chance: random.Random, often: float = 0.7) -> str:
     """Put other words for some, and leave out some that carry little."""
-    made = []
+    made = list[str]()
     for word in text.rstrip(".?").split():
         named = made and word[:1].isupper()  # "a Replica Set"
         plain = word.lower().rstrip("s") if word.lower() not in OTHERS else word.lower()

@@ -109,10 +109,9 @@ def fit_both(cache: Cache, held: list[Any], lists: list[Any], docs: Path) -> dic
     documents = [row for row in map(json.loads, docs.open()) if chooses(row["set"])]
     documents = random.Random(5).sample(documents, DOCUMENTS)
     cache.ask(documents + held + lists)
-    x, y, weights = [], [], []
+    x, y, weights = list[float](), list[int](), list[float]()
     for some in (documents, [i for i in held if i["kind"] == "rank"], lists):
-        judged = [(i, judge(cache, i)) for i in some]
-        x += [one["judged"].has_answer for _, js in judged for one in js]
+        x += [one["judged"].has_answer for item in some for one in judge(cache, item)]
         y += [int(p["has"]) for item in some for p in item["passages"]]
         weights += [1e4 / (len(y) - len(weights))] * (len(y) - len(weights))
     fit = LogisticRegression(C=1e6).fit(np.array(x)[:, None], y, sample_weight=weights)

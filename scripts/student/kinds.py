@@ -106,12 +106,14 @@ def drawn(args: argparse.Namespace) -> list[Row]:
         vectors = Path(folder) / "vectors"
         dense = dense_search(given, vectors, depth=len(given))([row["question"] for row in rows])
     for row, found in zip(rows, dense, strict=True):
-        own = [p for p, (other, _) in zip(given, every, strict=True) if other is row]
-        inside = {p.id for p in own}
-        lexical = searching(own, depth=len(own))([row["question"]])[0]
+        these: list[Passage] = [
+            one for one, (other, _) in zip(given, every, strict=True) if other is row
+        ]
+        inside = {one.id for one in these}
+        lexical = searching(these, depth=len(these))([row["question"]])[0]
         row["gold"] = [int(bool(p["has"])) for p in row["passages"]]
         for name, order in (("dense", [p for p in found if p.id in inside]), ("BM25", lexical)):
-            first = int(own[0].id)
+            first = int(these[0].id)
             row[name] = reciprocal_rank([row["gold"][int(p.id) - first] for p in order])
     return rows
 

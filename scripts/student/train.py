@@ -156,7 +156,7 @@ def trains(name: str) -> bool:
 def beside(item: Item, often: float, chance: random.Random) -> Item:
     """Set beside an item's passages one or two with the question's words that answer nothing."""
     others = [p for p in item["passages"] if not p["has"]] or [{"title": "", "text": ""}]
-    made = []
+    made = list[dict[str, Any]]()
     while chance.random() < often and len(made) < 2:
         near = chance.choice(others)["text"] if item["kind"] != "twist" else ""
         found = stuffed(item["question"], near, chance)
