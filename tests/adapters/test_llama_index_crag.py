@@ -4,7 +4,6 @@ import asyncio
 import copy
 import json
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -267,23 +266,24 @@ async def test_the_event_loop_is_not_blocked():
 
 
 @pytest.mark.parametrize("together", [False, True])
-async def test_32_searches_take_as_long_as_a_few(together):
+async def test_32_searches_run_together(together):
+    running = most = 0
+
     async def search(query):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
         await asyncio.sleep(0.3)
+        running -= 1
         return [{"url": URL, "snippet": PAGE}]
 
     made, questions = retriever(search), [INCORRECT + "?" * at for at in range(32)]
-    await made.aretrieve(INCORRECT)  # what is imported on first use is not measured
-    began = time.perf_counter()
-    asked = (
+    found = await (
         made.aretrieve_many(questions)
         if together
         else asyncio.gather(*map(made.aretrieve, questions))
     )
-    found, pause = await longest_pause(asked)
-    assert len(found) == 32 and all(found)
-    assert time.perf_counter() - began < 4.0  # one after the other it would be ten
-    assert pause < 0.5  # on a busy machine
+    assert len(found) == 32 and all(found) and most >= 8  # one after the other it would be 1
 
 
 def refiner(**settings):

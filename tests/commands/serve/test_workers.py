@@ -1,6 +1,7 @@
 """Processes are replaced within seconds, ended together, and connections are bounded."""
 
 import contextlib
+import http.client
 import json
 import os
 import random
@@ -10,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -58,8 +58,12 @@ class Service:
         )
 
     def call(self, path="/"):
-        url = f"http://127.0.0.1:{self.port}{path}"
-        with urllib.request.urlopen(url, timeout=PATIENCE) as reply:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        with contextlib.closing(connection):  # urllib leaves a socket that is reset open
+            connection.request("GET", path)
+            reply = connection.getresponse()
+            if reply.status != 200:
+                raise ConnectionError(f"{reply.status} {reply.reason}")
             return json.load(reply)
 
     def workers(self):
@@ -172,9 +176,6 @@ def test_a_stopped_worker_does_not_outlive_the_grace_nor_a_second_signal(start):
     assert service.stop(signal.SIGINT) == 0
 
 
-# urllib leaves the socket of a connection that is reset while it connects to the collector
-@pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_sighup_replaces_all_without_a_gap(start, tmp_path):
     broken = tmp_path / "broken"
     service = start(2, BROKEN=str(broken))
