@@ -1,8 +1,6 @@
 """Processes are replaced within seconds, ended together, and connections are bounded."""
 
 import contextlib
-import http.client
-import json
 import os
 import random
 import signal
@@ -15,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 
 resource = pytest.importorskip("resource", reason="workers are tested on POSIX")
@@ -58,13 +57,11 @@ class Service:
         )
 
     def call(self, path="/"):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        with contextlib.closing(connection):  # urllib leaves a socket that is reset open
-            connection.request("GET", path)
-            reply = connection.getresponse()
-            if reply.status != 200:
-                raise ConnectionError(f"{reply.status} {reply.reason}")
-            return json.load(reply)
+        url = f"http://127.0.0.1:{self.port}{path}"
+        try:  # urllib and http.client leave the socket of a reset connection open
+            return httpx.get(url, timeout=PATIENCE, trust_env=False).raise_for_status().json()
+        except httpx.HTTPError as error:
+            raise ConnectionError(str(error)) from None
 
     def workers(self):
         """Return the processes that listen, from the children that the system lists."""
