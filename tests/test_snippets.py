@@ -11,6 +11,7 @@ Every `fitrag` command shown must exist, with its options.
 """
 
 import ast
+import asyncio
 import importlib
 import inspect
 import re
@@ -94,7 +95,17 @@ def run_shell(block):
 RUNNING = [page for page in PAGES if any(block.runs for block in blocks_of(page))]
 
 
+@pytest.fixture
+def closed_loop():
+    """Event loop of the main thread: LlamaIndex's memory makes one and leaves it open."""
+    with asyncio.Runner() as runner:
+        asyncio.set_event_loop(runner.get_loop())
+        yield
+    asyncio.set_event_loop(None)
+
+
 @pytest.mark.filterwarnings("ignore:The function `loads` is in beta")  # of langchain-core
+@pytest.mark.usefixtures("closed_loop")
 @pytest.mark.parametrize("page", RUNNING, ids=label)
 def test_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
