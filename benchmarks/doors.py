@@ -2,7 +2,8 @@
 
     python benchmarks/doors.py ROWS.jsonl[.gz] [-n 200] [--depth 20]
 
-ROWS hold a question and passages[{title, text}]. Each row goes through FitRag(), FitRag with the
+ROWS hold a question and passages[{title, text}], or candidates: ids of a `passages.jsonl.gz` beside
+them. -n of them are drawn with seed 7. Each row goes through FitRag(), FitRag with the
 bundled scorer passed by hand, the plain function, the classes of both frameworks, what `fitrag try`
 builds, `fitrag compress`, `fitrag answer` and POST /compress. Printed is for each door in how many
 rows it keeps what FitRag() keeps, in the same order. The exit code is 1 if one differs.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -39,8 +41,19 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=200)
     parser.add_argument("--depth", type=int, default=20, help="passages of a row")
     args = parser.parse_args()
-    given = [{**row, "passages": row["passages"][: args.depth]} for row in read_jsonl(args.rows)]
-    rows = [{"question": row["question"], "passages": row["passages"]} for row in given[: args.n]]
+    given = list(read_jsonl(args.rows))
+    given = random.Random(7).sample(given, min(args.n, len(given)))
+    if "candidates" in given[0]:
+        wanted = {one for row in given for one in row["candidates"][: args.depth]}
+        pool = read_jsonl(args.rows.with_name("passages.jsonl.gz"))
+        texts = {one["id"]: one for one in pool if one["id"] in wanted}
+        given = [
+            {**row, "passages": [texts[one] for one in row["candidates"][: args.depth]]}
+            for row in given
+        ]
+    rows = [
+        {"question": row["question"], "passages": row["passages"][: args.depth]} for row in given
+    ]
     expected, equal = fitrag(rows), True
     print(f"{len(rows)} rows, {sum(map(len, expected))} excerpts of FitRag()")
     for name, door in DOORS.items():
