@@ -85,24 +85,42 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
         MethodRunnable(method=FitRag(), retriever=store.as_retriever(), llm=llm).invoke("Who ...?")
     """
 
-    method: AnyModel
-    """A method: ``method(question, ports)`` gives the flow that ends in a context."""
+    method: AnyModel = Field(
+        description="Method: `method(question, ports)` returns the flow that ends in a context."
+    )
 
-    retriever: AnyRunnable | None = Field(default=None, exclude=True)
-    """Any Runnable from a question to documents."""
+    retriever: AnyRunnable | None = Field(
+        default=None, exclude=True, description="Any Runnable from a question to documents."
+    )
 
-    search: AnyModel = None
-    """A search tool, provider or callable, for a method that searches the web."""
+    search: AnyModel = Field(
+        default=None,
+        description="Search tool, provider or callable, for methods that search the web.",
+    )
 
-    llm: AnyRunnable | None = Field(default=None, exclude=True)
-    """A language model or chain from a prompt to text; also the method's own writer."""
+    llm: AnyRunnable | None = Field(
+        default=None,
+        exclude=True,
+        description=(
+            "Language model or chain from a prompt to text; also the method's own writer."
+        ),
+    )
 
-    reader: AnyModel = None
-    """An object with ``read(pairs)`` that finds the answer in the passages, before any ``llm``."""
+    reader: AnyModel = Field(
+        default=None,
+        description=(
+            "Object with `read(pairs)` that finds the answer in the passages, before any `llm`."
+        ),
+    )
 
-    template: AnyModel = None
-    """The prompt: a template of LangChain's or of this package, the name of one of these, or a text
-    with {context} and {question}; None is the context's choice."""
+    template: AnyModel = Field(
+        default=None,
+        description=(
+            "Prompt: a template of LangChain or of this package, the name of one of "
+            "these, or a text with {context} and {question}; None uses the context's "
+            "choice."
+        ),
+    )
 
     @field_validator("reader")
     @classmethod

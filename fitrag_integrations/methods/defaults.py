@@ -196,7 +196,9 @@ _SCRIPTS = {"Cjk": "Chinese", "Hiragana": "Japanese", "Katakana": "Japanese", "H
 
 def script_of(text: str) -> str:
     """Return the script of a text, such as "Arabic"; "Latin" where half of its letters are."""
-    letters = [] if text.isascii() else list(islice(filter(str.isalpha, text), SAMPLE))
+    if text.isascii():
+        return "Latin"
+    letters = list(islice(filter(str.isalpha, text), SAMPLE))
     counts = Counter(unicodedata.name(letter, "LATIN").split()[0].title() for letter in letters)
     if 2 * (counts.pop("Latin", 0) + counts.pop("Fullwidth", 0)) >= len(letters):
         return "Latin"

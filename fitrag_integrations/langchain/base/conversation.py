@@ -35,8 +35,14 @@ HISTORIES = ("chat_history", "history")
 class Condensing(Brief):
     """Field of what takes conversations."""
 
-    condense: AnyRunnable | None = Field(default=None, exclude=True)
-    """A language model or chain that makes one question of a conversation; None takes the last."""
+    condense: AnyRunnable | None = Field(
+        default=None,
+        exclude=True,
+        description=(
+            "Language model or chain that rewrites a conversation as one question; None"
+            " uses the last message."
+        ),
+    )
 
 
 def standalone(

@@ -48,8 +48,12 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
     _use: ClassVar[str] = "Find passages that help to answer a question."
     _takes: ClassVar[type[BaseModel]] = Query
 
-    k: Count | None = None
-    """Documents to give at most, the first ones; also an argument of ``invoke``."""
+    k: Count | None = Field(
+        default=None,
+        description=(
+            "Maximum number of documents returned, best first; also an argument of `invoke`."
+        ),
+    )
 
     def documents(self, context: Context) -> list[Document]:
         """Write what was found as documents."""
@@ -164,11 +168,18 @@ class MethodOverBase(FlowRetriever):
     ``explain()``; the documents themselves carry scores and places only.
     """
 
-    base: AnyRunnable = Field(exclude=True)
-    """The retriever to start from: any Runnable from a question to documents."""
+    base: AnyRunnable = Field(
+        exclude=True,
+        description="Retriever to start from: any Runnable from a question to documents.",
+    )
 
-    ids: Ids = "pieces"
-    """Whose id a piece has: one of its own, or its "source"'s, for evaluators that match by it."""
+    ids: Ids = Field(
+        default="pieces",
+        description=(
+            'Id of a returned piece: one of its own, or the id of its "source" for '
+            "evaluators that match by it."
+        ),
+    )
 
     @abstractmethod
     def method_now(self, **options: object) -> Method:
@@ -202,15 +213,20 @@ class MethodOverBase(FlowRetriever):
 class Writing(MethodOverBase):
     """Offer a language model as well."""
 
-    llm: AnyRunnable | None = Field(default=None, exclude=True)
-    """A language model or chain, for a method that has one write."""
+    llm: AnyRunnable | None = Field(
+        default=None,
+        exclude=True,
+        description="Language model or chain for methods that generate text.",
+    )
 
 
 class Searching(Writing):
     """Offer a web search as well."""
 
-    search: AnyModel = None
-    """A search tool, provider, Runnable or callable; without one the web is not searched."""
+    search: AnyModel = Field(
+        default=None,
+        description="Search tool, provider, Runnable or callable; None turns web search off.",
+    )
 
 
 class DerivedRetriever(Settings, MethodOverBase):

@@ -28,11 +28,14 @@ class CompressingRetriever(FlowRetriever):
         CompressingRetriever(base=r, compressors=[BiLabelReranker(), SubDocumentCompressor()])
     """
 
-    base: AnyRunnable = Field(exclude=True)
-    """The retriever to start from: any Runnable from a question to documents."""
+    base: AnyRunnable = Field(
+        exclude=True,
+        description="Retriever to start from: any Runnable from a question to documents.",
+    )
 
-    compressors: list[BaseDocumentCompressor] = Field(exclude=True)
-    """Any LangChain compressors, in the order in which they are applied."""
+    compressors: list[BaseDocumentCompressor] = Field(
+        exclude=True, description="LangChain compressors, in the order in which they are applied."
+    )
 
     @classmethod
     def from_fitted(cls, folder: str | Path, *, base: AnyRunnable, **given: Any) -> Self:

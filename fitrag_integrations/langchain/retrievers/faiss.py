@@ -29,11 +29,17 @@ class FaissRetriever(FlowRetriever):
         FaissRetriever.from_texts(["The Danube ends in the Black Sea."]).invoke("Where ...?")
     """
 
-    index: Any = Field(exclude=True)
-    """A ``FaissIndex``, another object with ``search(queries, k)``, or a folder to load."""
+    index: Any = Field(
+        exclude=True,
+        description=(
+            "`FaissIndex`, another object with `search(queries, k)`, or a folder to load."
+        ),
+    )
 
-    k: Count = DEFAULTS.k
-    """Documents to give at most; also an argument of ``invoke``."""
+    k: Count = Field(
+        default=DEFAULTS.k,
+        description="Maximum number of documents returned; also an argument of `invoke`.",
+    )
 
     @field_validator("index")
     @classmethod

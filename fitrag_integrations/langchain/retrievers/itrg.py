@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
+from pydantic import Field
+
 from fitrag_integrations.langchain.base.fields import Count
 from fitrag_integrations.langchain.base.options import ITRGOptions
 from fitrag_integrations.langchain.base.ports import Offer
@@ -27,8 +29,13 @@ class ITRGRetriever(ITRGOptions, DerivedRetriever, Writing):
     ``details["document"]``.
     """
 
-    k: Count | None = K  # None is the paper's
-    """Documents of a round, and to give; as an argument of ``invoke``, to give. None is 5."""
+    k: Count | None = Field(
+        default=K,
+        description=(
+            "Documents of a round, and maximum returned; an argument of `invoke` sets "
+            "the latter. None is 5."
+        ),
+    )
 
     def settings(self, **given: object) -> dict[str, Any]:
         """Return ITRG's options as they are now."""

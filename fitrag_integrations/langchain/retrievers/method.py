@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+from pydantic import Field
+
 from fitrag_integrations.langchain.base.fields import AnyModel
 from fitrag_integrations.langchain.base.retriever import Searching
 from fitrag_integrations.methods.compose.fitted import FromFitted
@@ -18,8 +20,9 @@ class MethodRetriever(FromFitted, Searching):
         MethodRetriever(base=vectorstore.as_retriever(), method=FitRag(top_n=5))
     """
 
-    method: AnyModel
-    """A method: ``method(question, ports)`` gives the flow that ends in a context."""
+    method: AnyModel = Field(
+        description="Method: `method(question, ports)` returns the flow that ends in a context."
+    )
 
     def method_now(self, **options: object) -> Method:
         """Return the method."""

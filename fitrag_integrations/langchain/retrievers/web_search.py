@@ -29,14 +29,20 @@ class WebSearchRetriever(FlowRetriever):
     and what there is to note. A search that fails raises; one that finds nothing gives nothing.
     """
 
-    search: AnyModel
-    """A search tool, provider, Runnable or callable."""
+    search: AnyModel = Field(description="Search tool, provider, Runnable or callable.")
 
-    rewrite: bool = False
-    """Search for keywords, as CRAG does; otherwise for the question itself."""
+    rewrite: bool = Field(
+        default=False,
+        description="Whether to search for keywords, as CRAG does, instead of the question.",
+    )
 
-    llm: AnyRunnable | None = Field(default=None, exclude=True)
-    """A language model that writes the keywords; None takes them from the question."""
+    llm: AnyRunnable | None = Field(
+        default=None,
+        exclude=True,
+        description=(
+            "Language model that writes the keywords; None extracts them from the question."
+        ),
+    )
 
     def documents(self, context: Context) -> list[Document]:
         """Return what was found, marked as what it is."""

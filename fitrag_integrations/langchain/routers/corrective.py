@@ -34,20 +34,34 @@ class CorrectiveRouter(Condensing, JudgeFields, Router):
     and one of each branch.
     """
 
-    correct: AnyRunnable = Field(exclude=True)
-    """What goes on where a document is surely about the question."""
+    correct: AnyRunnable = Field(
+        exclude=True, description="Runnable for questions that a document surely answers."
+    )
 
-    incorrect: AnyRunnable = Field(exclude=True)
-    """What goes on where none is; in the paper, from the web alone."""
+    incorrect: AnyRunnable = Field(
+        exclude=True,
+        description=(
+            "Runnable for questions that no document answers; in the paper, from the web alone."
+        ),
+    )
 
-    ambiguous: AnyRunnable | None = Field(default=None, exclude=True)
-    """What goes on where that is unclear; in the paper, from the documents and the web together.
+    ambiguous: AnyRunnable | None = Field(
+        default=None,
+        exclude=True,
+        description=(
+            "Runnable for unclear cases; in the paper, from the documents and the web "
+            "together. None is `incorrect`, which can distinguish the two by the "
+            "action."
+        ),
+    )
 
-    None is ``incorrect``, which can tell the two apart by the action.
-    """
-
-    base: AnyRunnable | None = Field(default=None, exclude=True)
-    """The retriever for inputs without documents: any Runnable from a question to documents."""
+    base: AnyRunnable | None = Field(
+        default=None,
+        exclude=True,
+        description=(
+            "Retriever for inputs without documents: any Runnable from a question to documents."
+        ),
+    )
 
     def _arguments(self) -> type[BaseModel]:
         return AskedOfDocuments if self.base is None else Asked

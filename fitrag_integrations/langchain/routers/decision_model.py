@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.extras import require_extra
@@ -93,14 +93,17 @@ class KnowledgeDecision(GateFields, OwnDecision):
     "query", or a conversation, whose last message of the user counts.
     """
 
-    model: str = "fitrag-gate"
-    """The name under which the decisions are recorded."""
+    model: str = Field(
+        default="fitrag-gate", description="Name under which the decisions are recorded."
+    )
 
-    instructions: str = KNOWN
-    """What a question has to say in order to be answered."""
+    instructions: str = Field(
+        default=KNOWN, description="Text that a question has to contain to be answered."
+    )
 
-    on_error: Literal["raise"] = "raise"
-    """A probability cannot be made up: a gate that fails is heard of."""
+    on_error: Literal["raise"] = Field(
+        default="raise", description="A probability cannot be made up: a gate that fails raises."
+    )
 
     def asked(self, state: Any) -> tuple[Runnable[Any, dict[str, Any]], object]:
         """Return the gate, and the question of a ``state``."""
@@ -123,11 +126,13 @@ class RelevanceDecision(JudgeFields, OwnDecision):
     It is the grade of CRAG's evaluator, from [-1, 1] brought to [0, 1].
     """
 
-    model: str = "fitrag-evaluator"
-    """The name under which the decisions are recorded."""
+    model: str = Field(
+        default="fitrag-evaluator", description="Name under which the decisions are recorded."
+    )
 
-    instructions: str = RELEVANT
-    """What a question has to say in order to be answered."""
+    instructions: str = Field(
+        default=RELEVANT, description="Text that a question has to contain to be answered."
+    )
 
     def asked(self, state: Any) -> tuple[Runnable[Any, dict[str, Any]], object]:
         """Return the judge, and question and document of a ``state``."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
@@ -29,8 +29,13 @@ class GateFields(FromFitted, Condensing, DeciderOptions, Settings):
     ``drafter`` may be a chat model or any other Runnable from a prompt to text.
     """
 
-    question_key: str | None = None
-    """Where a dict has its question; None looks for "question", "input", "query", "messages"."""
+    question_key: str | None = Field(
+        default=None,
+        description=(
+            'Key of the question in a dict; None looks for "question", "input", '
+            '"query", "messages".'
+        ),
+    )
 
     def decide(self, question: object, config: RunnableConfig | None = None) -> RetrievalDecision:
         """Check whether to retrieve for a question, in any form, and why."""

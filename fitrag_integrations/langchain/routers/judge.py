@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from langchain_core.runnables import RunnableConfig
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
@@ -22,8 +22,13 @@ from fitrag_integrations.methods.crag.evaluator import ActionJudge
 class JudgeFields(FromFitted, JudgeOptions, Settings):
     """Fields of a judgment; read at each call."""
 
-    question_key: str | None = None
-    """Where a dict has its question; None looks for "question", "input", "query", "messages"."""
+    question_key: str | None = Field(
+        default=None,
+        description=(
+            'Key of the question in a dict; None looks for "question", "input", '
+            '"query", "messages".'
+        ),
+    )
 
     def _judging(self, **others: Any) -> RetrievalJudge:
         own = {name: value for name, value in self if name in JudgeFields.model_fields}

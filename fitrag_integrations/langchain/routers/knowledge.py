@@ -34,14 +34,24 @@ class KnowledgeRouter(GateFields, Router):
     runs as ``fitrag``. A batch is one call of the gate and one of each branch.
     """
 
-    known: AnyRunnable | None = Field(default=None, exclude=True)
-    """What answers without retrieval; None is ``llm`` with FIT-RAG's no-retrieval prompt."""
+    known: AnyRunnable | None = Field(
+        default=None,
+        exclude=True,
+        description=(
+            "Runnable that answers without retrieval; None is `llm` with FIT-RAG's no-"
+            "retrieval prompt."
+        ),
+    )
 
-    unknown: AnyRunnable = Field(exclude=True)
-    """What answers with retrieval."""
+    unknown: AnyRunnable = Field(exclude=True, description="Runnable that answers with retrieval.")
 
-    llm: AnyRunnable | None = Field(default=None, exclude=True)
-    """A language model for the default of ``known``, whose answers it gives as text."""
+    llm: AnyRunnable | None = Field(
+        default=None,
+        exclude=True,
+        description=(
+            "Language model for the default of `known`; its answers are returned as text."
+        ),
+    )
 
     def route(self, **options: object) -> Route:
         """Return the flow's choice: ``known`` or ``unknown``."""
