@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from turns import CHARACTERS, Row, in_turns, pairs_of, spread
 
 from fitrag_integrations.models import BiLabelScorer
+from fitrag_integrations.models.light.models import LightScorer
 from fitrag_integrations.retrieval import _store
 from fitrag_integrations.types import Passage
 
@@ -27,20 +31,33 @@ def memory(field: str) -> float:
 
 
 def passages(args: argparse.Namespace) -> list[Row]:
-    """Score requests of many sizes, of shorter passages, and take the most memory beside each."""
-    scorer, rows = BiLabelScorer.embedded(device="cpu"), []
-    scorer.score(pairs_of(100, CHARACTERS // 4, seed=1))
-    for count in SIZES:
-        pairs = pairs_of(count, CHARACTERS // 4)
-        before = 0.0
-        if CLEAR.exists():
-            CLEAR.write_text("5")  # the highest use so far is forgotten
-            before = memory("VmRSS")
-        (row,) = in_turns({"": lambda some=pairs: scorer.score(some)}, 1, "", warm=False)  # type: ignore[misc]
-        row = {"what": f"{count:,} passages", "passages": count, "ms": row["ms"]}
-        row["ms each"] = row["ms"] / count
-        rows.append(row | ({"peak MB": memory("VmHWM") - before} if before else {}))
-    scorer.unload()
+    """Score requests of many sizes, of shorter passages, and take the most memory beside each.
+
+    The largest is scored by each engine.
+    """
+    made: dict[str, Callable[[], Any]] = {
+        f", {engine}": partial(BiLabelScorer.embedded, device="cpu", backend=engine, dtype=dtype)
+        for engine, dtype in (("torch", "float32"), ("onnx", "auto"), ("openvino", "auto"))
+    }
+    made = {"": partial(BiLabelScorer.embedded, device="cpu"), **made, ", bundled": LightScorer}
+    rows = []
+    for name, make in made.items():
+        scorer = make()
+        scorer.score(pairs_of(100, CHARACTERS // 4, seed=1))
+        for count in SIZES if not name else SIZES[-1:]:
+            pairs = pairs_of(count, CHARACTERS // 4)
+            before = 0.0
+            if CLEAR.exists():
+                CLEAR.write_text("5")  # the highest use so far is forgotten
+                before = memory("VmRSS")
+            job = {"": lambda one=scorer, some=pairs: one.score(some)}
+            (row,) = in_turns(job, 1, "", warm=False)  # type: ignore[arg-type]
+            row = {"what": f"{count:,} passages{name}", "passages": count, "ms": row["ms"]}
+            row["ms each"] = row["ms"] / count
+            rows.append(row | ({"peak MB": memory("VmHWM") - before} if before else {}))
+            print(rows[-1], flush=True)
+        if hasattr(scorer, "unload"):
+            scorer.unload()
     return rows
 
 

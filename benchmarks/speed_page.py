@@ -61,7 +61,7 @@ def draw(found: Row, path: Path) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "scaling"  # the same bytes for the same figures
     figure = Figure(figsize=(13, 4), layout="constrained")
     times, room, search = figure.subplots(1, 3)
-    sizes = found["passages"]["rows"]
+    sizes = [row for row in found["passages"]["rows"] if row["what"].endswith("passages")]
     for axes, column in ((times, "ms"), (room, "peak MB")):
         line(axes, sizes, "passages", column)
     room.set_ylim(1, 3000)
