@@ -105,7 +105,7 @@ class Generator(Protocol):
 class Drafter(Protocol):
     """Write the first words of an answer to each question, without any passage.
 
-    ``rescore`` takes words already written and tells how sure the model is of each token of them.
+    ``rescore`` takes text already written and returns how sure the model is of each of its tokens.
     A drafter may carry ``name``, the name of its model, which thresholds are checked against.
     """
 
@@ -320,11 +320,11 @@ class _TextScorer:
 
     @property
     def name(self) -> str:
-        """Name the model, as thresholds fitted on its scores do."""
+        """Return the scorer's name, which thresholds fitted on its scores carry."""
         return trait(self.model, "model_name", str) or type(self.model).__name__
 
     def score(self, pairs: Sequence[Pair]) -> Sequence[BiLabelScore]:
-        """Give the one label there is of each pair."""
+        """Return the only label of each pair."""
         return labels_of(self.model.score([(asked, passage.text) for asked, passage in pairs]))
 
 

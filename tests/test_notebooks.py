@@ -50,10 +50,10 @@ def test_no_widget_needs_a_live_kernel(path: Path) -> None:
 
 
 def test_outputs_tell_nothing_of_the_machine(path: Path) -> None:
-    told = [
+    shown = [
         "".join(output.get("text", "")) + json.dumps(text_of(output)) for output in outputs(path)
     ]
-    assert not [text for text in told if MACHINE.search(text)]
+    assert not [text for text in shown if MACHINE.search(text)]
 
 
 def text_of(output: dict[str, Any]) -> list[Any]:

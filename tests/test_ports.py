@@ -102,9 +102,9 @@ def test_every_error_is_in_one_tree_and_pickles():
     from fitrag_integrations import errors
 
     for name in ("InputError", "MissingExtraError", "ChecksumError", "ThresholdMismatchError"):
-        error = getattr(errors, name)("told")
+        error = getattr(errors, name)("why")
         assert isinstance(error, FitRagError)
-        assert str(pickle.loads(pickle.dumps(error))) == "told"
+        assert str(pickle.loads(pickle.dumps(error))) == "why"
 
 
 def test_a_missing_extra_is_worded_in_one_place():
@@ -129,4 +129,4 @@ def test_a_port_knows_whose_calls_it_makes():
     assert Port.of("score", None, one.ascore).owner is one
     assert Port.of("score", one.ascore).owner is one
     plain = Port.of("score", len)
-    assert plain == Port("score", len)  # who owns it does not tell ports apart
+    assert plain == Port("score", len)  # equality ignores the owner

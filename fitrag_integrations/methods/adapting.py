@@ -171,7 +171,7 @@ def relevance_of(excerpt: Excerpt, method: str) -> float | None:
     """Return how relevant an excerpt was found, in [0, 1]; None where nobody judged that.
 
     Half of the two labels' weighted sum, or a grade brought from [-1, 1] to [0, 1]. What else a
-    method ranks by, such as reciprocal ranks, tells nothing of one excerpt by itself.
+    method ranks by, such as reciprocal ranks, means nothing for one excerpt by itself.
     """
     if excerpt.labels is not None:
         return min(max(excerpt.score / 2, 0.0), 1.0)

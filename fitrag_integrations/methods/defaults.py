@@ -2,7 +2,7 @@
 
 Methods import no model: the arrow would turn a page of pure Python into a load of torch. So a
 default is named here as text and imported when the first flow that needs it runs. Until then a
-stand-in takes its place, which has the model's calls and tells its numbers. Async calls go to the
+stand-in takes its place, which has the model's calls and reports its numbers. Async calls go to the
 model's own worker and occupy no thread while they wait.
 """
 
@@ -120,7 +120,7 @@ class EmbeddedScorer:
 
     @cached_property
     def name(self) -> str:
-        """Name of the bundled scorer, by which what was fitted on another is refused."""
+        """The bundled scorer's name; thresholds fitted on another scorer are rejected by it."""
         file = resources.files("fitrag_integrations") / "embedded" / "bilabel" / "model.json"
         manifest = json.loads(file.read_text("utf-8"))
         base = manifest["base"].rpartition("/")[2]

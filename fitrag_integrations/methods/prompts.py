@@ -1,4 +1,4 @@
-"""Name the prompts for the language model (FIT-RAG, section 4.5, Figure 6 and Table 2).
+"""Prompts for the language model, by name (FIT-RAG, section 4.5, Figure 6 and Table 2).
 
 ``RETRIEVAL`` is the paper's comprehensive prompt. ``NO_RETRIEVAL`` is its counterpart for a
 question that a gate found known, and asks for a background passage before the answer.

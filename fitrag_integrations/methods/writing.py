@@ -141,7 +141,7 @@ class Generating(Checked):
         return found[:k], notes
 
     def answered(self, context: Context, answer: str, notes: Sequence[str] = ()) -> Context:
-        """Put the final answer and `notes` into a context; a blank one leaves it to the caller."""
+        """Build the context with the final answer and `notes`; a blank answer is left to the caller."""
         details = {**context.details, "answers": True} if answer else context.details
         notes = (*context.notes, *notes)
         return replace(context, draft=answer or None, notes=notes, details=details)

@@ -1,4 +1,4 @@
-"""What a long text asks: chat users say hello, tell their story, ask, and say thanks.
+"""Find the question in a long message: chat users greet, explain, ask and thank.
 
 A model that ranks passages reads a question whole, so small talk pulls passages that talk alike.
 The rule: in a text of more than ``SHORT`` words and several sentences, the last sentence that asks

@@ -50,11 +50,15 @@ _MARKUP = re.compile(rf"</?(?:{_ELEMENTS})(?=[\s/>])[^<>]*>|<![^<>]*>|{_TURNS}",
 
 
 def clean_text(text: str, *, max_chars: int | None = None) -> str:
-    """Return the visible words of a text, at most ``max_chars`` characters, cut at a blank.
+    """Return the visible words of a text.
 
     Removes control, zero-width, bidirectional, tag and private-use characters, variation
-    selectors, soft hyphens, remains of markup and chat-template marks; reads entities; makes one
-    blank of many. Blank lines stay, as paragraph breaks. All else is left as it is.
+    selectors, soft hyphens, remains of markup and chat-template marks; decodes entities; reduces
+    runs of blanks to one. Blank lines stay, as paragraph breaks. All else is unchanged.
+
+    Args:
+        text: Text of a web page or of a search result.
+        max_chars: Maximum number of characters, cut at a blank; None is no limit.
     """
     plain = _ENTITY.sub(_entity, text)
     plain = _MARKUP.sub(" ", _visible(plain))  # a blank, so that no new tag forms from two halves
@@ -125,7 +129,7 @@ _HOST = re.compile(r"[a-z0-9_.:-]+")
 
 
 def site_of(address: str) -> str:
-    """Give the host of an http or https address, in ASCII and lower case; empty where it has none.
+    """Return the host of an http or https address, in ASCII and lower case; empty where it has none.
 
     As browsers do (WHATWG's URL Standard), a backslash counts as a slash, so that
     ``https://evil.example\\@good.example/`` is evil.example's, and what stands before an @ is no

@@ -29,7 +29,7 @@ _ALLOWED = (
 
 
 class Encoder(Protocol):
-    """Have a method that turns a text into tokens: an encoding or a tokenizer."""
+    """Encoding or tokenizer: an object with a method from a text to its tokens."""
 
     encode: Any
 
@@ -93,7 +93,7 @@ def counter_or_name(count_tokens: CountTokens) -> TokenCounter | str | None:
 
 
 def counted(text: str, count_tokens: TokenCounter) -> int:
-    """Count, and tell of a counter that gives the tokens instead of their number."""
+    """Count tokens; reject a counter that returns the tokens instead of their number."""
     number = count_tokens(text)
     try:
         return check_whole("count_tokens", number, low=0)

@@ -91,14 +91,14 @@ class Context(Record):
     def __str__(self) -> str:
         """Return question, verdict and how much was kept in one line."""
         passages = len(by_number(self.excerpts))
-        told = [f"kept {len(self.excerpts)} excerpts of {passages} passages"]
+        parts = [f"kept {len(self.excerpts)} excerpts of {passages} passages"]
         if self.action is not None:
-            told.insert(0, f"action {self.action}")
+            parts.insert(0, f"action {self.action}")
         if self.decision is not None:
-            told.insert(0, "retrieve" if self.decision.retrieve else "do not retrieve")
+            parts.insert(0, "retrieve" if self.decision.retrieve else "do not retrieve")
         if self.notes:
-            told.append(f"{len(self.notes)} notes")
-        return f"{shortened(self.question)} -> {', '.join(told)}"
+            parts.append(f"{len(self.notes)} notes")
+        return f"{shortened(self.question)} -> {', '.join(parts)}"
 
     def explain(self) -> str:
         """Return a few lines: what was decided, what was kept and what was left out."""
@@ -128,7 +128,7 @@ def noted(context: Context) -> Iterator[str]:
 
 
 def _graded(context: Context) -> str:
-    """Return what an action was decided by, where the details tell."""
+    """Return the number and thresholds that decided the action, if the details have them."""
     grades, thresholds = context.details.get("grades"), context.details.get("thresholds")
     if not grades or not isinstance(thresholds, Mapping):
         return ""

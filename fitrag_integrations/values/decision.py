@@ -73,7 +73,13 @@ class Draft(Record):
 
 
 class Action(StrEnum):
-    """CRAG's action for a retrieved list (CRAG, section 4.3)."""
+    """CRAG's action for a retrieved list (CRAG, section 4.3).
+
+    Attributes:
+        CORRECT: Some passage answers the question: refine what was retrieved.
+        AMBIGUOUS: Undecided: refine what was retrieved, and search the web.
+        INCORRECT: No passage answers the question: search the web instead.
+    """
 
     CORRECT = "correct"
     AMBIGUOUS = "ambiguous"
@@ -82,10 +88,13 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Continuation(Record):
-    """A text, its tokens in order, which joined are the text, and their log-probabilities.
+    """Text that a model wrote, with its tokens and their log-probabilities.
 
-    `logprobs` are natural logarithms, at most 0, one per token. Both are empty where the model does
-    not tell.
+    Args:
+        text: The text.
+        tokens: Its tokens in order; joined, they are the text.
+        logprobs: Natural logarithm of the probability of each token, at most 0. Both are empty
+            where the model does not report them.
     """
 
     text: str
@@ -108,7 +117,12 @@ class Continuation(Record):
         object.__setattr__(self, "logprobs", numbers)
 
     def probabilities(self, start: int, end: int) -> list[tuple[str, float]]:
-        """Return the tokens that overlap `text[start:end]`, cut to it, with their probabilities."""
+        """Return the tokens that overlap `text[start:end]`, cut to it, with their probabilities.
+
+        Args:
+            start: First character.
+            end: Character after the last.
+        """
         found, at = [], 0
         for token, logprob in zip(self.tokens, self.logprobs, strict=True):
             low, high = max(start, at), min(end, at + len(token))

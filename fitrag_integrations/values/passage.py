@@ -86,7 +86,7 @@ LEAD = "source_lead"
 
 
 def origin_of(passage: Passage) -> tuple[str, int]:
-    """Name the text a passage was cut from, and where in it the passage begins.
+    """Return the id of the text a passage was cut from, and the passage's start in it.
 
     A piece made here says so in its metadata. Where its place does not span exactly the passage's
     text, the text was changed since, and the passage is an origin of its own.

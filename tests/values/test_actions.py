@@ -63,8 +63,8 @@ def test_they_survive_json_and_pickle():
 
 
 def test_the_papers_presets_hold_for_its_evaluator_only():
-    told = {name: (each.upper, each.lower, each.strip) for name, each in PRESETS.items()}
-    assert told == {
+    presets = {name: (each.upper, each.lower, each.strip) for name, each in PRESETS.items()}
+    assert presets == {
         "popqa": (0.59, -0.99, -0.5),
         "pubhealth": (0.5, -0.91, -0.5),
         "arc": (0.5, -0.91, -0.5),

@@ -192,7 +192,7 @@ def route_verb(
 
     def fields(traced: Traced[GradedList]) -> Row:
         judged = traced.value
-        numbers = {name: judged.told[name] for name in chance}
+        numbers = {name: judged.numbers[name] for name in chance}
         return {"action": judged.action.value, "grades": list(judged.grades), **numbers}
 
     empty: Row = {"action": None, "grades": [], **dict.fromkeys(chance)}

@@ -121,7 +121,7 @@ def _context(question: str, found: Sequence[Passage], judged: GradedList) -> Con
     ]
     values = judged.to_dict()
     details = {"grades": values["grades"], "thresholds": values["thresholds"]}
-    details |= {"list": values["told"]} if values["told"] else {}
+    details |= {"list": values["numbers"]} if values["numbers"] else {}
     notes = () if graded else ("nothing with text was retrieved",)
     return Context(
         question, tuple(graded), action=judged.action, notes=notes, method="crag", details=details

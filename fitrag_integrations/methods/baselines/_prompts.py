@@ -1,4 +1,4 @@
-"""Hold the prompts of the baselines.
+"""Prompts of the baselines.
 
 The formats are the papers' ("Let's think step by step", "Follow up:", "So the final answer is:");
 the sentences around them, and all examples, are our own. The examples are about invented people

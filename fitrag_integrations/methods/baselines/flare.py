@@ -44,7 +44,7 @@ class Continuer(Protocol):
 
 
 CONTINUES = (
-    "a model that tells token probabilities: an object with 'continue_with_logprobs', such as "
+    "a model with token probabilities: an object with 'continue_with_logprobs', such as "
     "models.Continuer(LocalGenerator.from_pretrained(...))"
 )
 
@@ -59,7 +59,7 @@ def measured(written: object) -> Continuation:
     """Require a continuation with its token probabilities."""
     found = check_is("continuation", written, Continuation)
     if found.text.strip() and not found.tokens:
-        raise PortError("the model told no token probabilities, which this method needs")
+        raise PortError("the model returned no token probabilities, which this method requires")
     return found
 
 
@@ -74,7 +74,7 @@ class Flare(Generating):
     A sentence with a token less likely than `threshold` is looked up, without its tokens less
     likely than `mask`.
 
-    `model` must tell token probabilities: an object with `continue_with_logprobs`, such as
+    `model` must return token probabilities: an object with `continue_with_logprobs`, such as
     `models.Continuer`; None is the embedded one. The caller's language model is not asked. After
     the last retrieval the rest is taken over as it is, with a note where it is doubtful. Where the
     model writes nothing, the question itself is retrieved for.
@@ -95,7 +95,7 @@ class Flare(Generating):
         """Return the flow that ends in the context for one question, its answer in `draft`.
 
         The excerpts are the passages of the last retrieval. The flow raises `InputError` for a
-        blank question, and `PortError` where the model tells no token probabilities.
+        blank question, and `PortError` where the model returns no token probabilities.
         """
         work, sentences = Rounds(self, question, ports, "flare"), list[str]()
         for at in range(self.rounds + 1):

@@ -190,7 +190,7 @@ class NeighbourGate:
 class SkrKnn(Gating):
     """Retrieve unless more than `threshold` of the `k` nearest questions were known.
 
-    `bank` is a `QuestionBank` or any object with `neighbours(questions, k)`, which tells for each
+    `bank` is a `QuestionBank` or any object with `neighbours(questions, k)`, which returns for each
     question which of its k nearest were known. What is not known goes on with `method`, None for
     direct retrieval. A bank that fails ends in retrieval, or raises with `on_error` "raise".
     """

@@ -75,7 +75,7 @@ class Refeed(Generating):
     def _written(
         self, prompts: Sequence[str], ports: Ports
     ) -> Flow[tuple[list[Reply], list[float]]]:
-        """Write answers, with their mean log-probabilities where a model tells them."""
+        """Write answers, with their mean log-probabilities where a model reports them."""
         if self.model is None:
             replies = yield from self.write_all(prompts, ports, "answer")
             return replies, [-math.inf] * len(prompts)

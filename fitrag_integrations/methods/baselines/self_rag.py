@@ -128,7 +128,7 @@ class SelfRag(Generating):
 
     `model` is an object with `reflect(items)`, or a callable; see `Reflector`. The caller's
     language model is not asked. Retrieval follows where the share of [Retrieval] is above
-    `threshold`, or cannot be told. The first `k` passages are answered from; an answer scores
+    `threshold`, or is unknown. The first `k` passages are answered from; an answer scores
     `weights`, those of relevance, support and utility, times these, plus its mean probability.
     """
 
@@ -148,7 +148,7 @@ class SelfRag(Generating):
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in the context for one question, its answer in `draft`.
 
-        The excerpts are best first. `details["passages"]` tells of each its three numbers and its
+        The excerpts are best first. `details["passages"]` lists for each its three numbers and its
         answer. The flow raises `InputError` for a blank question, and what the retrieval raises.
         """
         work = Rounds(self, question, ports, "selfrag")

@@ -36,7 +36,7 @@ ASKING: Mapping[str, Callable[[Any], Gate]] = {
     "p_true": PTrueGate,
     **GATES,
 }
-"""The gates that ask the language model; all but the first need one that tells of its tokens."""
+"""The gates that ask the language model; all but the first require token probabilities."""
 WITH = PromptTemplate(
     "fitted",
     "Refer to the passages below and answer the question in a few words.\n\n"

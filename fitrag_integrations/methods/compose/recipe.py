@@ -1,4 +1,4 @@
-"""Put methods together by name, from Python values or a short TOML file, or one before another.
+"""Build and combine methods by name, from Python values or a short TOML file, or one before another.
 
 A table names its `method` and gives it plain fields. `[inner]` is the method that one goes on with
 where it retrieves, `[retriever]` the method whose excerpts it gets in place of what is retrieved;

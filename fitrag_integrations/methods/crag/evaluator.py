@@ -186,10 +186,14 @@ BLANK = -1.0
 
 @dataclass(frozen=True, slots=True)
 class GradedList(Record):
-    """Action, the grades it follows from, in the order of the passages, and the thresholds.
+    """Action for a list of passages, and what decided it.
 
-    There is one grade in [-1, 1] per passage; a blank one has -1 and no say in the action. Where
-    the whole list was judged, `told` has the chance, its thresholds, and the numbers it is made of.
+    Args:
+        action: The action.
+        grades: One grade in [-1, 1] per passage, in their order. A blank passage has -1 and does
+            not affect the action.
+        thresholds: Thresholds that the grades were compared with.
+        numbers: Where the whole list was judged, its probability, thresholds and inputs.
     """
 
     _nested: ClassVar = {"thresholds": ActionThresholds}
@@ -197,7 +201,7 @@ class GradedList(Record):
     action: Action
     grades: tuple[float, ...]
     thresholds: ActionThresholds
-    told: Mapping[str, object] = field(default_factory=dict)
+    numbers: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -242,12 +246,12 @@ class ActionJudge(Checked):
         for at, excerpt in zip(asked, graded, strict=True):
             grades[at] = excerpt.score
         action = thresholds.action(excerpt.score for excerpt in graded)
-        told: dict[str, object] = {}
+        numbers: dict[str, object] = {}
         if self._list_judge is not None:
             pairs = [(question, given[at]) for at in asked]
             own = EMBEDDED_EVALUATOR if self.evaluator is None else self.evaluator
-            action, told = yield from self._list_judge(pairs, [e.score for e in graded], own)
-        return GradedList(action, tuple(grades), thresholds, told)
+            action, numbers = yield from self._list_judge(pairs, [e.score for e in graded], own)
+        return GradedList(action, tuple(grades), thresholds, numbers)
 
     @cached_property
     def _list_judge(self) -> ListJudge | None:

@@ -201,7 +201,7 @@ class Crag(Checked):
         return {
             "grades": list(judged.grades),
             "thresholds": judged.thresholds.to_dict(),
-            **({"list": dict(judged.told)} if judged.told else {}),
+            **({"list": dict(judged.numbers)} if judged.numbers else {}),
             **({"verdict": str(judged.action), "without": off} if off else {}),
             **web.details,
             "strips": {"retrieved": len(known.graded) - strips, "web": strips},

@@ -93,7 +93,7 @@ def _candidates(text: str) -> Iterator[Ranked]:
 def _signs(words: list[re.Match[str]], text: str) -> tuple[str, list[int]]:
     """Write a sign for each word, and a bar where two do not stand together; and whose each is."""
     capital = [word[0][0].isupper() for word in words]
-    if all(capital):  # then capitals tell nothing
+    if all(capital):  # then capitals mean nothing
         capital = [False] * len(words)
     elif capital[0] and not any(capital[1:2]):  # the first word has one anyway
         capital[0] = False

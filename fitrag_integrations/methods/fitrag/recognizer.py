@@ -45,7 +45,7 @@ class RecognizerThresholds(Checked, Record):
     """The four numbers of the recognizer, with what they were fitted for.
 
     `delta` cuts a Has_Answer logit; `s_l` and `s_n` are shares in [0, 1]. `scorer` and `encoder`
-    are names, blank where unknown; `rows` and `accuracy` tell of the fit.
+    are names, blank where unknown; `rows` and `accuracy` describe the fit.
     """
 
     delta: Number = 4.5

@@ -267,7 +267,7 @@ def sufficient(ordered: Sequence[Excerpt], detector: Detector) -> Flow[Stopped]:
     """Keep the shortest prefix the detector finds sufficient, asking about all in one ask.
 
     Sufficient is 0.5 or more, or the detector's own ``threshold``. Without a sufficient prefix
-    everything is kept. A note tells either.
+    everything is kept. A note reports either.
     """
     if not ordered:
         return [], ()

@@ -63,7 +63,7 @@ class GateDecision(Checked):
     prompt: an object with `generate`, a callable, a `Port`. It is asked only by a gate whose
     `draft_tokens` is not 0; None is the gate's own `drafter`, where it has one. `threshold` None is
     the gate's, or 0.5. With `on_error` "retrieve" a gate or drafter that fails, and a blank draft,
-    end in the decision to retrieve, whose `why` tells what failed; "raise" raises it. A threshold
+    end in the decision to retrieve, whose `why` names what failed; "raise" raises it. A threshold
     that was fitted for another model is refused unless `allow_other_model`.
     """
 

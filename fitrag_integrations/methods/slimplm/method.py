@@ -1,4 +1,4 @@
-"""SlimPLM: a small proxy model tells when to retrieve, and what for (SlimPLM, section 3).
+"""SlimPLM: a small proxy model decides when to retrieve, and what for (SlimPLM, section 3).
 
 The proxy writes a heuristic answer; a judge says from it whether the question is known; if not, a
 rewriter turns it into claims and queries, and the same judge leaves out what is known of those. The

@@ -1,6 +1,6 @@
 """SlimPLM's steps before retrieval: the heuristic answer, claims and queries, and their filter.
 
-Each is a flow (SlimPLM, sections 3.1 and 3.3). What fails is told and, unless `strict`, ends in
+Each is a flow (SlimPLM, sections 3.1 and 3.3). A failure becomes a note and, unless `strict`, ends in
 more retrieval rather than in an error.
 """
 

@@ -1,4 +1,4 @@
-"""From a context to an answer, read out or generated, and how that is told."""
+"""From a context to an answer, read out or generated, and how that is explained."""
 
 from dataclasses import dataclass
 
@@ -52,10 +52,10 @@ def test_an_extracted_answer_is_told_with_its_place():
     method = keeping(Excerpt(FILM, 14, 33, 1.5), notes=("no web",))
     trace = run(Answering(method, reader=RotaReader())(QUESTION, Ports()))
     assert trace.value.source.text == trace.value.text == "Nino Rota"
-    told = trace.explain().splitlines()
-    assert told[0] == "question: Who wrote it?"
-    assert told[1].startswith("1. read: 1 asked")
-    assert told[2:] == [
+    explained = trace.explain().splitlines()
+    assert explained[0] == "question: Who wrote it?"
+    assert explained[1].startswith("1. read: 1 asked")
+    assert explained[2:] == [
         "kept 1 excerpts: Amarcord [14:33] 1.50",
         "answer: Nino Rota",
         "source: Amarcord [14:23] 0.90",
@@ -65,13 +65,13 @@ def test_an_extracted_answer_is_told_with_its_place():
 
 def test_a_generated_answer_is_told_without_a_place():
     answering = Answering(keeping(Excerpt.whole(FILM)))
-    told = run(answering(QUESTION, Ports(generate=lambda prompts: [" Nino\nRota "]))).explain()
-    assert told.splitlines()[2:] == ["kept 1 excerpts: Amarcord [0:33] 0.00", "answer: Nino Rota"]
+    explained = run(answering(QUESTION, Ports(generate=lambda prompts: [" Nino\nRota "]))).explain()
+    assert explained.splitlines()[2:] == ["kept 1 excerpts: Amarcord [0:33] 0.00", "answer: Nino Rota"]
 
 
 def test_no_answer_is_told_with_its_reason():
-    told = run(Answering(keeping(Excerpt.whole(FILM)), reader=RotaReader(0.1))(QUESTION, Ports()))
-    assert told.explain().splitlines()[-2:] == ["answer: none", f"note: {ABSTAINED}"]
+    explained = run(Answering(keeping(Excerpt.whole(FILM)), reader=RotaReader(0.1))(QUESTION, Ports()))
+    assert explained.explain().splitlines()[-2:] == ["answer: none", f"note: {ABSTAINED}"]
 
 
 def test_a_wrong_reader_is_told_by_the_arguments_name():
@@ -102,5 +102,5 @@ def test_a_question_not_retrieved_for_is_left_to_the_model():
 
 def test_a_model_that_writes_nothing_is_told():
     answering = Answering(keeping(Excerpt.whole(FILM)))
-    told = run(answering(QUESTION, Ports(generate=lambda prompts: [" \n"]))).explain()
-    assert told.splitlines()[-2:] == ["answer: none", f"note: {WROTE_NOTHING}"]
+    explained = run(answering(QUESTION, Ports(generate=lambda prompts: [" \n"]))).explain()
+    assert explained.splitlines()[-2:] == ["answer: none", f"note: {WROTE_NOTHING}"]

@@ -88,9 +88,9 @@ def test_places_are_those_of_the_marks():
 @given(st.text(alphabet="ab [](),;-–0123456789【】and^#\n", max_size=60))
 def test_any_answer_is_read_and_no_number_between_brackets_is_lost(answer):
     found = cite(CONTEXT, answer)
-    told = {citation.number for citation in found.citations} | set(found.unknown)
+    explained = {citation.number for citation in found.citations} | set(found.unknown)
     for number in re.findall(r"\[(\d{1,6})\]", answer):
-        assert int(number) in told
+        assert int(number) in explained
     for citation in found.citations:
         for start, end in citation.places:
             assert answer[start] in "[【"

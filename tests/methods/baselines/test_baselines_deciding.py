@@ -192,7 +192,7 @@ def test_flare_ends_where_the_model_repeats_itself():
 
 
 def test_flare_refuses_a_model_without_token_probabilities():
-    with pytest.raises(InputError, match="a model that tells token probabilities"):
+    with pytest.raises(InputError, match="a model with token probabilities"):
         Flare(lambda prompts: prompts)
     outcome = run(Flare(Spoken(Continuation("Ilse did.")))(QUESTION, PORTS)).outcome
     assert isinstance(outcome, PortError) and "no token probabilities" in str(outcome)

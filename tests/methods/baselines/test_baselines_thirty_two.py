@@ -86,8 +86,8 @@ def test_one_bad_reply_degrades_its_question_alone(name, bad):
     if context.draft:
         assert approximate_tokens(context.draft) <= 256 or name == "targ"
     if bad == "runaway" and name in ANSWERING:
-        told = "the model repeated itself" if name == "flare" else "was cut to 256 tokens"
-        assert any(told in note for note in context.notes)
+        message = "the model repeated itself" if name == "flare" else "was cut to 256 tokens"
+        assert any(message in note for note in context.notes)
 
 
 @pytest.mark.parametrize("name", sorted(ANSWERING))

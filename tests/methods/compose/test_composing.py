@@ -184,7 +184,7 @@ def test_models_are_loaded_by_role_and_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "told"),
+    ("recipe", "message"),
     [
         ("cragg", "method: given 'cragg' .*crag, iknow"),
         ("", "method: given ''"),
@@ -208,8 +208,8 @@ def test_models_are_loaded_by_role_and_once(tmp_path, monkeypatch):
     ],
     ids=str,
 )
-def test_what_is_wrong_is_told_with_its_place(recipe, told):
-    with pytest.raises(InputError, match=told):
+def test_what_is_wrong_is_reported_with_its_place(recipe, message):
+    with pytest.raises(InputError, match=message):
         method_from(recipe)
 
 

@@ -120,10 +120,10 @@ def test_ambiguous_by_hand():
     assert texts(context.excerpts) == [inner[1], inner[2], "On the page <0.4>."]
     assert context.queries == ("Amarcord, composer",)
     assert context.notes == ()
-    told = context.details
-    assert (told["rewrite"], told["web_results"], told["from_web"]) == ("llm", 1, [2])
-    assert told["strips"] == {"retrieved": 3, "web": 2}
-    assert told["kept"] == {"retrieved": 2, "web": 1}
+    numbers = context.details
+    assert (numbers["rewrite"], numbers["web_results"], numbers["from_web"]) == ("llm", 1, [2])
+    assert numbers["strips"] == {"retrieved": 3, "web": 2}
+    assert numbers["kept"] == {"retrieved": 2, "web": 1}
 
 
 def test_incorrect_by_hand():
@@ -343,9 +343,9 @@ def test_thresholds_have_to_come_from_somewhere_and_fit():
         Crag(callable_evaluator)
     with pytest.raises(ThresholdMismatchError):
         Crag(ByEye(), thresholds="popqa")
-    told = corrected(World(BAD), thresholds="popqa", allow_other_model=True).details
-    assert told["thresholds"]["upper"] == 0.59
-    assert told["strip_threshold"] == -0.5
+    numbers = corrected(World(BAD), thresholds="popqa", allow_other_model=True).details
+    assert numbers["thresholds"]["upper"] == 0.59
+    assert numbers["strip_threshold"] == -0.5
     assert corrected(World(BAD), strip_threshold=0.25).details["strip_threshold"] == 0.25
 
 
@@ -437,10 +437,10 @@ def test_a_context_survives_json():
 
 
 def test_the_story_tells_the_grade_the_query_and_the_web():
-    told = run(Crag(ByEye())(QUESTION, World(FAIR).ports)).explain()
-    assert "action: ambiguous, best grade 0.30, thresholds 0.50 and -0.50" in told
-    assert "queries: Amarcord, score" in told
-    assert "kept 2 excerpts: fair [0:24] 0.30; web: Page [0:18] 0.40" in told
+    numbers = run(Crag(ByEye())(QUESTION, World(FAIR).ports)).explain()
+    assert "action: ambiguous, best grade 0.30, thresholds 0.50 and -0.50" in numbers
+    assert "queries: Amarcord, score" in numbers
+    assert "kept 2 excerpts: fair [0:24] 0.30; web: Page [0:18] 0.40" in numbers
 
 
 class Words:

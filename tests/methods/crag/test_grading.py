@@ -86,8 +86,8 @@ def test_thresholds_of_another_evaluator_are_refused():
     for evaluator in (ByEye(), Labels(), ByEye().evaluate, port_of("p", ByEye(), "evaluate")):
         with pytest.raises(ThresholdMismatchError, match="were fitted for 'Mindie.CRAG-Evaluator"):
             thresholds_of(evaluator, "popqa")
-        told = thresholds_of(evaluator, "popqa", allow_other_model=True)
-        assert told is PRESETS["popqa"]
+        found = thresholds_of(evaluator, "popqa", allow_other_model=True)
+        assert found is PRESETS["popqa"]
     papers = ByEye()
     papers.name = PAPERS_EVALUATOR
     assert thresholds_of(papers, "arc") is PRESETS["arc"]

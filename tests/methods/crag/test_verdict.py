@@ -85,12 +85,12 @@ def test_the_chance_decides_and_the_trace_tells_its_numbers(bias, action):
     ports = Ports(retrieve=lambda queries: [PASSAGES for _ in queries], search=lambda queries: [[]])
     traced = run(Crag(grader, verdict=judge)("q", ports))
     context = traced.value
-    told = context.details["list"]
+    numbers = context.details["list"]
     best = math.log(0.6 / 0.4)
-    assert context.action.value == action and told["inputs"] == {"grade best": pytest.approx(best)}
-    assert told["chance"] == pytest.approx(1 / (1 + math.exp(-bias - best)))
-    assert (told["upper"], told["lower"]) == (0.7, 0.3)
-    assert f"chance of the list {told['chance']:.2f}, thresholds 0.70 and 0.30" in traced.explain()
+    assert context.action.value == action and numbers["inputs"] == {"grade best": pytest.approx(best)}
+    assert numbers["chance"] == pytest.approx(1 / (1 + math.exp(-bias - best)))
+    assert (numbers["upper"], numbers["lower"]) == (0.7, 0.3)
+    assert f"chance of the list {numbers['chance']:.2f}, thresholds 0.70 and 0.30" in traced.explain()
     assert not scorer.asked and not reader.asked  # no weight needs them
 
 
@@ -98,7 +98,7 @@ def test_models_that_weights_need_are_asked_of_passages_with_text():
     scorer, grader, reader = Models("s"), Models("e"), Models("r")
     judge = ListJudge(verdict(has_answer_is_best=1.0, support=0.5), scorer=scorer, reader=reader)
     judged = run(ActionJudge(grader, verdict=judge)("q", PASSAGES)).value
-    assert judged.told["inputs"] == {"has_answer best": pytest.approx(math.log(9)), "support": 0.7}
+    assert judged.numbers["inputs"] == {"has_answer best": pytest.approx(math.log(9)), "support": 0.7}
     assert scorer.asked == [("score", 2)] and reader.asked == [("read", 2)]
     assert grader.asked == [("evaluate", 2)] and judged.grades == (0.2, -1.0, -0.4)
 
@@ -106,7 +106,7 @@ def test_models_that_weights_need_are_asked_of_passages_with_text():
 def test_a_list_without_text_is_incorrect_and_asks_nobody():
     grader = Models("e")
     judged = run(ActionJudge(grader, verdict=verdict(9.0, grade_is_best=1.0))("q", [])).value
-    assert judged.action.value == "incorrect" and judged.told["chance"] == 0.0
+    assert judged.action.value == "incorrect" and judged.numbers["chance"] == 0.0
 
 
 def test_models_of_other_names_are_refused():
@@ -115,7 +115,7 @@ def test_models_of_other_names_are_refused():
     with pytest.raises(ThresholdMismatchError, match="for the scorer 's', given 'another'"):
         _ = run(ActionJudge(Models("e"), verdict=judge)("q", PASSAGES)).value
     judge = ListJudge(given, scorer=Models("another"), allow_other_model=True)
-    assert run(ActionJudge(Models("e"), verdict=judge)("q", PASSAGES)).value.told
+    assert run(ActionJudge(Models("e"), verdict=judge)("q", PASSAGES)).value.numbers
 
 
 def test_it_is_read_back_and_what_is_wrong_is_named(tmp_path):
@@ -130,8 +130,8 @@ def test_it_is_read_back_and_what_is_wrong_is_named(tmp_path):
         verdict(luck=1.0)
     with pytest.raises(InputError, match="lower: given 0.9"):
         ListVerdict({}, 0.0, 0.5, 0.9, {})
-    told = json.loads((tmp_path / "kept" / "model.json").read_text())
-    (tmp_path / "kept" / "model.json").write_text(json.dumps({**told, "bias": "high"}))
+    numbers = json.loads((tmp_path / "kept" / "model.json").read_text())
+    (tmp_path / "kept" / "model.json").write_text(json.dumps({**numbers, "bias": "high"}))
     with pytest.raises(InputError, match="bias"):
         ListVerdict.read(tmp_path / "kept")
 

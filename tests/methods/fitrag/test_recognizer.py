@@ -20,7 +20,7 @@ CUTS = RecognizerThresholds(2.0, 0.25, 0.5, k=4, rows=8)
 
 
 class FixedBank:
-    """Know what it is told; keep what was asked."""
+    """Gate that returns given answers and keeps its questions."""
 
     def __init__(self, *known, encoder="words"):
         self.known = list(known)

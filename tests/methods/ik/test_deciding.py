@@ -82,7 +82,7 @@ def test_32_questions_make_one_draft_batch_and_one_gate_batch():
 
 
 def test_sync_async_and_batches_decide_alike_with_equal_traces():
-    def told(traces):
+    def explained(traces):
         return [
             (trace.value, [(step.port, step.items, step.answers) for step in trace.steps])
             for trace in traces
@@ -101,11 +101,11 @@ def test_sync_async_and_batches_decide_alike_with_equal_traces():
         assert gate.threads == [threading.get_ident()] and len(gate.batches) == 1
         return traces
 
-    expected = told([run(decider()(question)) for question in QUESTIONS])
+    expected = explained([run(decider()(question)) for question in QUESTIONS])
     both = decider()
-    assert told(run_many([both(question) for question in QUESTIONS])) == expected
-    assert told(asyncio.run(one_by_one())) == expected
-    assert told(asyncio.run(together())) == expected
+    assert explained(run_many([both(question) for question in QUESTIONS])) == expected
+    assert explained(asyncio.run(one_by_one())) == expected
+    assert explained(asyncio.run(together())) == expected
     assert {value.decision.retrieve for value, _ in expected} == {True, False}
 
 

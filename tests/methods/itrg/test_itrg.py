@@ -410,19 +410,19 @@ def number_of(text):
 
 
 class Street(World):
-    """Have house n need n % 4 + 1 rounds until nothing new is found."""
+    """World in which house n requires n % 4 + 1 rounds until nothing new is found."""
 
     def __init__(self):
-        super().__init__(self.house, self.tell)
+        super().__init__(self.house, self.narrate)
 
     def house(self, query):
-        number, seen = number_of(query), query.count("told")
+        number, seen = number_of(query), query.count("word")
         floor = min(seen, number % 4)
         return [Passage(f"{number}-{floor}", f"House {number} floor {floor}.")]
 
-    def tell(self, prompt):
+    def narrate(self, prompt):
         floor = prompt.rpartition("floor ")[2][0]
-        return "told " * (int(floor) + 1)
+        return "word " * (int(floor) + 1)
 
 
 def test_32_questions_share_every_call_and_finished_ones_leave():
@@ -454,21 +454,21 @@ def test_one_bad_question_of_32_leaves_the_others_untouched(wrote):
     def generate(prompts):
         if isinstance(wrote, Exception) and any("house 7?" in prompt for prompt in prompts):
             raise wrote
-        return [wrote if "house 7?" in prompt else "told" for prompt in prompts]
+        return [wrote if "house 7?" in prompt else "word" for prompt in prompts]
 
     good, street = Street(), Street()
     bad = Ports(street, generate=generate)
-    fine = Ports(good, generate=lambda prompts: ["told" for _ in prompts])
+    fine = Ports(good, generate=lambda prompts: ["word" for _ in prompts])
     got = run_many([ITRG()(question, bad) for question in QUESTIONS])
     expected = run_many([ITRG()(question, fine) for question in QUESTIONS])
     for number, (one, other) in enumerate(zip(got, expected, strict=True)):
         assert one.error is None
         assert (one.value == other.value) == (number != 7)
-    told = got[7].value
+    outcome = got[7].value
     if wrote == "No format.\nQuestion: Q\n":
-        assert told.details["rounds"][0]["document"] == "No format."
+        assert outcome.details["rounds"][0]["document"] == "No format."
     else:
-        assert told.notes and told.notes[0].startswith("round 1: the ")
+        assert outcome.notes and outcome.notes[0].startswith("round 1: the ")
 
 
 def test_crag_inside_itrg():
@@ -489,8 +489,8 @@ def test_details_are_plain_and_the_trace_tells_the_rounds():
     trace = World().run(answers="each")
     details = trace.value.details
     assert plain(details) == json.loads(json.dumps(details)) == details
-    told = trace.to_dict(full=True)
-    assert told["value"]["details"]["rounds"][0]["new"] == ["a", "b"]
+    outcome = trace.to_dict(full=True)
+    assert outcome["value"]["details"]["rounds"][0]["new"] == ["a", "b"]
     assert "2. generate: 1 asked" in trace.explain()
 
 
