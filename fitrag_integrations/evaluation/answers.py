@@ -96,10 +96,19 @@ def exact_match(prediction: str, answers: Iterable[str]) -> bool:
     return any(given == _without_articles(answer) for answer in answers)
 
 
+def is_correct(answer: str, gold: Sequence[str]) -> bool:
+    """Check whether an answer holds or equals a gold answer, articles left out."""
+    return contains_answer(answer, gold) or exact_match(answer, gold)
+
+
 def token_f1(prediction: str, answers: Sequence[str]) -> float:
     """Compute the best token F1 over the answers, in [0, 1], without articles (SQuAD)."""
-    given = _without_articles(prediction)
-    return max((_f1(given, _without_articles(answer)) for answer in answers), default=0.0)
+    given, best = _without_articles(prediction), 0.0
+    for gold in map(_without_articles, answers):
+        common = sum((Counter(given) & Counter(gold)).values())
+        both = 2 * common / (len(given) + len(gold)) if given and gold else float(given == gold)
+        best = max(best, both)
+    return best
 
 
 def rouge_l(prediction: str, references: Sequence[str]) -> float:
@@ -169,10 +178,3 @@ def _is_too_short(answer: str, is_pattern: bool) -> bool:
 
 def _without_articles(text: str) -> list[str]:
     return [token for token in tokens(text) if token not in _ARTICLES]
-
-
-def _f1(given: list[str], gold: list[str]) -> float:
-    if not given or not gold:
-        return float(given == gold)
-    common = sum((Counter(given) & Counter(gold)).values())
-    return 2 * common / (len(given) + len(gold))

@@ -104,7 +104,9 @@ class Result(Record):
             allowed = f"{SCHEMA}, the one this version writes"
             raise InputError.of("Result.schema", given=self.schema, allowed=allowed)
         for name, rows in (("figures", self.figures), ("per_question", self.per_question)):
-            object.__setattr__(self, name, _mappings(f"Result.{name}", rows))
+            places = enumerate(rows)
+            made = tuple(plain(check_mapping(f"Result.{name}[{i}]", row)) for i, row in places)
+            object.__setattr__(self, name, made)
         object.__setattr__(self, "settings", check_mapping("Result.settings", self.settings))
         object.__setattr__(self, "plots", check_many("Result.plots", self.plots, Plot))
         object.__setattr__(self, "notes", check_many("Result.notes", self.notes, str))
@@ -145,10 +147,6 @@ def check_result_name(option: str, path: Path | None) -> None:
     """Raise `InputError` naming `option` unless the file is a `.json` or `.json.gz`."""
     if path is not None and not path.name.endswith(SUFFIXES):
         raise InputError.of(option, given=str(path), allowed=f"a file in {', '.join(SUFFIXES)}")
-
-
-def _mappings(field: str, values: Sequence[Row]) -> tuple[Row, ...]:
-    return tuple(plain(check_mapping(f"{field}[{i}]", value)) for i, value in enumerate(values))
 
 
 T = TypeVar("T")

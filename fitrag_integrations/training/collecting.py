@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import (
     contains_answer,
-    exact_match,
+    is_correct,
     matches_pattern,
     tokens,
 )
@@ -78,11 +78,6 @@ class Question:
         """Check whether a gold answer is in the answer given."""
         found = matches_pattern if self.patterns else is_correct
         return found(answer, self.answers)
-
-
-def is_correct(answer: str, gold: Sequence[str]) -> bool:
-    """Check whether an answer holds or equals a gold answer, articles left out."""
-    return contains_answer(answer, gold) or exact_match(answer, gold)
 
 
 def passage_labels(

@@ -114,8 +114,10 @@ class DemoPlan:
         if self.json:
             counts = {"questions": len(asked), "unanswerable": others, "equal_answers": same}
             compared = {name: row.to_dict() for name, row in table.items()}
-            told = {"compared": compared, "figures": _plain(rows), "gate": _plain(gates)}
-            typer.echo(json.dumps({**counts, **told, "examples": [e.to_dict() for e in examples]}))
+            printed = {"compared": compared, "figures": _plain(rows), "gate": _plain(gates)}
+            typer.echo(
+                json.dumps({**counts, **printed, "examples": [e.to_dict() for e in examples]})
+            )
             return
         self._screen(corpus, cut, fitted, table)
         said = f"Equal answers through both frameworks: {same} of {len(asked)}. "

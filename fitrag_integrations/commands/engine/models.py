@@ -26,7 +26,6 @@ from fitrag_integrations.errors import InputError, MissingExtraError
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer, port_of
-from fitrag_integrations.text.tokens import TokenCounter, counter_for
 from fitrag_integrations.types import Passage
 
 Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
@@ -205,11 +204,6 @@ def _encoder(options: ModelOptions) -> Any:
 
 def _retrieval(name: str) -> Any:
     return getattr(importlib.import_module("fitrag_integrations.retrieval"), name)
-
-
-def token_counter(name: str) -> TokenCounter:
-    """Return the counter of a `--tokenizer`."""
-    return counter_for(name)
 
 
 T = TypeVar("T")

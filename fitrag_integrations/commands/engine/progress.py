@@ -82,14 +82,12 @@ def run_plan(name: str, plan: RowsPlan) -> None:
     leave(done, how)
 
 
-@dataclass(frozen=True)
-class ModelPlan:
-    """Base of the verbs that run a model over rows; each has a name, and loads its `verb`."""
+class NamedPlan:
+    """Base of the verbs over rows; each has a `name`, `files` and `how`, and loads its `verb`."""
 
     name: ClassVar[str]
-    files: Files
-    model: ModelOptions = ModelOptions()
-    how: RunOptions = RunOptions()
+    how: RunOptions
+    files: Any
 
     def verb(self) -> Verb[Any]:
         """Load what is needed."""
@@ -98,6 +96,15 @@ class ModelPlan:
     def run(self) -> None:
         """Run the verb over the rows."""
         run_plan(self.name, self)
+
+
+@dataclass(frozen=True)
+class ModelPlan(NamedPlan):
+    """Base of the verbs that run a model over rows."""
+
+    files: Files
+    model: ModelOptions = ModelOptions()
+    how: RunOptions = RunOptions()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import typer
 from fitrag_integrations.commands.engine.options import AsJson, Hardware
 from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate import options
-from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Published
+from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Published, settings_of
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
 from fitrag_integrations.commands.label.options import EMBEDDED, Server, load_llm
 from fitrag_integrations.core import jsonl
@@ -133,7 +133,7 @@ class EvaluateAnswers:
             "answers",
             options.rows_of(figures),
             questions,
-            self.outcome.settings("answers", names, read, options=chosen),
+            settings_of("answers", names, read, self.outcome.draws, options=chosen),
             answer_plots(figures, questions),
             notes,
         )

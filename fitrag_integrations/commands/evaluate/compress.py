@@ -24,6 +24,7 @@ from fitrag_integrations.commands.evaluate.options import (
     answered,
     cache_of,
     model_entry,
+    settings_of,
 )
 from fitrag_integrations.commands.evaluate.tables import show_figures
 from fitrag_integrations.commands.run.judge import best_answer
@@ -31,7 +32,7 @@ from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.answers import contains_answer, exact_match
+from fitrag_integrations.evaluation.answers import is_correct
 from fitrag_integrations.evaluation.figures.compress import (
     KEPT,
     Compressed,
@@ -49,6 +50,7 @@ from fitrag_integrations.evaluation.figures.summaries import (
 )
 from fitrag_integrations.evaluation.judging import gold
 from fitrag_integrations.evaluation.result import Result, each_row, set_of
+from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Excerpt, Passage
 
 
@@ -77,7 +79,7 @@ class EvaluateCompress:
         self.outcome.check()
         loaded = self.shape.read(self.rows)
         given = each_row(loaded.rows, compressed_row)
-        count = models.token_counter(self.tokenizer)
+        count = counter_for(self.tokenizer)
         questions, used = compress_rows(given, count), {}
         if self.reader is not None:
             own = None if self.reader == options.EMBEDDED else self.reader
@@ -100,7 +102,7 @@ class EvaluateCompress:
             "compress",
             options.rows_of(figures),
             questions,
-            self.outcome.settings("compress", [self.rows], loaded.rows, used, chosen),
+            settings_of("compress", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
             (compress_plot(curves),),
             notes,
         )
@@ -144,8 +146,7 @@ def with_readings(
 
     said = answered(texts, read, setup=setup, path=cache, advance=advance)
     right = [
-        float(contains_answer(text, row.answers) or exact_match(text, row.answers))
-        for text, (row, _) in zip(said, shown, strict=True)
+        float(is_correct(text, row.answers)) for text, (row, _) in zip(said, shown, strict=True)
     ]
     return [
         {

@@ -19,6 +19,7 @@ from fitrag_integrations.commands.evaluate.options import (
     cache_of,
     model_entry,
     own_rows,
+    settings_of,
 )
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
@@ -89,7 +90,7 @@ class EvaluateGate:
             "gate",
             options.rows_of(figures),
             gate_rows(given, outcomes, limit),
-            self.outcome.settings("gate", self.rows, given, used, {"threshold": limit}),
+            settings_of("gate", self.rows, given, self.outcome.draws, used, {"threshold": limit}),
             gate_plots(outcomes, limit),
         )
         ends = ("value", "low", "high")
@@ -171,7 +172,7 @@ class EvaluateRoute:
             "route",
             options.rows_of(figures),
             questions,
-            self.outcome.settings("route", [self.rows], loaded.rows, used, chosen),
+            settings_of("route", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
             route_plots(questions),
             loaded.notes,
         )

@@ -35,6 +35,7 @@ from fitrag_integrations.commands.evaluate.options import (
     Outcome,
     Priced,
     refuse_errors,
+    settings_of,
 )
 from fitrag_integrations.commands.evaluate.tables import WIDE, show
 from fitrag_integrations.commands.label.options import Server, is_chat_model, load_writer
@@ -57,6 +58,7 @@ from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.prompts import EQUAL, instruction_named
 from fitrag_integrations.ports import Method
+from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Template
 
 EVERY = (
@@ -146,7 +148,7 @@ class EvaluateMethods:
         if self.overwrite:
             self.out.unlink(missing_ok=True)
         # a model of our own is warmed up first
-        count = models.token_counter(self.tokenizer)
+        count = counter_for(self.tokenizer)
         warm = self.llm is None or not is_chat_model(self.llm)
         contest, stopping = Contest(runs, asked, count, warm, self.traces), Stopping()
         self.out.parent.mkdir(parents=True, exist_ok=True)
@@ -174,7 +176,7 @@ class EvaluateMethods:
             "methods",
             [line.to_dict() for line in lines],
             method_rows(written, prices),
-            outcome.settings("methods", [self.questions], asked, used, chosen),
+            settings_of("methods", [self.questions], asked, outcome.draws, used, chosen),
             method_plots(lines),
         )
         summary = {

@@ -19,7 +19,7 @@ import typer
 
 import fitrag_integrations
 from fitrag_integrations.commands.doctor import installed_version
-from fitrag_integrations.commands.engine.batch import Advance, chunks
+from fitrag_integrations.commands.engine.batch import CHUNK, Advance, chunks
 from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOut
 from fitrag_integrations.commands.engine.rows import reason_of, refuse_if
 from fitrag_integrations.commands.evaluate.tables import show_notes
@@ -125,17 +125,6 @@ class Outcome:
         refuse_if(wrong, "--plot", str(self.plot), f"a file in {', '.join(DRAWINGS)}")
         check_result_name(option, self.out)
 
-    def settings(
-        self,
-        command: str,
-        names: Sequence[object],
-        rows: Sequence[Row],
-        models: Row | None = None,
-        options: Row | None = None,
-    ) -> Row:
-        """Return the `settings` of a `Result`; the arguments are those of `settings_of`."""
-        return settings_of(command, names, rows, self.draws, models, options)
-
     def publish(
         self,
         result: Result,
@@ -185,7 +174,6 @@ def refuse_errors(errors: Sequence[object]) -> None:
 
 
 T = TypeVar("T")
-CHUNK = 16  # questions that share a model batch
 Answer: TypeAlias = Callable[[list[Row]], Sequence[T]]
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import Advance, chunks
+from fitrag_integrations.commands.engine.batch import CHUNK, Advance, chunks
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of, refuse_if
-from fitrag_integrations.commands.evaluate.options import EMBEDDED, Ours, Outcome
+from fitrag_integrations.commands.evaluate.options import EMBEDDED, Ours, Outcome, settings_of
 from fitrag_integrations.commands.evaluate.tables import pivot, show
 from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.answers import contains_answer, exact_match, normalize
+from fitrag_integrations.evaluation.answers import contains_answer, is_correct, normalize
 from fitrag_integrations.evaluation.figures.figure import NOTHING
 from fitrag_integrations.evaluation.figures.ranking import (
     Ranking,
@@ -99,7 +99,7 @@ class EvaluateRerank:
             "rerank",
             ranking_figures(figures),
             ranking_rows(given, ranking, ks, read_ks),
-            self.outcome.settings("rerank", self.rows, rows, used, chosen),
+            settings_of("rerank", self.rows, rows, self.outcome.draws, used, chosen),
             ranking_plots(ranking),
             _notes(given, ranking, read_ks),
         )
@@ -176,7 +176,6 @@ def _notes(rows: Sequence[Row], ranking: Ranking, read_ks: Sequence[int]) -> lis
     return notes
 
 
-CHUNK = 16  # questions that share a model batch
 ADDED = ("labels", "ours")
 
 
@@ -223,12 +222,7 @@ def read_first(
         answers = iter(reader.read(pairs))
         for (row, one), places in zip(chunk, wanted, strict=True):
             found = {i: next(answers) for i in places}
-            gold_answers = row["answers"]
-            right = {
-                i: contains_answer(answer.text, gold_answers)
-                or exact_match(answer.text, gold_answers)
-                for i, answer in found.items()
-            }
+            right = {i: is_correct(answer.text, row["answers"]) for i, answer in found.items()}
             every, labels = range(len(one.has_answer)), one.llm_prefer
             if labels is None and len(right) == len(every):
                 labels = tuple(int(right[i]) for i in every)

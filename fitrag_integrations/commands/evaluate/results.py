@@ -13,7 +13,7 @@ import typer
 from fitrag_integrations.commands.engine.options import AsJson
 from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate import options
-from fitrag_integrations.commands.evaluate.options import Outcome, Priced
+from fitrag_integrations.commands.evaluate.options import Outcome, Priced, settings_of
 from fitrag_integrations.commands.evaluate.tables import show, show_figures, show_notes
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import read_jsonl
@@ -67,9 +67,8 @@ class EvaluateCompare:
             for a, b in zip(first, second, strict=True)
         ]
         chosen = {"common": self.common, "kind": one.kind}
-        settings = self.outcome.settings(
-            "compare", [self.first, self.second], questions, options=chosen
-        )
+        names, draws = [self.first, self.second], self.outcome.draws
+        settings = settings_of("compare", names, questions, draws, options=chosen)
         result = Result(
             "compare",
             options.rows_of(figures),

@@ -11,12 +11,12 @@ import numpy as np
 
 from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.evaluation.answers import is_correct
 from fitrag_integrations.evaluation.figures.compress import KEPT, THERE, Compressed, compress_rows
 from fitrag_integrations.evaluation.figures.summaries import Draws, Question
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.training.collecting import is_correct
 from fitrag_integrations.training.fitted.once import SentencesScoredOnce
 from fitrag_integrations.training.fitted.questions import Asked
 from fitrag_integrations.training.fitted.savings import (

@@ -121,7 +121,7 @@ class AskingPlan:
             with progress_bar(self.name, len(given), shown=shown) as bar:
                 moved = _telling(self.name, len(given), account, bar) if shown else bar
                 done = run_batch(Here(verb), given, self.out, advance=moved, stopping=stopping)
-        self._tell(account, done.summary.errors)
+        self._summarize(account, done.summary.errors)
         if account.stopped and self.how.strict:
             raise typer.Exit(1)
         leave(replace(done, stopped=done.stopped and not account.stopped), self.how)
@@ -150,7 +150,7 @@ class AskingPlan:
         finally:
             journal.close()
 
-    def _tell(self, account: Account, errors: int) -> None:
+    def _summarize(self, account: Account, errors: int) -> None:
         written = read_rows(jsonl.read_lines(self.out))
         text, counts = self.counted(dict(row.given) for row in written)
         if not self.how.quiet:
@@ -181,7 +181,9 @@ class Questions:
         """Return the flow that ends in a row's question; raises `InputError` for what is wrong."""
         own = self.find is None or "passages" in row
         passages: Sequence[Passage] = passages_of(row)[: self.depth] if own else ()
-        gold, answers = _gold(row), tuple[str, ...]()
+        passage, answers = row.get("passage"), tuple[str, ...]()
+        held = passage.get("text") if isinstance(passage, dict) else None
+        gold = held if isinstance(held, str) else None
         if row.get("answers") or gold is None or not self.unanswered:
             answers = check_answers(row.get("answers"), patterns=self.patterns)
         text = question_of(row)
@@ -255,9 +257,3 @@ def _telling(name: str, total: int, account: Account, bar: Advance) -> Advance:
             typer.echo(f"fitrag {name}: {done}/{total} questions, {account}", err=True)
 
     return moved
-
-
-def _gold(row: Mapping[str, object]) -> str | None:
-    passage = row.get("passage")
-    text = passage.get("text") if isinstance(passage, dict) else None
-    return text if isinstance(text, str) else None

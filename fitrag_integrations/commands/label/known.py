@@ -190,7 +190,7 @@ class LabelClaims(LabelPlan):
 
     def run(self) -> None:
         """Label the rows."""
-        Rewriter(prompt=self.prompt)  # tells of a wrong name before any loading
+        Rewriter(prompt=self.prompt)  # rejects a wrong name before any loading
         super().run()
 
     def verb(self) -> Verb[Fields]:

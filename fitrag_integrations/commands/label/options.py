@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
 
 from fitrag_integrations import models as library
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, Hardware, RunOptions
-from fitrag_integrations.commands.engine.progress import run_plan
+from fitrag_integrations.commands.engine.progress import NamedPlan
 from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import ModelLoadError
@@ -69,7 +68,7 @@ class Server:
         return RemoteGenerator(self.url, name, **lengths, **self._options())
 
     def answers(self, name: str, longest: int, retries: int, timeout: float) -> RemoteAnswers:
-        """Make the client that tells besides the text what was paid and what was refused."""
+        """Build the client that also returns the cost and the refusals."""
         options: RemoteOptions = {
             **self._options(),
             "max_retries": retries,
@@ -86,10 +85,9 @@ class Server:
 
 
 @dataclass(frozen=True)
-class LabelPlan:
+class LabelPlan(NamedPlan):
     """Base of the verbs that label rows with what a language model writes about them."""
 
-    name: ClassVar[str]
     source: Annotated[str, Argument("Rows of question and answers: .jsonl, .jsonl.gz, or -.")]
     out: RowsOut
     llm: LLM = EMBEDDED
@@ -101,14 +99,6 @@ class LabelPlan:
     def files(self) -> Files:
         """Return what is read and written."""
         return Files(self.source, self.out)
-
-    def verb(self) -> Verb[Any]:
-        """Load what is needed."""
-        raise NotImplementedError
-
-    def run(self) -> None:
-        """Label the rows."""
-        run_plan(self.name, self)
 
 
 def load_writer(name: str, server: Server, hardware: Hardware) -> Any:

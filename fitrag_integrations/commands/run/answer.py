@@ -22,7 +22,7 @@ from fitrag_integrations.commands.engine.options import (
 from fitrag_integrations.commands.engine.progress import run_plan
 from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.label.options import Server, load_writer
-from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fields, tell
+from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fields, show_answer
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
@@ -33,6 +33,7 @@ from fitrag_integrations.methods.compose.fitted import INDEX, Fitted, FittedTemp
 from fitrag_integrations.methods.compose.recipe import EMBEDDED, method_from
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.ports import Method, Retriever
+from fitrag_integrations.text.tokens import counter_for
 
 METHOD_FIELDS = {
     "top_n": "top_n",
@@ -128,7 +129,7 @@ class AnswerPlan:
                 }
                 typer.echo(json.dumps(fields))
             else:
-                tell(traced)
+                show_answer(traced)
             return
         run_plan("answer", self)
 
@@ -197,5 +198,5 @@ class AnswerPlan:
         given = {name: value for name, value in options.items() if value is not None}
         if self.method is not None:
             return method_from(self.method, **given)
-        given["count_tokens"] = models.token_counter(self.tokenizer or DEFAULTS.tokenizer)
+        given["count_tokens"] = counter_for(self.tokenizer or DEFAULTS.tokenizer)
         return FitRag(models.load_scorer(self.model), **given)

@@ -103,7 +103,7 @@ MARKS = "\x1b[30;43m", "\x1b[0m"  # black on yellow
 PLAIN_MARKS = "**", "**"
 
 
-def tell(traced: Traced[Answered]) -> None:
+def show_answer(traced: Traced[Answered]) -> None:
     """Print the answer, what was kept to read it from, and how it was come by."""
     marks = MARKS if sys.stdout.isatty() else PLAIN_MARKS
     answered = traced.value

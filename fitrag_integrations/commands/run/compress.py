@@ -18,9 +18,9 @@ from fitrag_integrations.defaults import DEFAULTS, ONE_PASS
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.plain import Reducing
 from fitrag_integrations.ports import Scorer
+from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Excerpt
 
-ADDS = ("excerpts", "offsets", "notes", "tokens_in", "tokens_out")
 EMPTY = {"excerpts": [], "offsets": "codepoints", "notes": [], "tokens_in": 0, "tokens_out": 0}
 Offsets: TypeAlias = Literal["codepoints", "utf16"]
 
@@ -99,7 +99,7 @@ class CompressPlan(SearchingPlan):
         return Reducing(
             scorer=scorer,
             weight=self.weight,
-            count_tokens=models.token_counter(self.tokenizer),
+            count_tokens=counter_for(self.tokenizer),
             detector=models.load_detector(self.detector),
             deduplicate=self.deduplicate,
             **settings,
@@ -113,23 +113,13 @@ def compress_verb(
 
     `explain` adds a row for all that is dropped. `offsets` None is the row's own field.
     """
-    adds, empty = (*ADDS, "selection") if explain else ADDS, {**EMPTY, "offsets": offsets}
-    if explain:
-        empty["selection"] = []
-    return Verb(_Compressing(step, explain, offsets), lambda traced: traced.value, adds, empty)
+    empty = {**EMPTY, "offsets": offsets} | ({"selection": []} if explain else {})
 
-
-@dataclass(frozen=True)
-class _Compressing:
-    step: Reducing
-    explain: bool
-    offsets: Offsets | None
-
-    def __call__(self, row: Row) -> Flow[Row]:
+    def flow(row: Row) -> Flow[Row]:
         question, passages = question_of(row), passages_of(row)
-        context = yield from self.step.context(question, passages)
-        rows = [each.to_dict() for each in context.selection] if self.explain else []
-        unit = self.offsets or row.get("offsets", "codepoints")
+        context = yield from step.context(question, passages)
+        rows = [each.to_dict() for each in context.selection] if explain else []
+        unit = offsets or row.get("offsets", "codepoints")
         units: dict[str, Callable[[int], int]] = {one.id: int for one in passages}
         if unit == "utf16":
             units = {one.id: utf16_places(one.text) for one in passages}
@@ -147,10 +137,12 @@ class _Compressing:
             "excerpts": excerpts,
             "offsets": unit,
             "notes": list(context.notes),
-            "tokens_in": self.step.cost([Excerpt.whole(p) for p in passages]),
-            "tokens_out": self.step.cost(context.excerpts),
-            **({"selection": rows} if self.explain else {}),
+            "tokens_in": step.cost([Excerpt.whole(p) for p in passages]),
+            "tokens_out": step.cost(context.excerpts),
+            **({"selection": rows} if explain else {}),
         }
+
+    return Verb(flow, lambda traced: traced.value, tuple(empty), empty)
 
 
 def utf16_places(text: str) -> Callable[[int], int]:

@@ -18,7 +18,6 @@ from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
     Question,
-    Statistic,
     area_of,
     difference,
     statistic_change,
@@ -97,7 +96,15 @@ def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
                 change = difference(one, other, draws, name=name)
                 ends = float(np.mean(one)), float(np.mean(other))
                 found.append(Figure(name, ends[1], None, len(both), change, of, ends))
-        ours, theirs = (_statistics(pairs.kind, each) for each in (first, second))
+        ours, theirs = (  # areas under ROC curves, and a gate's figures that are no means
+            {
+                name: area
+                for name in dict.fromkeys(name for q in part for name in q.get("pairs", {}))
+                if (area := area_of(part, name)) is not None
+            }
+            | (gate_statistics(part) if pairs.kind == "gate" else {})
+            for part in (first, second)
+        )
         for name in (name for name in ours if name in theirs):
             change = statistic_change(ours[name], theirs[name], size, draws)
             a, b = (each[name](np.arange(size)) for each in (ours, theirs))
@@ -121,13 +128,6 @@ def _by_system(questions: Sequence[Question]) -> dict[str, dict[str, Question]]:
     for question in questions:
         found.setdefault(str(question.get("system") or ""), {})[question["id"]] = question
     return found
-
-
-def _statistics(kind: str, questions: Sequence[Question]) -> dict[str, Statistic]:
-    """Return the areas under ROC curves, and a gate's figures that are no means."""
-    names = dict.fromkeys(name for q in questions for name in q.get("pairs", {}))
-    found = {name: area for name in names if (area := area_of(questions, name)) is not None}
-    return found | gate_statistics(questions) if kind == "gate" else found
 
 
 def _flat(settings: Row, before: str = "") -> Iterator[tuple[str, object]]:

@@ -83,15 +83,6 @@ def mean_figure(questions: Sequence[Question], name: str, draws: Draws, **of: st
     return Figure(name, float(np.mean(values)), bounds, len(values), of=of)
 
 
-def area_figure(questions: Sequence[Question], name: str, draws: Draws, **of: str) -> Figure | None:
-    """Compute the area under the ROC curve of the pairs `name`; None if there are none."""
-    area = area_of(questions, name)
-    if area is None:
-        return None
-    size = len(questions)
-    return Figure(name, area(np.arange(size)), draws.bounds(area, size), size, of=of)
-
-
 def set_figures(
     questions: Sequence[Question], draws: Draws, means: Sequence[str], areas: Sequence[str] = ()
 ) -> list[Figure]:
@@ -105,9 +96,13 @@ def set_figures(
     """
     found = []
     for label, part in by_set(questions).items():
-        found += [mean_figure(part, name, draws, set=label) for name in means]
-        found += [area_figure(part, name, draws, set=label) for name in areas]
-    return [figure for figure in found if figure is not None]
+        averages = (mean_figure(part, name, draws, set=label) for name in means)
+        found += [figure for figure in averages if figure is not None]
+        for name in areas:
+            if (area := area_of(part, name)) is not None:
+                value, bounds = area(np.arange(len(part))), draws.bounds(area, len(part))
+                found.append(Figure(name, value, bounds, len(part), of={"set": label}))
+    return found
 
 
 def area_of(questions: Sequence[Question], name: str) -> Statistic | None:

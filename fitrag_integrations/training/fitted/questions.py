@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.evaluation.answers import tokens
+from fitrag_integrations.evaluation.answers import is_correct, tokens
 from fitrag_integrations.methods.ik.gates import KNOW_PROMPT, AskGate
 from fitrag_integrations.text.blocks import PROSE, blocks_of
 from fitrag_integrations.text.sentences import split_sentences
-from fitrag_integrations.training.collecting import is_correct
 from fitrag_integrations.types import Context, Excerpt, Passage
 
 if TYPE_CHECKING:  # it loads torch

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fitrag_integrations.errors import PortError
+from fitrag_integrations.evaluation.answers import is_correct
 from fitrag_integrations.evaluation.outcomes import Floats
 from fitrag_integrations.evaluation.thresholds.risk import Places, Tried
 from fitrag_integrations.flow import run_many
@@ -24,7 +25,6 @@ from fitrag_integrations.methods.ik.gates import KNOW_PROMPT
 from fitrag_integrations.models import BiLabelScorer, IKClassifier
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.collecting import is_correct
 from fitrag_integrations.training.fitted.once import ScoredOnce, SentencesScoredOnce
 from fitrag_integrations.training.fitted.oracle import (
     AT_ONCE,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fitrag_integrations.commands.run.answering import PLAIN_MARKS, kept, saved, shown, tell
+from fitrag_integrations.commands.run.answering import PLAIN_MARKS, kept, saved, show_answer, shown
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answering import Answering
@@ -46,7 +46,7 @@ def traced():
 
 
 def test_the_kept_sentence_the_answer_in_it_and_what_it_saved(capsys):
-    tell(traced())
+    show_answer(traced())
     out = capsys.readouterr().out
     assert out.startswith("Black Forest\n")
     assert "  The Danube rises in the **Black Forest**.\n    Danube" in out

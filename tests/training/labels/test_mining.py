@@ -5,9 +5,8 @@ from training_rows import KINGS, reading_rows, right, wrong
 
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.evaluation.answers import contains_answer, is_correct
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
-from fitrag_integrations.training.collecting import is_correct
 from fitrag_integrations.training.negatives import candidates, mine_negatives
 from fitrag_integrations.training.rows import Labelled, ReadingRow
 
