@@ -102,8 +102,11 @@ def test_an_engine_that_would_be_refused_is_not_offered(verb):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_of_a_verb_does_not_offer_completion(verb):
-    assert "--install-completion" not in CliRunner().invoke(app, [*verb.split(), "--help"]).output
+def test_help_of_a_verb_lists_its_options_and_no_completion(verb):
+    help = CliRunner().invoke(app, [*verb.split(), "--help"], env={"COLUMNS": "300"}).output
+    assert "--install-completion" not in help
+    names = (each.partition(":")[0].partition("/")[0].split()[0] for each in options_of(verb))
+    assert not [each for each in names if each.startswith("--") and each not in help]
 
 
 if __name__ == "__main__":

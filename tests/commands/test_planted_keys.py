@@ -3,11 +3,10 @@
 import gzip
 import json
 import logging
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
 import pytest
+from chat_server import serving
 from command_fakes import passages, write
 from typer.testing import CliRunner
 
@@ -38,34 +37,23 @@ COMMANDS = {
 }
 
 
-class Echo(BaseHTTPRequestHandler):
-    """Tell the key back: as an answer, as a refusal, or amid something that is no JSON."""
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.keys.append(self.headers["Authorization"])
-        said = f"Ann Lee {self.headers['Authorization']}"
-        choice = {"text": said, "message": {"content": said}, "finish_reason": "stop"}
-        status = {"refuses": 401, "breaks": 500}.get(body["model"], 200)
-        whole = {"choices": [choice]} if status == 200 else {"error": {"message": said}}
-        data = json.dumps(whole).encode() + (said.encode() if body["model"] == "garbles" else b"")
-        self.send_response(status)
-        self.send_header("X-Key", KEY)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *given):
-        pass
-
-
 @pytest.fixture(scope="module")
 def server():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as made:
-        made.keys = []
-        threading.Thread(target=made.serve_forever, daemon=True).start()
+    """Tell the key back: as an answer, as a refusal, or amid something that is no JSON."""
+    keys = []
+
+    def reply(body, headers):
+        keys.append(headers["Authorization"])
+        said = f"Ann Lee {headers['Authorization']}"
+        choice = {"text": said, "message": {"content": said}, "finish_reason": "stop"}
+        if body["model"] == "refuses":
+            return 401, {"error": {"message": said}}
+        whole = json.dumps({"choices": [choice]}).encode()
+        return 200, whole + (said.encode() if body["model"] == "garbles" else b"")
+
+    with serving(reply) as made:
+        made.keys = keys
         yield made
-        made.shutdown()
 
 
 def left_in(folder):
@@ -94,7 +82,7 @@ def test_a_planted_key_is_in_nothing_that_is_left(
         "home": tmp_path,
     }
     words = [str(word).format(**names) for word in COMMANDS[verb]]
-    url = ["--url", f"http://127.0.0.1:{server.server_port}/v1", "--llm", model]
+    url = ["--url", server.url, "--llm", model]
     server.keys.clear()
     done = CliRunner().invoke(app, [*verb.split(), *words, *url])
     assert f"Bearer {KEY}" in server.keys, done.output

@@ -48,17 +48,19 @@ def figure(ranking, order, name, ks=(1, 3), read_ks=(1, 3)):
 
 
 @pytest.mark.parametrize(
-    ("labels", "recalls", "rank", "gain"),
+    ("labels", "recalls", "shares", "rank", "gain"),
     [
-        ([1, 0, 0], (1, 1), 1.0, 1.0),
-        ([0, 0, 1], (0, 1), 1 / 3, 1 / math.log2(4)),
-        ([0, 1, 1], (0, 1), 1 / 2, (1 / math.log2(3) + 0.5) / (1 + 1 / math.log2(3))),
-        ([0, 0, 0], (0, 0), 0.0, 0.0),
-        ([1], (1, 1), 1.0, 1.0),
+        ([1, 0, 0], (1, 1), (1, 1 / 3), 1.0, 1.0),
+        ([0, 0, 1], (0, 1), (0, 1 / 3), 1 / 3, 1 / math.log2(4)),
+        ([0, 1, 1], (0, 1), (0, 2 / 3), 1 / 2, (1 / math.log2(3) + 0.5) / (1 + 1 / math.log2(3))),
+        ([0, 0, 0], (0, 0), (0, 0), 0.0, 0.0),
+        ([1], (1, 1), (1, 1), 1.0, 1.0),  # shares are of those that are there
+        ([], (0, 0), (0, 0), 0.0, 0.0),
     ],
 )
-def test_figures_of_one_list(labels, recalls, rank, gain):
+def test_figures_of_one_list(labels, recalls, shares, rank, gain):
     assert (recall_at(labels, 1), recall_at(labels, 3)) == recalls
+    assert (share_at(labels, 1), share_at(labels, 3)) == shares
     assert reciprocal_rank(labels) == rank
     assert ndcg(labels) == pytest.approx(gain)
 
@@ -81,11 +83,6 @@ def test_ndcg_equals_scikit_learn():
         assert ndcg(labels.tolist()) == pytest.approx(expected)
 
 
-def test_k_is_checked():
-    with pytest.raises(InputError, match="k: given 0"):
-        recall_at([1], 0)
-
-
 def test_the_four_orders_and_their_ties():
     row = question([0, 1, 0, 1], [0.5, 0.2, 0.5, 0.9], [0.1, 0.9, 0.2, 0.1])
     assert row.order("retriever") == [0, 1, 2, 3]
@@ -95,7 +92,9 @@ def test_the_four_orders_and_their_ties():
     assert row.labels("sum") == [1, 1, 0, 0]
 
 
-def test_lists_of_another_length_are_refused():
+def test_lists_of_another_length_and_a_k_of_zero_are_refused():
+    with pytest.raises(InputError, match="k: given 0"):
+        recall_at([1], 0)
     with pytest.raises(InputError, match=r"Candidates\.trust: given 1"):
         question([1, 0], [0.1, 0.2], trust=(0.5,))
     with pytest.raises(InputError, match="at least one label"):
@@ -133,6 +132,8 @@ def test_every_figure_of_every_order():
         }
         for name, value in expected.items():
             assert figure(ranking, by, name).value == pytest.approx(value), (by, name)
+    plain = [value for found in ranking.figures([1], [1]) for value in found.to_dict().values()]
+    assert {type(value) for value in plain} <= {float, str, type(None)}
     values = [figure(ranking, by, "MRR").value for by in ("retriever", "llm_prefer", "has_answer")]
     assert values == sorted(values)
 
@@ -151,13 +152,9 @@ def test_differences_are_paired_and_tested():
     assert change.p < 0.01
     assert figure(ranking, "retriever", "accuracy@1").change is None
     assert figure(ranking, "sum", "MRR").change.p is None  # no matter of right or wrong
-
-
-def test_orders_that_are_the_same_do_not_differ():
     same = [question([0, 1], [0.9, 0.1], [0.9, 0.1]) for _ in range(30)]
-    for found in Ranking(same, Draws(50)).figures([1]):
-        if found.change is not None:
-            assert (found.change.value, found.change.bounds) == (0.0, (0.0, 0.0))
+    changes = [each.change for each in Ranking(same, Draws(50)).figures([1]) if each.change]
+    assert changes and {(each.value, each.bounds) for each in changes} == {(0.0, (0.0, 0.0))}
 
 
 def test_the_area_equals_scikit_learn_for_any_draw():
@@ -240,12 +237,6 @@ def test_curves_hold_every_k():
         assert curve[1] == np.mean([recall_at(row.labels(by), 2) for row in rows])
 
 
-def test_figures_are_plain():
-    for found in Ranking(drawn(10), Draws(20)).figures([1], [1]):
-        told = found.to_dict()
-        assert all(v is None or type(v) in (float, str) for v in told.values()), told
-
-
 def test_the_drawing_holds_what_was_measured():
     pytest.importorskip("matplotlib")
     from fitrag_integrations.evaluation.plots import plot_ranking
@@ -261,10 +252,3 @@ def test_the_drawing_holds_what_was_measured():
     assert heights == pytest.approx(wanted)
     (alone,) = plot_ranking(ranking.curves()).axes
     assert alone.get_xlabel() == "k"
-
-
-def test_the_share_of_the_first_k_is_the_papers_recall():
-    assert share_at([1, 0, 0, 1], 2) == 0.5
-    assert share_at([1, 0, 0, 1], 4) == 0.5
-    assert share_at([0, 1], 5) == 0.5  # of those that are there
-    assert share_at([], 3) == 0.0

@@ -23,12 +23,6 @@ def test_rows_keep_their_order_and_their_fields(tmp_path, scorer, fitrag, rows, 
     assert scorer.calls == [48, 48, 24]  # 16 questions share a call
 
 
-def test_every_line_is_ascii_and_no_character_breaks_it(tmp_path, scorer, fitrag, rows):
-    given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
-    fitrag("score", given, out)
-    assert len(out.read_text(encoding="ascii").splitlines()) == len(rows)
-
-
 def test_an_added_field_replaces_one_of_the_same_name(tmp_path, scorer, fitrag, rows):
     given = write(tmp_path / "in.jsonl", [{**rows[0], "scores": "old"}])
     fitrag("score", given, tmp_path / "out.jsonl")
@@ -53,23 +47,22 @@ def test_json_summary_goes_to_stdout(tmp_path, scorer, fitrag, rows):
     assert summary == {"output": str(out), "rows": 41, "resumed": 0, "errors": 1}
 
 
-def test_strict_exits_1_after_all_rows(tmp_path, scorer, fitrag, rows):
-    given = write(tmp_path / "in.jsonl", [b"nonsense", *rows])
-    assert fitrag("score", given, tmp_path / "out.jsonl", "--strict")[0] == 1
-    assert len(read(tmp_path / "out.jsonl")) == 41
+ROW = b'{"question": "who ?", "passages": [{"text": "Ann."}]}\n'
 
 
-def test_blank_lines_and_a_byte_order_mark_are_no_rows(tmp_path, scorer, fitrag, rows):
-    given = tmp_path / "in.jsonl"
-    given.write_bytes(b"\xef\xbb\xbf" + json.dumps(rows[0]).encode() + b"\r\n\r\n \n")
-    assert fitrag("score", given, tmp_path / "out.jsonl", "--strict")[0] == 0
-    assert len(read(tmp_path / "out.jsonl")) == 1
-
-
-def test_an_empty_input_gives_an_empty_output(tmp_path, scorer, fitrag):
-    given = write(tmp_path / "in.jsonl", [])
-    assert fitrag("score", given, tmp_path / "out.jsonl")[0] == 0
-    assert (tmp_path / "out.jsonl").read_bytes() == b""
+@pytest.mark.parametrize(
+    ("lines", "code", "count"),
+    [
+        (b"nonsense\n" + ROW * 40, 1, 41),  # --strict exits 1 after all rows
+        (b"\xef\xbb\xbf" + ROW + b"\r\n \n", 0, 1),  # blank lines and a byte order mark
+        (b"", 0, 0),
+    ],
+)
+def test_what_is_a_row(tmp_path, scorer, fitrag, lines, code, count):
+    (tmp_path / "in.jsonl").write_bytes(lines)
+    out = tmp_path / "out.jsonl"
+    assert fitrag("score", tmp_path / "in.jsonl", out, "--strict")[0] == code
+    assert len(out.read_bytes().splitlines()) == count
 
 
 @pytest.mark.parametrize(

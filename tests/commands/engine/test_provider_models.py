@@ -8,21 +8,21 @@ from fitrag_integrations.errors import InputError, MissingExtraError
 home = pytest.importorskip("langchain.chat_models")
 
 
-def test_a_provider_without_its_package_is_named(monkeypatch):
-    def missing(name):
-        raise ImportError("Install it with `pip install -U langchain-openai`", name="langchain")
-
-    monkeypatch.setattr(home, "init_chat_model", missing)
-    with pytest.raises(MissingExtraError, match="--llm openai:gpt-4o: Install it with"):
-        models.load_chat_model("openai:gpt-4o")
+MISSING = ImportError("Install it with `pip install -U langchain-openai`", name="langchain")
 
 
-def test_a_model_that_cannot_start_says_why(monkeypatch):
-    def keyless(name):
-        raise ValueError("the api_key is not set")
+@pytest.mark.parametrize(
+    ("name", "raised", "kind", "said"),
+    [
+        ("openai:gpt-4o", MISSING, MissingExtraError, "--llm openai:gpt-4o: Install it with"),
+        ("openai:gpt-4o", ValueError("no key"), InputError, "ValueError: no key"),
+        ("gpt-4o", None, InputError, "PROVIDER:MODEL, such as openai"),
+    ],
+)
+def test_a_model_that_cannot_start_says_why(monkeypatch, name, raised, kind, said):
+    def start(name):
+        raise raised
 
-    monkeypatch.setattr(home, "init_chat_model", keyless)
-    with pytest.raises(InputError, match="ValueError: the api_key is not set"):
-        models.load_chat_model("openai:gpt-4o")
-    with pytest.raises(InputError, match="PROVIDER:MODEL, such as openai"):
-        models.load_chat_model("gpt-4o")
+    monkeypatch.setattr(home, "init_chat_model", start)
+    with pytest.raises(kind, match=said):
+        models.load_chat_model(name)

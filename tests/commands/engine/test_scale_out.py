@@ -53,37 +53,21 @@ def told(given):
 
 @needs_ray
 @pytest.mark.slow
-@pytest.mark.parametrize("what, name", [("died once", "once"), ("cut", "cut")])
-def test_the_output_is_that_of_one_process(told, given, what, name):
-    (code, said), (_, here) = told[what], told["here"]
-    assert code == 0 and "101 rows" in said and "2 error rows" in said and "2 error rows" in here
-    made = given.with_name(f"{name}.jsonl")
-    assert made.read_bytes() == given.with_name("here.jsonl").read_bytes()
-
-
-@needs_ray
-@pytest.mark.slow
-def test_a_lot_that_ends_every_worker_ends_the_run_and_says_so(told, given):
-    code, said = told["dies always"]
+def test_rows_answered_by_workers(told, given):
+    whole = given.with_name("here.jsonl").read_bytes()
+    for what, name in (("died once", "once"), ("cut", "cut")):
+        (code, said), (_, here) = told[what], told["here"]
+        assert code == 0 and "101 rows" in said
+        assert "2 error rows" in said and "2 error rows" in here
+        assert given.with_name(f"{name}.jsonl").read_bytes() == whole
+    code, said = told["dies always"]  # a lot that ends every worker ends the run
     assert code == 2 and "--engine ray" in said and "what is written stays" in said
-    made = given.with_name("always.jsonl").read_bytes()
-    assert given.with_name("here.jsonl").read_bytes().startswith(made)
+    assert whole.startswith(given.with_name("always.jsonl").read_bytes())
     assert 40 not in [row.get("id") for row in read(given.with_name("always.jsonl"))]
-
-
-@needs_ray
-@pytest.mark.slow
-def test_what_a_worker_cannot_load_is_told_as_here(told):
     code, said = told["no model"]
     assert code == 2 and "fitrag: none: model.json is missing" in said
-
-
-@needs_ray
-@pytest.mark.slow
-def test_rows_are_mapped_by_users_themselves(told, given):
-    here = read(given.with_name("here.jsonl"))[:20]
     assert [row.pop("error") for row in told["mapped"]] == [None] * 20
-    assert told["mapped"] == here
+    assert told["mapped"] == read(given.with_name("here.jsonl"))[:20]
 
 
 @needs_ray
@@ -107,28 +91,30 @@ def test_a_killed_run_is_continued_without_ray(given, fitrag, tmp_path):
     assert made.read_bytes() == (tmp_path / "here.jsonl").read_bytes()
 
 
-def test_standard_input_and_other_engines_are_refused(given, fitrag, tmp_path):
-    code, _, err = fitrag("score", "-", tmp_path / "out.jsonl", "--engine", "ray")
-    assert code == 2 and "a file to read" in err
-    code, _, err = fitrag("score", given, tmp_path / "out.jsonl", "--engine", "spark")
-    assert code == 2 and "allowed local or ray" in err
+def init(**how):
+    raise Exception("The current node timed out during startup.")
 
 
-def test_without_the_extra_it_is_named(given, fitrag, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    code, _, err = fitrag("score", given, tmp_path / "out.jsonl", "--engine", "ray")
-    assert code == 2 and "fitrag-integrations[ray]" in err
+CLUSTER = SimpleNamespace(is_initialized=lambda: False, init=init)  # that does not start
+MODULES = {"ray": CLUSTER, "pyarrow": SimpleNamespace(), "pandas": SimpleNamespace()}
 
 
-def test_a_cluster_that_does_not_start_is_told_plainly(given, fitrag, tmp_path, monkeypatch):
-    def init(**how):
-        raise Exception("The current node timed out during startup.")
-
-    ray = SimpleNamespace(is_initialized=lambda: False, init=init)
-    for name, module in {"ray": ray, "pyarrow": None, "pandas": None}.items():
-        monkeypatch.setitem(sys.modules, name, module or SimpleNamespace())
-    code, _, err = fitrag("score", given, tmp_path / "out.jsonl", "--engine", "ray")
-    assert code == 2 and "fitrag: --engine ray: The current node timed out" in err
+@pytest.mark.parametrize(
+    ("source", "engine", "modules", "said"),
+    [
+        ("-", "ray", {}, "a file to read"),
+        (None, "spark", {}, "allowed local or ray"),
+        (None, "ray", {"ray": None}, "fitrag-integrations[ray]"),
+        (None, "ray", MODULES, "fitrag: --engine ray: The current node timed out"),
+    ],
+)
+def test_what_cannot_run_is_told(
+    given, fitrag, tmp_path, monkeypatch, source, engine, modules, said
+):
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    code, _, err = fitrag("score", source or given, tmp_path / "out.jsonl", "--engine", engine)
+    assert code == 2 and said in err
 
 
 def test_rows_that_fail_are_told_in_their_place(scorer):

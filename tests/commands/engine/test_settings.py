@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command_fakes import passages, read, write
@@ -21,18 +22,14 @@ def given(tmp_path, rows):
     return write(tmp_path / "in.jsonl", rows[:3])
 
 
-@pytest.fixture
-def unloadable(monkeypatch, scorer):
+def unloadable(monkeypatch):
     """Let no model load from here on."""
 
-    def forbid():
-        def load(options):
-            raise AssertionError("a model was loaded")
+    def load(options):
+        raise AssertionError("a model was loaded")
 
-        for name in ("load_scorer", "load_reader", "load_gate", "load_evaluator"):
-            monkeypatch.setattr(models, name, load)
-
-    return forbid
+    for name in ("load_scorer", "load_reader", "load_gate", "load_evaluator"):
+        monkeypatch.setattr(models, name, load)
 
 
 @pytest.mark.parametrize(
@@ -47,21 +44,25 @@ def unloadable(monkeypatch, scorer):
     ],
 )
 def test_other_options_than_the_outputs_are_refused(
-    tmp_path, given, unloadable, fitrag, verb, first, then, said
+    tmp_path, given, scorer, fitrag, monkeypatch, verb, first, then, said
 ):
     out = tmp_path / "out.jsonl"
     assert fitrag(verb, given, out, *first)[0] == 0
     before = out.read_bytes()
-    unloadable()
+    unloadable(monkeypatch)
     code, _, err = fitrag(verb, given, out, *then)
     assert code == 2 and said in err and "--overwrite" in err
     assert out.read_bytes() == before
 
 
-def test_another_verb_is_refused(tmp_path, given, scorer, fitrag):
-    fitrag("score", given, tmp_path / "out.jsonl")
-    code, _, err = fitrag("read", given, tmp_path / "out.jsonl")
+def test_another_verb_is_refused_and_options_that_change_no_row_are_not(
+    tmp_path, given, scorer, fitrag
+):
+    out = tmp_path / "out.jsonl"
+    fitrag("score", given, out)
+    code, _, err = fitrag("read", given, out)
     assert code == 2 and "verb: given 'read'" in err and "allowed score" in err
+    assert fitrag("score", given, out, "--device", "cpu", "--batch-tokens", 64, "--quiet")[0] == 0
 
 
 def test_overwriting_begins_with_the_new_options(tmp_path, given, scorer, fitrag):
@@ -70,12 +71,6 @@ def test_overwriting_begins_with_the_new_options(tmp_path, given, scorer, fitrag
     assert fitrag("compress", given, out, "--max-tokens", 5, "--overwrite")[0] == 0
     assert all(row["tokens_out"] <= 5 for row in read(out))
     assert fitrag("compress", given, out, "--max-tokens", 5)[0] == 0
-
-
-def test_options_that_change_no_row_may_differ(tmp_path, given, scorer, fitrag):
-    out = tmp_path / "out.jsonl"
-    fitrag("score", given, out)
-    assert fitrag("score", given, out, "--device", "cpu", "--batch-tokens", 64, "--quiet")[0] == 0
 
 
 OWN = """
@@ -117,21 +112,18 @@ def test_a_model_with_other_content_is_another(
 
 
 @pytest.mark.parametrize("left", [None, b"", b'{"verb": "sc'])
-def test_rows_without_their_settings_are_refused(tmp_path, given, unloadable, scorer, fitrag, left):
+def test_rows_without_their_settings_are_refused_or_overwritten(
+    tmp_path, given, scorer, fitrag, monkeypatch, left
+):
     out, beside = tmp_path / "out.jsonl", tmp_path / "out.jsonl.settings"
     fitrag("score", given, out)
     before = out.read_bytes()
     beside.unlink() if left is None else beside.write_bytes(left)
-    unloadable()
-    code, _, err = fitrag("score", given, out)
+    with monkeypatch.context() as loads:
+        unloadable(loads)
+        code, _, err = fitrag("score", given, out)
     assert code == 2 and "out.jsonl.settings" in err and "--overwrite" in err
     assert out.read_bytes() == before and (not left or beside.read_bytes() == left)
-
-
-def test_rows_without_their_settings_can_be_overwritten(tmp_path, given, scorer, fitrag):
-    out = tmp_path / "out.jsonl"
-    fitrag("score", given, out)
-    (tmp_path / "out.jsonl.settings").unlink()
     assert fitrag("score", given, out, "--overwrite")[0] == 0
     assert fitrag("score", given, out)[0] == 0
 
@@ -166,31 +158,18 @@ def begun(seconds, *arguments):
     return run
 
 
-def test_two_runs_do_not_write_one_output(tmp_path, rows, scorer, fitrag):
-    given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
-    first = begun(60, "score", given, out)
-    try:
-        for how in ([], ["--overwrite"]):
-            code, _, err = fitrag("score", given, out, *how)
-            assert code == 2 and out.name in err and "no other run is writing" in err
-    finally:
-        first.kill()
-        first.communicate()
-    assert fitrag("score", given, out)[0] == 0
-    assert [row["id"] for row in read(out)] == list(range(40))
-
-
-@pytest.mark.parametrize("joined", [Path.symlink_to, Path.hardlink_to])
-@pytest.mark.parametrize("how", [[], ["--overwrite"]])
-def test_a_link_to_an_output_is_that_output(tmp_path, rows, scorer, fitrag, joined, how):
+@pytest.mark.parametrize("joined", [None, Path.symlink_to, Path.hardlink_to])
+def test_two_runs_do_not_write_one_output_nor_a_link_to_it(tmp_path, rows, scorer, fitrag, joined):
     given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
     (tmp_path / "elsewhere").mkdir()
-    other = tmp_path / "elsewhere" / "other.jsonl"
+    other = out if joined is None else tmp_path / "elsewhere" / "other.jsonl"
     first = begun(60, "score", given, out)
     try:
-        joined(other, out)
-        code, _, err = fitrag("score", given, other, *how)
-        assert code == 2 and other.name in err and "no other run is writing" in err
+        if joined is not None:
+            joined(other, out)
+        for how in ([], ["--overwrite"]):
+            code, _, err = fitrag("score", given, other, *how)
+            assert code == 2 and other.name in err and "no other run is writing" in err
     finally:
         first.kill()
         first.communicate()
@@ -274,22 +253,10 @@ def test_a_closed_pipe_is_no_traceback(tmp_path, rows):
     assert "Traceback" not in err and "Exception" not in err
 
 
-class Odd:
-    """Score what JSON has no number for."""
-
-    name = "odd"
-
-    def score(self, pairs):
-        return [Labels(float("nan"), 0.5) for _ in pairs]
-
-
-class Labels:
-    def __init__(self, has_answer, llm_prefer):
-        self.has_answer, self.llm_prefer = has_answer, llm_prefer
-
-
 def test_a_score_that_is_no_number_is_an_error_row(tmp_path, given, fitrag, monkeypatch):
-    monkeypatch.setattr(models, "load_scorer", lambda options: Odd())
+    nothing = SimpleNamespace(has_answer=float("nan"), llm_prefer=0.5)
+    odd = SimpleNamespace(name="odd", score=lambda pairs: [nothing for _ in pairs])
+    monkeypatch.setattr(models, "load_scorer", lambda options: odd)
     code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
     assert code == 1 and "every row failed" in err
     assert "NaN" not in (tmp_path / "out.jsonl").read_text().replace("NaN or Infinity", "")
@@ -305,21 +272,18 @@ def test_a_number_that_is_none_in_the_input_is_an_error_row(tmp_path, scorer, fi
     assert f"given '{number}'" in bad["error"]["message"]
 
 
-def test_why_rows_failed_is_told(tmp_path, scorer, fitrag, rows):
-    bad = [{"question": "why"}, {"question": ""}, {"question": " "}]
-    given = write(tmp_path / "in.jsonl", [*rows[:1], *bad])
-    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
-    assert code == 0
-    assert "1 x passages: given None" in err and "every row failed" not in err
-    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")  # of the earlier run, too
-    assert "1 x passages: given None" in err
-
-
-def test_a_run_whose_every_row_failed_fails(tmp_path, scorer, fitrag):
-    given = write(tmp_path / "in.jsonl", [{"text": "no question"}] * 3)
-    code, _, err = fitrag("score", given, tmp_path / "out.jsonl", "--quiet")
-    assert code == 1
-    assert "3 x question: given None" in err and "every row failed" in err
+@pytest.mark.parametrize(
+    ("good", "bad", "said"),
+    [
+        (1, [{"question": "why"}, {"question": ""}], "1 x passages: given None"),
+        (0, [{"text": "no question"}] * 3, "3 x question: given None"),  # this run fails
+    ],
+)
+def test_why_rows_failed_is_told(tmp_path, scorer, fitrag, rows, good, bad, said):
+    given = write(tmp_path / "in.jsonl", [*rows[:good], *bad])
+    for _ in range(2):  # of the earlier run, too
+        code, _, err = fitrag("score", given, tmp_path / "out.jsonl", *["--quiet"] * (not good))
+        assert code == (not good) and said in err and ("every row failed" in err) is not bool(good)
 
 
 def test_a_long_line_is_continued_in_time(tmp_path, scorer, fitrag):

@@ -11,12 +11,8 @@ from fitrag_integrations.errors import InputError
 
 
 def test_the_parts_are_the_rows_in_their_order(tmp_path, scorer, fitrag, rows):
-    mixed = [
-        *rows[:20],
-        b'{"bad',
-        {"question": "no id", "passages": rows[0]["passages"]},
-        *rows[20:],
-    ]
+    no_id = {"question": "no id", "passages": rows[0]["passages"]}
+    mixed = [*rows[:20], b'{"bad', no_id, *rows[20:]]
     given, whole = write(tmp_path / "in.jsonl", mixed), tmp_path / "whole.jsonl"
     fitrag("score", given, whole)
     lines = whole.read_bytes().splitlines()
@@ -25,9 +21,8 @@ def test_the_parts_are_the_rows_in_their_order(tmp_path, scorer, fitrag, rows):
         out = tmp_path / f"out{part}.jsonl"
         assert fitrag("score", given, out, "--shard", f"{part}/3")[0] == 0
         parts.append(out.read_bytes().splitlines())
-        assert parts[-1] and [lines.index(line) for line in parts[-1]] == sorted(
-            lines.index(line) for line in parts[-1]
-        )
+        places = [lines.index(line) for line in parts[-1]]
+        assert places and places == sorted(places)
     assert sorted(line for part in parts for line in part) == sorted(lines)
 
 

@@ -1,13 +1,12 @@
 """`fitrag evaluate answers`: files of every shape, one system or two, what is written and told."""
 
 import json
+from functools import partial
 
 import pytest
 from command_fakes import write
 
 from fitrag_integrations.evaluation.result import Result
-
-SMALL = ("--resamples", 50)
 
 
 def rows(right, **others):
@@ -23,13 +22,8 @@ def rows(right, **others):
 
 
 @pytest.fixture
-def tell(fitrag):
-    def run(*arguments, code=0):
-        done = fitrag("evaluate", "answers", *arguments, *SMALL)
-        assert done[0] == code, done
-        return done[1] if code == 0 else done[2]
-
-    return run
+def tell(evaluate):
+    return partial(evaluate, "answers", "--resamples", 50)
 
 
 def figure(told, name, **labels):
@@ -150,16 +144,15 @@ def test_rounds_are_told_one_by_one(tmp_path, tell):
     assert figure(told, "EM, round 2")["value"] == 1.0
 
 
-def test_facts_are_measured_and_written_for_others(tmp_path, fitrag):
+def test_facts_are_measured_and_written_for_others(tmp_path, evaluate):
     texts = [
         {"topic": "Ilse", "output": "Ilse is a painter. She sings.", "ctxs": [{"text": "Ilse."}]},
         {"topic": "Klara", "output": "", "ctxs": []},
     ]
     source = write(tmp_path / "bio.jsonl", texts)
     out, export = tmp_path / "out.jsonl", tmp_path / "export.jsonl"
-    code, told, _ = fitrag("evaluate", "facts", source, "--out", out, "--export", export, "--json")
-    found = json.loads(told)
-    assert code == 0 and found["texts"] == 2 and found["answered"] == 0.5
+    found = json.loads(evaluate("facts", source, "--out", out, "--export", export, "--json"))
+    assert found["texts"] == 2 and found["answered"] == 0.5
     exported = [json.loads(line) for line in export.read_text().splitlines()]
     assert exported[0] == {"topic": "Ilse", "output": "Ilse is a painter. She sings."}
     values = [json.loads(line)["values"] for line in out.read_text().splitlines()]

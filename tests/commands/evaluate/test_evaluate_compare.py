@@ -9,26 +9,15 @@ from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.evaluate import methods as evaluate_methods
 from fitrag_integrations.evaluation.result import Result
 
-SMALL = ("--resamples", 20)
-SETTINGS = {
-    "version",
-    "command",
-    "seed",
-    "resamples",
-    "made",
-    "machine",
-    "data",
-    "models",
-    "options",
-}
+SETTINGS = set(
+    ["version", "command", "seed", "resamples", "made", "machine", "data", "models", "options"]
+)
 
 
 @pytest.fixture
-def run(fitrag):
-    def go(*arguments, code=0):
-        done = fitrag("evaluate", *arguments, *SMALL)
-        assert done[0] == code, done
-        return done[1] if code == 0 else done[2]
+def run(evaluate):
+    def go(verb, *arguments, code=0):
+        return evaluate(verb, "--resamples", 20, *arguments, code=code)
 
     return go
 

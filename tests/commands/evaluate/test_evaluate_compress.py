@@ -1,6 +1,7 @@
 """`fitrag evaluate compress`: kept answers, the curve, and a reader before and after."""
 
 import json
+from functools import partial
 
 import pytest
 from command_fakes import FirstWord, passages, write
@@ -30,13 +31,8 @@ def reader(monkeypatch):
 
 
 @pytest.fixture
-def tell(fitrag):
-    def run(*arguments, code=0):
-        done = fitrag("evaluate", "compress", *arguments, "--resamples", 20, "--quiet")
-        assert done[0] == code, done
-        return done[1] if code == 0 else done[2]
-
-    return run
+def tell(evaluate):
+    return partial(evaluate, "compress", "--resamples", 20, "--quiet")
 
 
 def rows(count=20):

@@ -1,6 +1,7 @@
 """`fitrag evaluate methods`: one table, resumable, counted from traces."""
 
 import json
+from functools import partial
 
 import pytest
 from command_fakes import FirstWord, passages, read, write
@@ -55,19 +56,12 @@ def questions(tmp_path):
 
 
 @pytest.fixture
-def evaluate(tmp_path, world, fitrag):
-    def run(source, *arguments, code=0):
-        done = fitrag(
-            "evaluate", "methods", source, "--out", tmp_path / "out.jsonl", "--quiet", *arguments
-        )
-        assert done[0] == code, done
-        return done[1] if code == 0 else done[2]
-
-    return run
+def compete(tmp_path, world, evaluate):
+    return partial(evaluate, "methods", "--out", tmp_path / "out.jsonl", "--quiet")
 
 
-def test_rows_are_answered_judged_and_counted(tmp_path, world, questions, evaluate):
-    report = json.loads(evaluate(questions, "--methods", "direct, vanilla,selfeval", "--json"))
+def test_rows_are_answered_judged_and_counted(tmp_path, world, questions, compete):
+    report = json.loads(compete(questions, "--methods", "direct, vanilla,selfeval", "--json"))
     rows = read(tmp_path / "out.jsonl")
     assert [row["method"] for row in rows] == ["direct"] * 40 + ["vanilla"] * 40 + ["selfeval"] * 40
     first, vanilla = rows[0], rows[41]
@@ -92,26 +86,26 @@ def test_rows_are_answered_judged_and_counted(tmp_path, world, questions, evalua
     assert rows[43]["error"]["message"] == "RuntimeError: the writer is away"
 
 
-def test_questions_go_through_in_lock_step(world, questions, evaluate):
-    evaluate(questions, "--methods", "genread")
+def test_questions_go_through_in_lock_step(world, questions, compete):
+    compete(questions, "--methods", "genread")
     assert world.calls[:2] == [1, 1]  # the question that warms up
     assert world.calls[2] == 32
     assert world.calls.count(8) == 2
 
 
-def test_a_stopped_run_continues(tmp_path, world, questions, evaluate):
-    evaluate(questions, "--methods", "direct,vanilla")
+def test_a_stopped_run_continues(tmp_path, world, questions, compete):
+    compete(questions, "--methods", "direct,vanilla")
     whole = (tmp_path / "out.jsonl").read_bytes()
     lines = whole.splitlines(keepends=True)
     (tmp_path / "out.jsonl").write_bytes(b"".join(lines[:50]) + lines[50][:20])
     world.calls.clear()
-    evaluate(questions, "--methods", "direct,vanilla")
+    compete(questions, "--methods", "direct,vanilla")
     assert world.calls == [1, 30]
     again = (tmp_path / "out.jsonl").read_bytes().splitlines(keepends=True)
     assert again[:50] == lines[:50]
     assert [untimed(line) for line in again] == [untimed(line) for line in lines]
     world.calls.clear()
-    report = json.loads(evaluate(questions, "--methods", "direct,vanilla,cot", "--json"))
+    report = json.loads(compete(questions, "--methods", "direct,vanilla,cot", "--json"))
     assert [line["method"] for line in report["methods"]] == ["direct", "vanilla", "cot"]
     assert world.calls[:2] == [1, 32]
 
@@ -130,24 +124,24 @@ def untimed(line):
 
 
 @pytest.mark.parametrize("arguments", [("--k", 3), ("--methods", "vanilla"), ("--limit", 7)])
-def test_other_settings_do_not_continue_a_run(questions, evaluate, arguments):
-    evaluate(questions, "--methods", "direct")
+def test_other_settings_do_not_continue_a_run(questions, compete, arguments):
+    compete(questions, "--methods", "direct")
     given = arguments if arguments[0] == "--methods" else ("--methods", "direct", *arguments)
-    assert "output" in evaluate(questions, *given, code=2)
-    evaluate(questions, *given, "--overwrite")
+    assert "output" in compete(questions, *given, code=2)
+    compete(questions, *given, "--overwrite")
 
 
-def test_files_are_methods_under_their_own_names(tmp_path, questions, evaluate):
+def test_files_are_methods_under_their_own_names(tmp_path, questions, compete):
     path = tmp_path / "mine.toml"
     path.write_text('method = "direct"\nk = 1', encoding="utf-8")
-    table = evaluate(questions, "--methods", f"direct,{path}", "--limit", 5)
+    table = compete(questions, "--methods", f"direct,{path}", "--limit", 5)
     assert "5 questions" in table
     assert [line.split()[0] for line in table.splitlines()[1:]] == ["method", "direct", "mine"]
     path.write_text('method = "direct"\nk = 2', encoding="utf-8")
-    assert "output" in evaluate(questions, "--methods", f"direct,{path}", "--limit", 5, code=2)
+    assert "output" in compete(questions, "--methods", f"direct,{path}", "--limit", 5, code=2)
 
 
-def test_an_index_serves_rows_without_passages(tmp_path, monkeypatch, questions, evaluate):
+def test_an_index_serves_rows_without_passages(tmp_path, monkeypatch, questions, compete):
     from fitrag_integrations.types import Passage
 
     class Found:
@@ -156,32 +150,32 @@ def test_an_index_serves_rows_without_passages(tmp_path, monkeypatch, questions,
 
     monkeypatch.setattr(models, "load_retriever", lambda folder, options, k: Found())
     bare = write(tmp_path / "bare.jsonl", [{"question": "who wrote it ?", "answers": ["Ann"]}])
-    assert "passages" in evaluate(bare, "--methods", "direct", code=2)
-    report = json.loads(evaluate(bare, "--methods", "direct", "--index", tmp_path, "--json"))
+    assert "passages" in compete(bare, "--methods", "direct", code=2)
+    report = json.loads(compete(bare, "--methods", "direct", "--index", tmp_path, "--json"))
     assert report["methods"][0]["accuracy"] == 1.0
 
 
-def test_a_chat_model_answers_and_writes(monkeypatch, questions, evaluate):
+def test_a_chat_model_answers_and_writes(monkeypatch, questions, compete):
     class Chat:
         def batch(self, prompts, return_exceptions):
             return [type("Reply", (), {"text": "Ann"})() for _ in prompts]
 
     monkeypatch.setattr(models, "load_chat_model", lambda name: Chat())
     arguments = ("--methods", "direct,genread", "--llm", "some:model", "--json")
-    direct, written = json.loads(evaluate(questions, *arguments))["methods"]
+    direct, written = json.loads(compete(questions, *arguments))["methods"]
     assert (direct["llm_calls"], written["llm_calls"]) == (1.0, 2.0)
     assert (direct["accuracy"], written["accuracy"]) == (0.5, 0.5)
 
 
-def test_a_local_model_answers_and_writes(tmp_path, questions, evaluate):
+def test_a_local_model_answers_and_writes(tmp_path, questions, compete):
     from tiny_causal import write_llama
 
     base = write_llama(tmp_path / "base")
     arguments = ("--methods", "direct,itrg", "--limit", 3, "--llm", base, "--json")
-    direct, itrg = json.loads(evaluate(questions, *arguments))["methods"]
+    direct, itrg = json.loads(compete(questions, *arguments))["methods"]
     assert direct["llm_calls"] == 1.0 and itrg["llm_calls"] > 1.0
     assert (direct["errors"], itrg["errors"]) == (0, 0)
-    missing = evaluate(questions, "--overwrite", "--llm", str(tmp_path / "none"), code=2)
+    missing = compete(questions, "--overwrite", "--llm", str(tmp_path / "none"), code=2)
     assert "--llm" in missing or "config.json is missing" in missing
 
 
@@ -195,8 +189,8 @@ def test_a_local_model_answers_and_writes(tmp_path, questions, evaluate):
         (("--llm", "a:b", "--reader", "x"), "--reader"),
     ],
 )
-def test_bad_arguments_are_told_before_any_work(tmp_path, questions, evaluate, arguments, told):
-    assert told in evaluate(questions, *arguments, code=2)
+def test_bad_arguments_are_told_before_any_work(tmp_path, questions, compete, arguments, told):
+    assert told in compete(questions, *arguments, code=2)
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -212,15 +206,15 @@ def test_bad_arguments_are_told_before_any_work(tmp_path, questions, evaluate, a
         b"nonsense",
     ],
 )
-def test_a_bad_row_is_told_by_its_number(tmp_path, evaluate, row):
+def test_a_bad_row_is_told_by_its_number(tmp_path, compete, row):
     good = {"question": "who ?", "answers": ["x"], "passages": passages("x")}
-    told = evaluate(write(tmp_path / "bad.jsonl", [good, row]), "--methods", "direct", code=2)
+    told = compete(write(tmp_path / "bad.jsonl", [good, row]), "--methods", "direct", code=2)
     assert "row 2" in told or "line 2" in told
 
 
-def test_no_question_at_all_is_told(tmp_path, evaluate):
-    assert "at least one row" in evaluate(write(tmp_path / "none.jsonl", []), code=2)
-    assert "away.jsonl" in evaluate(tmp_path / "away.jsonl", code=2)
+def test_no_question_at_all_is_told(tmp_path, compete):
+    assert "at least one row" in compete(write(tmp_path / "none.jsonl", []), code=2)
+    assert "away.jsonl" in compete(tmp_path / "away.jsonl", code=2)
 
 
 def test_right_passages_can_be_taken_away():
@@ -233,33 +227,33 @@ def test_right_passages_can_be_taken_away():
     assert without_right([row] * 9, 0.5, 3) == without_right([row] * 9, 0.5, 3)
 
 
-def test_a_worse_retriever_is_made_of_the_rows(tmp_path, world, questions, evaluate):
+def test_a_worse_retriever_is_made_of_the_rows(tmp_path, world, questions, compete):
     def found(*arguments):
         how = ("--methods", "direct", "--json", "--overwrite", *arguments)
-        return json.loads(evaluate(questions, *how))["methods"][0]["accuracy"]
+        return json.loads(compete(questions, *how))["methods"][0]["accuracy"]
 
     whole = found()
     assert found("--drop-right", 0.5, "--seed", 1) < whole
-    refused = evaluate(questions, "--drop-right", 0.5, "--index", tmp_path, code=2)
+    refused = compete(questions, "--drop-right", 0.5, "--index", tmp_path, code=2)
     assert "--drop-right: given 0.5 (float), allowed 0 with --index" in refused
 
 
-def test_a_row_may_lose_its_last_passage(tmp_path, world, evaluate):
+def test_a_row_may_lose_its_last_passage(tmp_path, world, compete):
     row = {"question": "who?", "answers": ["Ann"], "passages": passages("Ann wrote it.")}
-    evaluate(write(tmp_path / "one.jsonl", [row]), "--methods", "direct", "--drop-right", 1.0)
+    compete(write(tmp_path / "one.jsonl", [row]), "--methods", "direct", "--drop-right", 1.0)
     (told,) = read(tmp_path / "out.jsonl")
     assert told["answer"] == "" and "error" not in told
 
 
 def test_answers_that_are_all_errors_end_in_a_failure(
-    tmp_path, fitrag, monkeypatch, questions, evaluate
+    tmp_path, fitrag, monkeypatch, questions, compete
 ):
     class Away:
         def read(self, pairs):
             raise RuntimeError("the reader is away")
 
     monkeypatch.setattr(models, "load_reader", lambda options: Away())
-    told = evaluate(questions, "--methods", "direct", "--limit", 3, code=1)
+    told = compete(questions, "--methods", "direct", "--limit", 3, code=1)
     assert "every answer is an error; 3 x RuntimeError: the reader is away" in told
     code, _, err = fitrag("evaluate", "answers", tmp_path / "out.jsonl")
     assert code == 1 and "the reader is away" in err

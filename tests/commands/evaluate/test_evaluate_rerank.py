@@ -29,27 +29,13 @@ class Halves:
 
 
 @pytest.fixture
-def tell(tmp_path, fitrag):
-    """Run over rows; gives what is told as JSON."""
+def tell(tmp_path, evaluate):
+    """Run over rows; gives the figures, or with another code what is wrong."""
 
-    def run(rows, *arguments):
-        source = write(tmp_path / "in.jsonl", rows)
-        code, out, err = fitrag(
-            "evaluate", "rerank", source, "--json", "--resamples", 50, *arguments
-        )
-        assert code == 0, err
-        return json.loads(out)
-
-    return run
-
-
-@pytest.fixture
-def refuse(tmp_path, fitrag):
-    def run(rows, *arguments):
-        source = write(tmp_path / "in.jsonl", rows)
-        code, out, err = fitrag("evaluate", "rerank", source, *arguments)
-        assert (code, out) == (2, "")
-        return err
+    def run(rows, *arguments, code=0):
+        given = "rerank", write(tmp_path / "in.jsonl", rows), "--json", "--resamples", 50
+        told = evaluate(*given, *arguments, code=code)
+        return told if code else json.loads(told)
 
     return run
 
@@ -205,21 +191,24 @@ def test_the_table_and_the_drawing(tmp_path, fitrag, scorer):
         ({"passages": [{"text": "x", "has_answer": 3}]}, "row 2: passages[0].has_answer: given 3"),
     ],
 )
-def test_a_bad_row_is_named(refuse, scorer, change, said):
-    assert said in refuse([row(0), {**row(1), **change}])
+def test_a_bad_row_is_named(tell, scorer, change, said):
+    assert said in tell([row(0), {**row(1), **change}], code=2)
     assert scorer.calls == []
 
 
-def test_bad_options(refuse, scorer, tmp_path):
-    rows = [row(0)]
-    assert "--k: given '1,x'" in refuse(rows, "--k", "1,x")
-    assert "--read-k: given '0'" in refuse(rows, "--read-k", "0")
-    assert "--plot" in refuse(rows, "--plot", tmp_path / "out.txt")
-    assert "--scale" in refuse(rows, "--scale", "logit")
-    assert "--reranker" in refuse(rows, "--model", "mine", "--reranker", "other")
-    assert "at least one row" in refuse([])
-    labelled = row(0)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--k 1,x", "--k: given '1,x'"),
+        ("--read-k 0", "--read-k: given '0'"),
+        ("--plot out.txt", "--plot"),
+        ("--scale logit", "--scale"),
+        ("--model mine --reranker other", "--reranker"),
+        ("--reader embedded", "--reader"),  # no answers to compare with
+    ],
+)
+def test_bad_options(tell, scorer, options, said):
+    labelled = {**row(0), "passages": [{"text": ANN, "has_answer": 1}]}
     del labelled["answers"]
-    for passage in labelled["passages"]:
-        passage["has_answer"] = 1
-    assert "--reader" in refuse([labelled], "--reader", "embedded")
+    assert said in tell([labelled], *options.split(), code=2)
+    assert "at least one row" in tell([], code=2)

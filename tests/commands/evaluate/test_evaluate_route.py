@@ -1,6 +1,7 @@
 """`fitrag evaluate route`: actions that rows bring, and those of an evaluator, asked once."""
 
 import json
+from functools import partial
 
 import pytest
 from command_fakes import passages, write
@@ -32,13 +33,8 @@ def evaluator(monkeypatch):
 
 
 @pytest.fixture
-def tell(fitrag):
-    def run(*arguments, code=0):
-        done = fitrag("evaluate", "route", *arguments, "--resamples", 20, "--quiet")
-        assert done[0] == code, done
-        return done[1] if code == 0 else done[2]
-
-    return run
+def tell(evaluate):
+    return partial(evaluate, "route", "--resamples", 20, "--quiet")
 
 
 def rows(count=20):

@@ -6,60 +6,34 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from command_fakes import FirstWord
+from chat_server import serving
+from command_fakes import FirstWord, read, write
 
 from fitrag_integrations.cli import main
 from fitrag_integrations.commands.engine import models
 
 
-class Server(ThreadingHTTPServer):
+@pytest.fixture
+def server():
     """Answer with the passage's second word; count what was asked, and fail where told to."""
+    asked, replies, lock = Counter(), {}, threading.Lock()
 
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked, self.replies, self.lock = Counter(), {}, threading.Lock()
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
-
-    def handle_error(self, request, address):
-        pass  # who asked was killed
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def reply(body, headers):
         prompt = body["messages"][0]["content"]
         passage = prompt.partition("Passage: ")[2].partition("\n\nQuestion")[0]
-        with self.server.lock:
-            self.server.asked[prompt] += 1
-        told = next((t for mark, t in self.server.replies.items() if mark in passage), None)
+        with lock:
+            asked[prompt] += 1
+        told = next((t for mark, t in replies.items() if mark in passage), None)
         status, message = (200, passage.split()[1]) if told is None else told
         choice = {"message": {"role": "assistant", "content": message}}
         usage = {"prompt_tokens": 10, "completion_tokens": 1}
-        data = json.dumps({"choices": [choice], "usage": usage}).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        return status, {"choices": [choice], "usage": usage}
 
-    def log_message(self, *told):
-        pass
-
-
-@pytest.fixture
-def server():
-    with Server() as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(reply) as made:
+        made.asked, made.replies = asked, replies
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def row(i, count=4):
@@ -70,15 +44,6 @@ def row(i, count=4):
         "answers": [f"Rome{i}"],
         "passages": passages,
     }
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    return path
-
-
-def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -276,8 +241,7 @@ def test_killed_twenty_times_the_file_is_that_of_an_undisturbed_run(server, tmp_
 
     def arguments(out):
         asking = ["--llm", "table", "--url", server.url, "--retries", "0", "--quiet"]
-        given = ["label", "bilabel", str(source), "--out", str(out), "--concurrency", "4", *asking]
-        return given
+        return ["label", "bilabel", str(source), "--out", str(out), "--concurrency", "4", *asking]
 
     whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
     assert fitrag(*arguments(whole))[0] == 0

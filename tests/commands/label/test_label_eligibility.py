@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from command_fakes import FirstWord
+from command_fakes import FirstWord, read, write
 
 from fitrag_integrations import BiLabelScore
 from fitrag_integrations.commands.engine import models
@@ -52,10 +52,6 @@ def row(i):
     }
 
 
-def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 @pytest.fixture
 def model(monkeypatch):
     made = Model()
@@ -73,8 +69,7 @@ def label(fitrag, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "load_reader", lambda options: FirstWord())
 
     def run(rows, *more, out="out.jsonl"):
-        source, target = tmp_path / "rows.jsonl", tmp_path / out
-        source.write_text("".join(json.dumps(one) + "\n" for one in rows))
+        source, target = write(tmp_path / "rows.jsonl", rows), tmp_path / out
         code, printed, err = fitrag("label", "eligibility", source, "--out", target, *more)
         return code, printed + err, read(target) if target.exists() else None
 
@@ -145,8 +140,7 @@ def test_labels_become_a_detector(label, model, fitrag, tmp_path):
     assert code == 0 and json.loads(out)["answers_kept"] == 1.0, err
     made = EligibilityDetector.from_pretrained(tmp_path / "made", for_scorer="cities")
     assert made.sees_rest and made.fitted_for["window"] == 3
-    source, target = tmp_path / "few.jsonl", tmp_path / "small.jsonl"
-    source.write_text(json.dumps(row(3)) + "\n")
+    source, target = write(tmp_path / "few.jsonl", [row(3)]), tmp_path / "small.jsonl"
     cut = ("compress", source, target, "--window", 3)
     code, _, err = fitrag(*cut, "--detector", tmp_path / "made")
     assert code == 0, err

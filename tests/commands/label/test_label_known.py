@@ -1,10 +1,8 @@
 """`fitrag label ik` and `fitrag label necessity`: closed-book answers, judged and resumed."""
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
+from chat_server import serving
+from command_fakes import read, write
 from tiny_causal import write_llama  # noqa: E402
 from typer.testing import CliRunner
 
@@ -112,15 +110,6 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_label_ik_resumes_and_marks_bad_rows(base, tmp_path):
     rows = [{"question": f"what sea is {i}?", "answers": ["Black Sea"], "id": i} for i in range(20)]
     rows[3]["answers"] = None
@@ -152,22 +141,21 @@ def test_other_options_than_the_outputs_are_refused(base, tmp_path):
         assert run("label", verb, source, "--out", out, *how, "--concurrency", 2).exit_code == 0
 
 
-def test_label_ik_by_a_judge(base, tmp_path):
-    source = write(tmp_path / "q.jsonl", [{"question": "what sea?", "answers": ["Black Sea"]}])
-    how = ("--llm", base, "--device", "cpu", "--teacher", "judge", "--max-new-tokens", 4)
-    done = run("label", "ik", source, "--out", tmp_path / "out.jsonl", *how)
+@pytest.mark.parametrize(
+    ("verb", "answers", "more"),
+    [
+        ("ik", ["Black Sea"], ["--teacher", "judge"]),
+        ("necessity", [["Black Sea", "Euxine"], ["Rome"]], []),
+    ],
+)
+def test_a_local_model_is_labeled(base, tmp_path, verb, answers, more):
+    source = write(tmp_path / "q.jsonl", [{"question": "what sea?", "answers": answers}])
+    how = ("--llm", base, "--device", "cpu", "--max-new-tokens", 4, *more)
+    done = run("label", verb, source, "--out", tmp_path / "out.jsonl", *how)
     assert done.exit_code == 0 and "no error row" in done.stderr, done.output
-    assert read(tmp_path / "out.jsonl")[0]["known"] in (True, False)
-
-
-def test_label_necessity(base, tmp_path):
-    rows = [{"question": "what sea?", "answers": [["Black Sea", "Euxine"], ["Rome"]]}]
-    source = write(tmp_path / "q.jsonl", rows)
-    how = ("--llm", base, "--device", "cpu", "--max-new-tokens", 4)
-    done = run("label", "necessity", source, "--out", tmp_path / "out.jsonl", *how)
-    assert done.exit_code == 0, done.output
     (row,) = read(tmp_path / "out.jsonl")
-    assert row["ratio"] == 0.0 and row["known"] is False and row["llm"] == "little"
+    assert row["known"] in (True, False) and row["llm"] == "little"
+    assert verb == "ik" or (row["ratio"], row["known"]) == (0.0, False)
 
 
 def test_an_unknown_teacher_is_named(tmp_path):
@@ -177,41 +165,30 @@ def test_an_unknown_teacher_is_named(tmp_path):
     assert "--teacher: given 'oracle' (str), allowed match, recall, judge" in str(done.exception)
 
 
-class Served(BaseHTTPRequestHandler):
-    """Answer chat completions: at most as many words as may be written, and Yes to a judge."""
+@pytest.fixture
+def served():
+    """Answer with at most as many words as may be written, and with Yes to a judge."""
+    asked = []
 
-    def log_message(self, *given):
-        pass
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(body)
-        asked = body["messages"][-1]["content"]
-        words = "Yes" if "Yes or No" in asked else "the Black Sea I am sure"
+    def reply(body, headers):
+        asked.append(body)
+        judges = "Yes or No" in body["messages"][-1]["content"]
+        words = "Yes" if judges else "the Black Sea I am sure"
         text = " ".join(words.split()[: body["max_tokens"]])
         top = [{"token": "Yes", "logprob": -0.1}, {"token": "No", "logprob": -2.4}]
         told = [{"token": text, "logprob": -0.1, "top_logprobs": top}]
         choice = {"message": {"role": "assistant", "content": text}, "logprobs": {"content": told}}
-        data = json.dumps({"choices": [choice | {"finish_reason": "stop"}]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        return 200, {"choices": [choice | {"finish_reason": "stop"}]}
 
-
-@pytest.fixture
-def served():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
-        server.asked = []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(reply) as server:
+        server.asked = asked
         yield server
-        server.shutdown()
 
 
 def test_a_served_model_answers_drafts_and_judges(served, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     source = write(tmp_path / "q.jsonl", [{"question": "what sea?", "answers": ["Euxine"]}])
-    url = ("--url", f"http://127.0.0.1:{served.server_port}/v1", "--llm", "big")
+    url = ("--url", served.url, "--llm", "big")
     how = ("--draft-tokens", 2, "--judge", "wise", *url)
     done = run("label", "ik", source, "--out", tmp_path / "ik.jsonl", *how)
     assert done.exit_code == 0, done.output

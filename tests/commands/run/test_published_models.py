@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from command_fakes import passages, write
+from command_fakes import passages, read, write
 from tiny import write_cross_encoder, write_pruner
 
 from fitrag_integrations.models import BiLabelScorer, OnePassScorer
@@ -20,15 +20,26 @@ def cross(tmp_path_factory):
     return write_cross_encoder(tmp_path_factory.mktemp("published"))
 
 
-def test_score_takes_a_published_reranker(cross, fitrag, tmp_path):
+FIRST = ROWS[0]["question"], Passage("", ROWS[0]["passages"][0]["text"], "T0")
+
+
+@pytest.mark.parametrize("kind", ["reranker", "pruner"])
+def test_score_and_compress_take_a_published_model(cross, fitrag, tmp_path, kind):
+    if kind == "reranker":
+        folder, load = cross, BiLabelScorer.from_reranker
+    else:
+        (tmp_path / "pruner").mkdir()
+        folder = write_pruner(tmp_path / "pruner", default_threadshold=0.0)
+        load = OnePassScorer.from_pruner
     source = write(tmp_path / "in.jsonl", ROWS)
-    code, _, err = fitrag("score", source, tmp_path / "out.jsonl", "--model", cross, "--quiet")
-    assert code == 0, err
-    made = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    first = Passage("", ROWS[0]["passages"][0]["text"], ROWS[0]["passages"][0]["title"])
-    (expected,) = BiLabelScorer.from_reranker(cross).score([(ROWS[0]["question"], first)])
-    assert made[0]["scores"][0]["has_answer"] == pytest.approx(expected.has_answer, abs=1e-6)
-    assert made[0]["scores"][0]["llm_prefer"] is None
+    for verb in ("score", "compress"):
+        out = tmp_path / f"{verb}.jsonl"
+        code, _, err = fitrag(verb, source, out, "--model", folder, "--quiet")
+        assert code == 0, err
+    first = read(tmp_path / "score.jsonl")[0]["scores"][0]
+    (expected,) = load(folder).score([FIRST])
+    assert first["has_answer"] == pytest.approx(expected.has_answer, abs=1e-6)
+    assert (first["llm_prefer"] is None) == (expected.llm_prefer is None)
 
 
 def test_evaluate_rerank_takes_one_by_model(cross, fitrag, tmp_path):
@@ -39,20 +50,6 @@ def test_evaluate_rerank_takes_one_by_model(cross, fitrag, tmp_path):
     code, named, err = fitrag(*given, "--reranker", cross)
     assert code == 0, err
     assert json.loads(out)["figures"] == json.loads(named)["figures"]
-
-
-def test_score_and_compress_take_a_pruner(fitrag, tmp_path):
-    (tmp_path / "pruner").mkdir()
-    folder = write_pruner(tmp_path / "pruner", default_threadshold=0.0)
-    source = write(tmp_path / "in.jsonl", ROWS)
-    for verb in ("score", "compress"):
-        out = tmp_path / f"{verb}.jsonl"
-        code, _, err = fitrag(verb, source, out, "--model", folder, "--quiet")
-        assert code == 0, err
-    made = json.loads((tmp_path / "score.jsonl").read_text().splitlines()[0])
-    first = Passage("", ROWS[0]["passages"][0]["text"], ROWS[0]["passages"][0]["title"])
-    (expected,) = OnePassScorer.from_pruner(folder).score([(ROWS[0]["question"], first)])
-    assert made["scores"][0]["has_answer"] == pytest.approx(expected.has_answer, abs=1e-6)
 
 
 def test_arguments_for_transformers_reach_it(cross, fitrag, tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from command_fakes import FirstWord, passages, read, write
+from command_fakes import passages, read, write
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.methods import approximate_tokens
@@ -102,11 +102,12 @@ def test_compress_within_a_budget_after_a_reranking_cut(one):
     assert got["tokens_out"] <= 20
 
 
-@pytest.mark.parametrize("top_n", [None, 1])
-def test_compress_explains_where_asked(one, top_n):
-    chosen = [] if top_n is None else ["--top-n", top_n]
-    assert "selection" not in one("compress", *chosen)
-    rows = [row for row in one("compress", "--explain", *chosen)["selection"] if row["whole"]]
+@pytest.mark.parametrize("words", ["compress", "compress --top-n 1", "answer"])
+def test_compress_and_answer_explain_where_asked(one, words):
+    plain, explained = one(*words.split()), one(*words.split(), "--explain")
+    assert "selection" not in plain.get("trace", plain)
+    selection = explained.get("trace", explained)["selection"]
+    rows = [row for row in selection if row["whole"]]
     assert [row["at"] for row in rows] == [0, 1, 2]
     assert [row["kept"] for row in rows][:2] == [True, False]
     assert rows[1]["reason"] == "duplicate" and rows[1]["detail"] == "same text as A"
@@ -115,12 +116,6 @@ def test_compress_explains_where_asked(one, top_n):
 def test_compress_weighs_the_labels(one):
     first = one("compress", "--weight", 1, "--window", 1)["excerpts"][0]
     assert ROW["passages"][first["passage"]]["text"][first["start"] : first["end"]] == "Rain falls."
-
-
-def test_compress_refuses_gaps_between_windows(tmp_path, scorer, fitrag):
-    source = write(tmp_path / "in.jsonl", [ROW])
-    code, _, err = fitrag("compress", source, tmp_path / "out.jsonl", "--window", 3, "--stride", 4)
-    assert code == 2 and "stride" in err
 
 
 def test_read_gives_the_best_span_of_all_passages(one):
@@ -195,25 +190,15 @@ def test_answer_to_a_question_in_words(scorer, fitrag, index):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["who wrote it"], "--index"),
-        (["in.jsonl"], "output"),
-        (["in.jsonl", "out.jsonl", "--llm", "a:b", "--reader", "c"], "--reader"),
-        ([" ", "--index", "."], "question"),
+        (["compress", "in.jsonl", "out.jsonl", "--window", 3, "--stride", 4], "stride"),
+        (["answer", "who wrote it"], "--index"),
+        (["answer", "in.jsonl"], "output"),
+        (["answer", "in.jsonl", "out.jsonl", "--llm", "a:b", "--reader", "c"], "--reader"),
+        (["answer", " ", "--index", "."], "question"),
     ],
 )
-def test_answer_says_what_is_missing(scorer, fitrag, index, arguments, said):
-    code, _, err = fitrag("answer", *arguments)
+def test_what_is_missing_or_wrong_is_said(scorer, fitrag, index, monkeypatch, arguments, said):
+    monkeypatch.chdir(index)
+    write(index / "in.jsonl", [ROW])
+    code, _, err = fitrag(*arguments)
     assert code == 2 and said in err
-
-
-def test_the_fake_reader_is_a_reader():
-    from fitrag_integrations.ports import Reader
-
-    assert isinstance(FirstWord(), Reader)
-
-
-def test_answer_explains_where_asked(one):
-    assert "selection" not in one("answer")["trace"]
-    rows = [row for row in one("answer", "--explain")["trace"]["selection"] if row["whole"]]
-    assert [row["at"] for row in rows] == [0, 1, 2]
-    assert rows[1]["reason"] == "duplicate"

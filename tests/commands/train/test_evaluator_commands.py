@@ -68,21 +68,20 @@ def test_the_options_stand_beside_the_rows_and_two_runs_do_not_write_one_file(tm
     assert "no other run is writing" in str(done.exception) and out.read_bytes() == before
 
 
-def test_an_unknown_signal_is_refused(tmp_path):
-    write_jsonl(tmp_path / "rows.jsonl", [RETRIEVED])
-    done = run("label", "evaluator", tmp_path / "rows.jsonl", "--out", "x", "--signal", "luck")
-    assert isinstance(done.exception, InputError) and "--signal" in str(done.exception)
-
-
 @pytest.mark.parametrize(
-    ("signal", "field"), [("title", "title"), ("answer", "answers"), ("passage", "passage")]
+    ("signal", "field", "told"),
+    [
+        ("title", "title", "rows.jsonl, row 2: title: given None"),
+        ("answer", "answers", "rows.jsonl, row 2: answers: given None"),
+        ("passage", "passage", "rows.jsonl, row 2: passage: given None"),
+        ("luck", "", "--signal"),
+    ],
 )
-def test_a_row_without_what_the_signal_needs_is_named(signal, field, tmp_path):
+def test_an_unknown_signal_or_a_row_without_what_it_needs_is_named(signal, field, told, tmp_path):
     bare = {name: value for name, value in RETRIEVED.items() if name != field}
     write_jsonl(tmp_path / "rows.jsonl", [RETRIEVED, bare])
     out = ("--out", tmp_path / "out.jsonl", "--signal", signal)
     done = run("label", "evaluator", tmp_path / "rows.jsonl", *out)
-    told = f"rows.jsonl, row 2: {field}: given None"
     assert isinstance(done.exception, InputError) and told in str(done.exception)
     assert not (tmp_path / "out.jsonl").exists()
 
@@ -138,25 +137,24 @@ def test_train_then_calibrate(bert, tmp_path):
     assert fitted.model == "made" and -1 <= fitted.lower <= fitted.upper <= 1
 
 
-def test_actions_as_sure_as_asked():
-    best = [-0.9, -0.7, -0.5, -0.3, -0.1, 0.1, 0.3, 0.5, 0.7, 0.9]
-    holds = [False, False, False, True, False, True, False, True, True, True]
-    upper, lower = fit_actions(best, holds, correct=1.0, incorrect=1.0)
-    assert (upper, lower) == pytest.approx((0.4, -0.4))
-    # from 0.0 on 4 of 5 are answered, from -0.2 on 4 of 6; below 0.0 one of 5 is
-    assert fit_actions(best, holds, correct=0.8, incorrect=0.8) == pytest.approx((0.0, 0.0))
-    assert fit_actions(best, holds, correct=0.9, incorrect=0.8) == pytest.approx((0.4, 0.0))
+TEN = [-0.9, -0.7, -0.5, -0.3, -0.1, 0.1, 0.3, 0.5, 0.7, 0.9], (0, 0, 0, 1, 0, 1, 0, 1, 1, 1)
 
 
-def test_where_the_two_cross_there_is_no_band():
-    best = [-0.9, -0.7, 0.7, 0.9]
-    upper, lower = fit_actions(best, [False, False, True, True], correct=0.6, incorrect=0.6)
-    assert upper == lower == pytest.approx(0.0)
-
-
-def test_what_nothing_reaches_is_at_the_end():
-    best, holds = [0.1, 0.2, 0.3, 0.4], [True, False, True, False]
-    assert fit_actions(best, holds, correct=0.99, incorrect=0.99) == (1.0, -1.0)
+@pytest.mark.parametrize(
+    ("rows", "sure", "expected"),
+    [
+        (TEN, (1.0, 1.0), (0.4, -0.4)),
+        # from 0.0 on 4 of 5 are answered, from -0.2 on 4 of 6; below 0.0 one of 5 is
+        (TEN, (0.8, 0.8), (0.0, 0.0)),
+        (TEN, (0.9, 0.8), (0.4, 0.0)),
+        (([-0.9, -0.7, 0.7, 0.9], (0, 0, 1, 1)), (0.6, 0.6), (0.0, 0.0)),  # the two cross
+        (([0.1, 0.2, 0.3, 0.4], (1, 0, 1, 0)), (0.99, 0.99), (1.0, -1.0)),  # nothing reaches it
+    ],
+)
+def test_actions_as_sure_as_asked(rows, sure, expected):
+    best, holds = rows
+    found = fit_actions(best, list(map(bool, holds)), correct=sure[0], incorrect=sure[1])
+    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("holds", [[True, True], [False, False], [True]])

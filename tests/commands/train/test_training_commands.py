@@ -127,18 +127,3 @@ def test_a_wrong_tuning_is_refused(bert, tmp_path):
     assert isinstance(done.exception, InputError)
     assert "--tune: given 'some' (str), allowed head, lora or full" in str(done.exception)
     assert not (tmp_path / "model").exists()
-
-
-@pytest.mark.parametrize(
-    ("verb", "option"),
-    [
-        (("train", "reader"), "--negatives"),
-        (("train", "bilabel"), "--tune"),
-        (("calibrate", "reader"), "--model"),
-        (("label", "negatives"), "--pool"),
-        (("label", "bilabel"), "--limit"),
-    ],
-)
-def test_help_lists_the_options_of_the_function(verb, option):
-    done = run(*verb, "--help")
-    assert done.exit_code == 0 and option in done.output
