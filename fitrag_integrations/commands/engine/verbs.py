@@ -17,10 +17,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import InputError
 
 Command: TypeAlias = Callable[..., object]
 
@@ -152,7 +152,8 @@ def plan_of(plan: type[Any], given: Mapping[str, object]) -> Any:
     usual = {name: default for name, _, _, default in _options(plan)}
     usual |= {name: jsonl.STREAM for name in ("source", "target", "out") if name in usual}
     for name in given:
-        refuse_if(name not in usual, "option", name, ", ".join(usual))
+        if name not in usual:
+            raise InputError.of("option", given=name, allowed=", ".join(usual))
     made = _build(plan, {**usual, **given})
     getattr(made, "check", lambda: None)()
     return made
