@@ -128,6 +128,22 @@ Weight: TypeAlias = Annotated[
     float,
     Option("Weight of llm_prefer; 0: has_answer alone, 1: llm_prefer alone.", min=0, max=1),
 ]
+Threshold: TypeAlias = Annotated[
+    float | None,
+    Option(
+        "Decision threshold; a higher p_known means known.",
+        min=0,
+        max=1,
+        default="the gate's, or 0.5",
+    ),
+]
+ReaderName: TypeAlias = Annotated[
+    str | None, Option("Reader: a hub name or a folder.", default="the embedded one")
+]
+ScorerFolder: TypeAlias = Annotated[
+    str | None, Option("Bi-label scorer's folder.", default="the embedded one")
+]
+Depth: TypeAlias = Annotated[int, Option("Passages per question.", min=1)]
 Tokenizer: TypeAlias = Annotated[str, Option("Token counter: approximate, or a tiktoken encoding.")]
 
 

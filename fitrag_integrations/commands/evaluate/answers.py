@@ -77,7 +77,7 @@ class EvaluateAnswers:
     on the same questions, with McNemar's p for accuracies.
     """
 
-    first: Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]
+    first: options.InputRows
     second: Annotated[str | None, Argument("Rows of another system with the same questions.")] = (
         None
     )
@@ -159,7 +159,7 @@ class EvaluateFacts:
     statement are counted separately, as in FActScore.
     """
 
-    rows: Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]
+    rows: options.InputRows
     judge: Judge = Judge()
     gamma: Annotated[
         int,

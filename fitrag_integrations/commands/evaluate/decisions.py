@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK, chunks
-from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
+from fitrag_integrations.commands.engine.options import ModelOptions, Quiet, Threshold
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import (
@@ -23,7 +23,7 @@ from fitrag_integrations.commands.evaluate.options import (
 )
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
-from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.decisions import (
@@ -60,16 +60,8 @@ class EvaluateGate:
     for fractions, else the bootstrap's.
     """
 
-    rows: Annotated[tuple[Path, ...], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
-    threshold: Annotated[
-        float | None,
-        Option(
-            "Decision threshold; a higher p_known means known.",
-            min=0,
-            max=1,
-            default="the gate's, or 0.5",
-        ),
-    ] = None
+    rows: options.LabeledRows
+    threshold: Threshold = None
     outcome: SweepOutcome = SweepOutcome()
     model: ModelOptions = ModelOptions()
 
@@ -141,7 +133,7 @@ class EvaluateRoute:
     is given. --upper and --lower decide again from the grades.
     """
 
-    rows: Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]
+    rows: options.InputRows
     upper: Annotated[
         float | None, Option("Lowest grade of Correct.", min=-1, max=1, default="as in the rows")
     ] = None

@@ -15,6 +15,8 @@ from fitrag_integrations.commands.engine.options import (
     ModelOptions,
     Overwrite,
     Quiet,
+    ReaderName,
+    Searching,
     Tokenizer,
 )
 from fitrag_integrations.commands.engine.outputs import plain
@@ -99,8 +101,7 @@ class EvaluateMethods:
     methods: Annotated[
         str, Option("Names or .toml files, separated by commas; the first is the baseline.")
     ] = EVERY
-    index: Annotated[Path | None, Option("Index to search for rows without passages.")] = None
-    k: Annotated[int, Option("Passages to retrieve from the index.", name="--k", min=1)] = 10
+    search: Searching = Searching(k=10)
     limit: Annotated[int | None, Option("Maximum number of questions.", min=1, default="all")] = (
         None
     )
@@ -112,10 +113,7 @@ class EvaluateMethods:
             default="the embedded reader and generator",
         ),
     ] = None
-    reader: Annotated[
-        str | None, Option("Reader: a hub name or a folder.", default="the embedded one")
-    ] = None
-    encoder: Annotated[str | None, Option("Encoder of the index.", default="its own")] = None
+    reader: ReaderName = None
     tokenizer: Tokenizer = "approximate"
     template: Annotated[
         str,
@@ -140,7 +138,7 @@ class EvaluateMethods:
         self.check(outcome)
         prices, recipes = self.price.prices(), named_recipes(self.methods)
         instruction = instruction_named(self.template)
-        indexed = self.index is not None
+        indexed = self.search.index is not None
         asked = question_rows(self.questions, self.shape, self.limit, indexed=indexed)
         if self.drop_right:
             asked = without_right(asked, self.drop_right, self.draws.seed)
@@ -191,7 +189,7 @@ class EvaluateMethods:
         """Raise `InputError` for options that do not go together."""
         both = self.llm is not None and self.reader is not None
         refuse_if(both, "--reader", self.reader, "nothing, since --llm answers")
-        indexed = bool(self.drop_right) and self.index is not None
+        indexed = bool(self.drop_right) and self.search.index is not None
         refuse_if(indexed, "--drop-right", self.drop_right, "0 with --index")
         is_rows = self.out.name.endswith((".jsonl", ".jsonl.gz"))
         refuse_if(not is_rows, "--out", str(self.out), "a .jsonl or .jsonl.gz file")
@@ -199,10 +197,11 @@ class EvaluateMethods:
 
     def _world(self) -> Row:
         """Return the settings on which every method's answers depend, with hashes of the files."""
-        named = {"index": self.index, "encoder": self.encoder, "reader": self.reader}
+        search = self.search
+        named = {"index": search.index, "encoder": search.encoder, "reader": self.reader}
         files = {name: None if each is None else plain(each) for name, each in named.items()}
         names = {"llm": plain(self.llm), "reader": files["reader"], "template": self.template}
-        searched = {"k": self.k, "index": files["index"], "encoder": files["encoder"]}
+        searched = {"k": search.k, "index": files["index"], "encoder": files["encoder"]}
         worse = {"drop_right": self.drop_right, "seed": self.draws.seed} if self.drop_right else {}
         return {**searched, **names, "tokenizer": self.tokenizer, **worse}
 
@@ -210,8 +209,10 @@ class EvaluateMethods:
         """Load what answers, and put each method before it."""
         found, reader = None, None
         generate: Generates = EMBEDDED_GENERATOR
-        if self.index is not None:
-            found = models.load_retriever(self.index, ModelOptions(self.encoder), k=self.k)
+        if self.search.index is not None:
+            found = models.load_retriever(
+                self.search.index, ModelOptions(self.search.encoder), k=self.search.k
+            )
         if self.llm is None:
             reader = models.load_reader(ModelOptions(self.reader))
         else:

@@ -26,7 +26,7 @@ from fitrag_integrations.commands.evaluate.tables import show_notes
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import is_own_file
 from fitrag_integrations.core.files import fingerprint
-from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
@@ -43,6 +43,8 @@ from fitrag_integrations.evaluation.result import (
 
 DRAWINGS = (".png", ".svg", ".pdf")
 OURS, EMBEDDED = "fitrag", "embedded"
+InputRows: TypeAlias = Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]
+LabeledRows: TypeAlias = Annotated[tuple[Path, ...], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
 Common: TypeAlias = Annotated[bool, Option("Compare only the questions that are in both.")]
 Cache: TypeAlias = Annotated[
     Path | None,

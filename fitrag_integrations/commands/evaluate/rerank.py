@@ -12,10 +12,16 @@ from fitrag_integrations.commands.engine.batch import CHUNK, Advance, chunks
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of, refuse_if
-from fitrag_integrations.commands.evaluate.options import EMBEDDED, Ours, Outcome, settings_of
+from fitrag_integrations.commands.evaluate.options import (
+    EMBEDDED,
+    LabeledRows,
+    Ours,
+    Outcome,
+    settings_of,
+)
 from fitrag_integrations.commands.evaluate.tables import pivot, show
 from fitrag_integrations.core.checks import check_label, check_number
-from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer, is_correct, normalize
@@ -57,7 +63,7 @@ class EvaluateRerank:
     samples of the difference to the retriever's order over the same questions.
     """
 
-    rows: Annotated[tuple[Path, ...], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
+    rows: LabeledRows
     reranker: Annotated[
         str | None, Option("Published reranker instead of --model: a hub name or a folder.")
     ] = None

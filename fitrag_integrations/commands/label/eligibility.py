@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
-from fitrag_integrations.commands.engine.options import PerPassage, Stride, Window
+from fitrag_integrations.commands.engine.options import PerPassage, ScorerFolder, Stride, Window
 from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.label.engine import FOR_READERS, Asked, AskingPlan, Fields
 from fitrag_integrations.core.checks import trait
@@ -99,9 +99,7 @@ class LabelEligibility(AskingPlan):
     ] = BOTH
     draws: Annotated[int, Option("Random draws per question.", min=1)] = 24
     overlap: Annotated[float, Option("Maximum overlap of two draws (Jaccard).", min=0, max=1)] = 0.8
-    scorer: Annotated[
-        str | None, Option("Bi-label scorer's folder.", default="the embedded one")
-    ] = None
+    scorer: ScorerFolder = None
     seed: Annotated[int, Option("Seed of the questions' order and the draws.")] = 13
 
     def __post_init__(self) -> None:

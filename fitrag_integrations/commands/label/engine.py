@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, TypeAlias
 import typer
 
 from fitrag_integrations.commands.engine.batch import Advance, Here, Verb, check_names, run_batch
-from fitrag_integrations.commands.engine.options import EncoderHardware, RunSettings
+from fitrag_integrations.commands.engine.options import Depth, EncoderHardware, RunSettings
 from fitrag_integrations.commands.engine.progress import going, leave, progress_bar
 from fitrag_integrations.commands.engine.rows import (
     Line,
@@ -64,7 +64,7 @@ class AskingPlan:
     rows: Annotated[list[Path], Argument("Rows of question and answers: .jsonl or .jsonl.gz.")]
     out: RowsOut
     candidates: Candidates = Candidates()
-    depth: Annotated[int, Option("Passages per question.", min=1)] = 50
+    depth: Depth = 50
     asking: Asking = Asking()
     patterns: Annotated[bool, Option("Answers are regular expressions (CuratedTREC).")] = False
     limit: Annotated[

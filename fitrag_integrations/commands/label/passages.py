@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, TypeAlias
 import typer
 
 from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.options import Depth
 from fitrag_integrations.commands.engine.outputs import settled
 from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.label.engine import (
@@ -66,7 +67,7 @@ class LabelEvaluator:
     pool: Annotated[
         Path | None, Option("Passages to search by BM25.", default="each row's own")
     ] = None
-    depth: Annotated[int, Option("Passages per question.", min=1)] = 10
+    depth: Depth = 10
     format: Annotated[
         str, Option("Shape of the rows: fitrag, popqa, or another of `fitrag evaluate`.")
     ] = OURS

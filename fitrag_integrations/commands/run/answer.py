@@ -111,9 +111,7 @@ class AnswerPlan:
     ] = False
     llm: LLM = None
     server: Server = Server()
-    reader: Annotated[
-        str | None, Option("Reader: a hub name or a folder.", default="the embedded one")
-    ] = None
+    reader: options.ReaderName = None
     model: ModelOptions = ModelOptions()
     how: RunOptions = RunOptions()
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import searched
 from fitrag_integrations.commands.engine.progress import ModelPlan, SearchingPlan
@@ -75,15 +75,7 @@ class GatePlan(ModelPlan):
             name="--drafts/--no-drafts",
         ),
     ] = True
-    threshold: Annotated[
-        float | None,
-        Option(
-            "Decision threshold; a higher p_known means known.",
-            min=0,
-            max=1,
-            default="the gate's, or 0.5",
-        ),
-    ] = None
+    threshold: options.Threshold = None
 
     def verb(self) -> Verb[Decided]:
         """Load the gate."""

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.options import EncoderHardware
+from fitrag_integrations.commands.engine.options import EncoderHardware, ScorerFolder
 from fitrag_integrations.commands.engine.rows import passages_of, question_of, refuse_if
 from fitrag_integrations.commands.train.rows import objects
 from fitrag_integrations.core.checks import trait
@@ -43,9 +43,7 @@ class TrainRecognizer:
 
     rows: Rows
     out: Out
-    scorer: Annotated[
-        str | None, Option("Bi-label scorer's folder.", default="the embedded one")
-    ] = None
+    scorer: ScorerFolder = None
     encoder: Annotated[
         str | None, Option("Encoder of the questions.", default="the embedded one")
     ] = None
