@@ -48,8 +48,8 @@ def load_scorer(options: ModelOptions) -> Scorer:
         if (folder / "config.json").is_file() and not (folder / "model.json").is_file():
             config = jsonl.loads((folder / "config.json").read_text(encoding="utf-8"))
             if isinstance(config, dict) and config.get("model_type") == "open_provence":
-                kind = importlib.import_module("fitrag_integrations.models").OnePassScorer
-                return cast(Scorer, kind.from_pruner(options.model, **_how(options)))
+                pruner = _named("OnePassScorer").from_pruner(options.model, **_how(options))
+                return cast(Scorer, pruner)
             return load_reranker(options.model, None, options)
     return cast(Scorer, _load("BiLabelScorer", options))
 
@@ -76,8 +76,7 @@ def load_detector(name: str | None) -> Any:
     """Load a detector from its folder; None is the embedded one where it fits, "none" no one."""
     if name is None or name == "none":
         return None if name is None else False
-    home = importlib.import_module("fitrag_integrations.models")
-    return home.EligibilityDetector.from_pretrained(name)
+    return _named("EligibilityDetector").from_pretrained(name)
 
 
 def model_kind(folder: Path) -> str | None:
@@ -115,7 +114,7 @@ def _load(name: str, options: ModelOptions) -> Any:
     if not installed("torch"):
         feature = "a model of one's own, and --device, --dtype and --backend"
         raise torch_needed(ModuleNotFoundError(name="torch"), feature)
-    kind = getattr(importlib.import_module("fitrag_integrations.models"), name)
+    kind = _named(name)
     # transformers would draw its own bar into ours, and into what --quiet keeps quiet
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
     load = kind.embedded if options.model is None else partial(kind.from_pretrained, options.model)
@@ -143,8 +142,8 @@ def model_kwargs(text: str | None) -> dict[str, Any] | None:
 
 def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer:
     """Load a published reranker as a scorer of one label, or two."""
-    kind = importlib.import_module("fitrag_integrations.models").BiLabelScorer
-    return cast(Scorer, kind.from_reranker(name, scale=scale, **_how(options)))
+    made = _named("BiLabelScorer").from_reranker(name, scale=scale, **_how(options))
+    return cast(Scorer, made)
 
 
 def load_chat_model(name: str) -> Any:
@@ -174,13 +173,13 @@ def batched(llm: Any) -> Generate:
 
 def new_index(options: ModelOptions, kind: str = "flat") -> Any:
     """Make an empty index over an encoder."""
-    return _retrieval("FaissIndex")(_encoder(options), kind=kind)
+    return _named("FaissIndex", "retrieval")(_encoder(options), kind=kind)
 
 
 def load_index(folder: Path, options: ModelOptions, kind: str = "FaissIndex") -> Any:
     """Open an index, with the encoder it was built with unless another is given."""
     encoder = None if options == ModelOptions() else _encoder(options)
-    return _retrieval(kind).load(folder, encoder=encoder)
+    return _named(kind, "retrieval").load(folder, encoder=encoder)
 
 
 def load_retriever(folder: Path, options: ModelOptions, *, k: int) -> Retriever:
@@ -198,12 +197,13 @@ def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
 
 def _encoder(options: ModelOptions) -> Any:
     how = {name: value for name, value in _how(options).items() if value is not None}
-    kind = _retrieval("Encoder")
+    kind = _named("Encoder", "retrieval")
     return kind(**how) if options.model is None else kind(options.model, **how)
 
 
-def _retrieval(name: str) -> Any:
-    return getattr(importlib.import_module("fitrag_integrations.retrieval"), name)
+def _named(name: str, home: str = "models") -> Any:
+    """Import a class, and with it torch or FAISS."""
+    return getattr(importlib.import_module(f"fitrag_integrations.{home}"), name)
 
 
 T = TypeVar("T")

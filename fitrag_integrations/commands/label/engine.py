@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, ClassVar, TypeAlias
@@ -107,15 +107,11 @@ class AskingPlan:
                 self.how.retry_failed and asker.keeps
             ):  # the journal has the answers: the rest is asked
                 target.unlink(missing_ok=True)
-            limits = self.budget
             account = Account(
                 approximate_tokens,
-                price_read=limits.price_read,
-                price_written=limits.price_written,
-                max_cost=limits.max_cost,
-                max_failures=limits.max_failures,
                 longest=self.asking.max_new_tokens,
                 tokens=journal.tokens,
+                **asdict(self.budget),
             )
             verb, shown = self.verb(Asked(asker, journal, account)), not self.how.quiet
             with progress_bar(self.name, len(given), shown=shown) as bar:

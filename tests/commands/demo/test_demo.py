@@ -325,15 +325,23 @@ def test_an_index_in_parts_is_searched_as_one(tmp_path, letters, scorer, fitrag)
     assert code == 2 and "--shard" in err
 
 
-def test_an_index_of_nothing_fails(tmp_path, letters, fitrag):
-    corpus = write(tmp_path / "corpus.jsonl", [{"text": ""}])
-    code, _, told = fitrag("index", corpus, tmp_path / "index")
-    assert code == 1 and "0 passages" in told
-
-
-def test_index_of_a_missing_corpus(tmp_path, fitrag):
-    code, _, err = fitrag("index", tmp_path / "nothing", tmp_path / "index")
-    assert code == 2 and "corpus" in err
+@pytest.mark.parametrize(
+    ("name", "left", "code", "said"),
+    [
+        ("corpus.jsonl", ".index.faiss.0123.tmp", 1, "0 passages"),  # as a killed run leaves it
+        ("corpus.jsonl", "notes.txt", 2, "OUT_DIR"),
+        ("nothing", "", 2, "corpus"),
+    ],
+)
+def test_no_index_is_made_of_nothing_or_over_other_files(
+    tmp_path, letters, fitrag, name, left, code, said
+):
+    write(tmp_path / "corpus.jsonl", [{"text": ""}])
+    (tmp_path / "index").mkdir()
+    if left:
+        (tmp_path / "index" / left).write_bytes(b"half")
+    done = fitrag("index", tmp_path / name, tmp_path / "index")
+    assert done[0] == code and said in done[2]
 
 
 @pytest.mark.slow

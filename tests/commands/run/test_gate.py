@@ -229,17 +229,15 @@ def test_calibrate_refuses_drafts_of_another_model(calibrate, loaded):
         (LABELLED, ["--target", "cheap"], "best accuracy, share, drop, conformal"),
         (LABELLED, ["--model", "nowhere"], "nowhere"),
         (LABELLED, ["none.jsonl"], "none.jsonl"),
+        (LABELLED, None, "a model of kind 'reader'"),
     ],
 )
 def test_calibrate_refuses(calibrate, folder, rows, arguments, said):
+    if arguments is None:
+        (folder / "model.json").write_text('{"format": 1, "kind": "reader"}')
     before = stored(folder)
-    assert said in calibrate(rows, *arguments, code=2)[2]
+    assert said in calibrate(rows, *(arguments or ()), code=2)[2]
     assert stored(folder) == before
-
-
-def test_calibrate_refuses_the_folder_of_a_reader(calibrate, folder):
-    (folder / "model.json").write_text('{"format": 1, "kind": "reader"}')
-    assert "a model of kind 'reader'" in calibrate(LABELLED, code=2)[2]
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,19 @@ def test_thresholds_given_here(routed):
     assert [r["action"] for r in moved] == ["correct", "ambiguous", "ambiguous"]
 
 
-def test_thresholds_the_wrong_way_round_are_refused(routed):
-    code, told = routed([row("Ann")], "--upper", -0.9)
-    assert code == 2 and "lower" in told
+@pytest.mark.parametrize(
+    ("own", "arguments", "said"),
+    [
+        (Share.thresholds, ["--upper", -0.9], "lower"),  # the wrong way round
+        (None, [], "calibrate evaluator"),
+        (Share.thresholds, ["--verdict", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_decide_is_refused(routed, evaluator, own, arguments, said):
+    evaluator.thresholds = own
+    code, told = routed([row("Rain.")], *arguments)
+    assert code == 2 and said in told
+    assert routed([row("Rain.")], "--upper", 0.5, "--lower", 0.1)[1][0]["action"] == "incorrect"
 
 
 def test_without_passages_nothing_is_correct(routed, evaluator):
@@ -96,13 +106,6 @@ def test_a_bad_row_has_no_action_and_no_grades(routed, changes, told):
     assert got[1]["grades"] == [] and told in json.dumps(got[1]["error"])
 
 
-def test_an_evaluator_without_thresholds_needs_both(routed, evaluator):
-    evaluator.thresholds = None
-    code, told = routed([row("Rain.")])
-    assert code == 2 and "calibrate evaluator" in told
-    assert routed([row("Rain.")], "--upper", 0.5, "--lower", 0.1)[1][0]["action"] == "incorrect"
-
-
 def test_a_verdict_is_fitted_to_lists_and_decides_on_others(routed, evaluator, fitrag, tmp_path):
     lists = [
         {"question": f"ann wrote it {n}", "passages": passages(text), "answers": ["it"]}
@@ -122,8 +125,3 @@ def test_a_verdict_is_fitted_to_lists_and_decides_on_others(routed, evaluator, f
     code, (sure, none) = routed([row("Ann wrote it all"), row("Rain.")], "--verdict", out)
     assert code == 0 and (sure["action"], none["action"]) == ("correct", "incorrect")
     assert sure["chance"] > 0.7 > 0.3 > none["chance"]
-
-
-def test_a_verdict_that_is_not_there_is_named(routed):
-    code, told = routed([row("Rain.")], "--verdict", "nowhere")
-    assert code == 2 and "nowhere" in told

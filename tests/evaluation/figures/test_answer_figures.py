@@ -63,12 +63,6 @@ def test_two_systems_are_compared_question_by_question():
     assert answer_figures([*one, *two], DRAWS) == found
 
 
-def test_a_method_names_its_system():
-    made = answer_rows(rows({0}, method="crag"), "file")
-    assert {row["system"] for row in made} == {"file/crag"}
-    assert {row["system"] for row in answer_rows(rows({0}, method="crag"))} == {"crag"}
-
-
 def test_other_questions_are_refused():
     one, two = answer_rows(rows({0}), "one"), answer_rows(rows({0})[1:], "two")
     with pytest.raises(InputError, match="other questions for 'two' than for 'one'.*--common"):
@@ -94,11 +88,6 @@ def test_plots_show_measures_and_tokens():
     assert len(answer_plots(answer_figures(answer_rows(rows({0})), DRAWS), made[:0])) == 1
 
 
-def test_a_repeated_question_is_told_apart():
-    made = answer_rows([*rows({0})[:1], *rows({0})[:1]])
-    assert made[1]["id"] == f"{made[0]['id']}#2"
-
-
 def test_gold_answers_come_from_other_rows():
     asked = [{"question": "Who wrote it", "prediction": "Ann"}]
     (made,) = with_gold(asked, [{"question": "who wrote it?", "answers": ["Ann"], "set": "x"}])
@@ -107,7 +96,14 @@ def test_gold_answers_come_from_other_rows():
         with_gold(asked, [{"question": "why?", "answers": ["so"]}])
 
 
-def test_a_bad_row_is_told_by_its_number():
+@pytest.mark.parametrize(
+    ("more", "file", "system"),
+    [({"method": "crag"}, "file", "file/crag"), ({"method": "crag"}, "", "crag"), ({}, "", "")],
+)
+def test_systems_repeated_questions_and_bad_rows_are_named(more, file, system):
+    made = answer_rows(rows({0}, **more)[:1] * 2, file)
+    assert {row["system"] for row in made} == {system}
+    assert made[1]["id"] == f"{made[0]['id']}#2"
     with pytest.raises(InputError, match="row 2: answers"):
         answer_rows([rows({0})[0], {"question": "who?", "answers": [], "prediction": "a"}])
 

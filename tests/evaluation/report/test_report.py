@@ -90,11 +90,6 @@ def cells(table):
     return [[cell.text for cell in row] for row in table.rows]
 
 
-def test_a_page_of_nothing_is_refused():
-    with pytest.raises(InputError, match="at least one result"):
-        html_report([])
-
-
 def test_the_page_asks_for_nothing_and_runs_only_its_own_script():
     page = html_report([methods()], title="Mills")
     for tag, given in Tags(page).found:
@@ -133,7 +128,9 @@ def test_texts_are_escaped_wherever_they_stand():
     assert "<b title" not in page
 
 
-def test_unseen_characters_are_shown_by_their_codes():
+def test_unseen_characters_are_shown_by_their_codes_and_nothing_is_refused():
+    with pytest.raises(InputError, match="at least one result"):
+        html_report([])
     page = html_report([methods()], title="a\u202eb\x07c\ud83dd")
     assert "a[U+202E]b[U+0007]c[U+D83D]d" in page
     page.encode("utf-8")
@@ -190,27 +187,41 @@ def test_prices_of_the_run_are_used():
     assert "Cost of a thousand questions" not in html_report([methods()])
 
 
-def test_other_figures_stand_by_what_they_are_of():
+F1 = {"figure": "F1", "first": 0.5, "second": 0.6, "questions": 7}
+F1 |= {"difference": 0.1, "difference_low": -0.1, "difference_high": 0.3, "p": None}
+COUNTS = [
+    {"figure": "confusion", "action": "correct", "truth": truth, "value": value}
+    for truth, value in (("there", 5), ("not there", 1))
+]
+
+
+@pytest.mark.parametrize(
+    ("result", "head", "rows"),
+    [
+        (
+            answers(),
+            ["figure", "one", "two"],
+            [["accuracy", "0.600", "0.400"], ["tokens_in", "900.0", "\N{EN DASH}"]],
+        ),
+        (
+            Result("compare", [F1]),
+            ["figure", "first", "second", "second less first", "questions"],
+            [["F1", "0.500", "0.600", "+0.100", "7"]],
+        ),
+        (Result("route", COUNTS), ["action", "there", "not there"], [["correct", "5", "1"]]),
+    ],
+)
+def test_each_kind_of_figures_has_its_table(result, head, rows):
+    table = tables(result, None)[-1]
+    assert (list(table.head), cells(table)) == (head, rows)
+
+
+def test_intervals_and_differences_stand_below():
     (table,) = tables(answers(), None)
-    assert table.head == ["figure", "one", "two"]
-    assert cells(table) == [["accuracy", "0.600", "0.400"], ["tokens_in", "900.0", "\N{EN DASH}"]]
     assert table.rows[0][1].below == "0.400 to 0.800"
     minus = "\N{MINUS SIGN}"
     told = f"0.200 to 0.600; {minus}0.200 ({minus}0.400 to +0.100, p 0.040)"
     assert table.rows[0][2].below == told
-
-
-def test_comparison_and_confusion_have_tables_of_their_own():
-    ends = {"difference": 0.1, "difference_low": -0.1, "difference_high": 0.3, "p": None}
-    row = {"figure": "F1", "first": 0.5, "second": 0.6, "questions": 7, **ends}
-    (table,) = tables(Result("compare", [row]), None)
-    assert cells(table) == [["F1", "0.500", "0.600", "+0.100", "7"]]
-    counts = [
-        {"figure": "confusion", "action": a, "truth": t, "value": v}
-        for a, t, v in (("correct", "there", 5), ("correct", "not there", 1))
-    ]
-    table = tables(Result("route", counts), None)[-1]
-    assert (table.head, cells(table)) == (["action", "there", "not there"], [["correct", "5", "1"]])
 
 
 def test_findings_say_what_chance_leaves_open():
