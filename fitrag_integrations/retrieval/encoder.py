@@ -120,9 +120,14 @@ class Encoder:
     def from_pretrained(
         cls, name_or_dir: str = MINILM, **options: Unpack[EncoderOptions]
     ) -> Encoder:
-        """Load an encoder at once; options as for `Encoder`.
+        """Load an encoder at once.
 
-        Raises `ModelLoadError` naming it where it cannot be loaded.
+        Args:
+            name_or_dir: As for `Encoder`.
+            **options: As for `Encoder`.
+
+        Raises:
+            ModelLoadError: If it cannot be loaded.
         """
         encoder = cls(name_or_dir, **options)
         encoder._facts()
@@ -171,7 +176,12 @@ class Encoder:
         return self.encode(texts, prompt_name="document")
 
     async def aencode(self, texts: Sequence[str], *, prompt_name: str = "") -> NDArray[np.float32]:
-        """Async version of `encode`."""
+        """Async version of `encode`.
+
+        Args:
+            texts: What to encode.
+            prompt_name: As for `encode`.
+        """
         checked = [(prompt_name, text) for text in check_many("texts", texts, str)]
         if not checked:  # the width may still have to be loaded
             return await asyncio.to_thread(self.encode, [])

@@ -49,7 +49,12 @@ class Searchable(Protocol):
 
 @dataclass(frozen=True)
 class IndexRetriever:
-    """Find the best k passages of one index for each query; equal for equal index and k."""
+    """Retriever over an index; equal for equal index and k.
+
+    Args:
+        index: The index to search.
+        k: Passages per query.
+    """
 
     index: Searchable
     k: int = DEFAULTS.k
@@ -71,14 +76,21 @@ BLOCK = 128
 
 
 class FaissIndex:
-    """Find the passages whose vectors have the largest inner product with a query's.
+    """Index that finds the passages with the largest inner product with a query.
 
-    `encoder` is an `Encoder` or any object with `name`, `width` and `encode`; the embedded one
-    where none is given. Searches may come from any thread, while others add.
+    Searches may come from any thread, while others add.
 
-    `kind` is "flat", exact; "fp16", half the size and next to exact; "ivf", clusters made of the
-    first passages added, an eighth of which is searched; or "hnsw", a graph, the fastest to search
-    and the slowest to build. The last two may miss some.
+    Args:
+        encoder: An `Encoder` or any object with `name`, `width` and `encode`. Defaults to the
+            embedded one.
+        kind: "flat", exact; "fp16", half the size and next to exact; "ivf", clusters made of the
+            first passages added, an eighth of which is searched; or "hnsw", a graph, the fastest to
+            search and the slowest to build. The last two may miss some.
+
+    Example:
+        >>> index = FaissIndex.build(passages)
+        >>> index.save("folder")
+        >>> found = FaissIndex.load("folder").search(["who wrote the score?"], k=5)
     """
 
     _read: tuple[str, str]  # the folder it was loaded from, and the version there
@@ -98,7 +110,15 @@ class FaissIndex:
         on_bad: str = "raise",
         kind: str = "flat",
     ) -> FaissIndex:
-        """Encode passages into a new index of a `kind`; see `add`."""
+        """Encode passages into a new index.
+
+        Args:
+            passages: What to store; see `add`.
+            encoder: As for `FaissIndex`.
+            show_progress: Whether to draw a bar.
+            on_bad: "raise" or "skip"; see `add`.
+            kind: As for `FaissIndex`.
+        """
         index = cls(encoder, kind=kind)
         index.add(passages, on_bad=on_bad, show_progress=show_progress)
         return index
@@ -111,11 +131,18 @@ class FaissIndex:
         encoder: TextEncoder | None = None,
         memory_map: bool = False,
     ) -> FaissIndex:
-        """Read an index that `save` wrote; with `memory_map` vectors stay on disk, to be searched.
+        """Read an index that `save` wrote.
 
-        Without an encoder the one it was built with is loaded, at the first search. An encoder
-        that gives the stored passages other vectors raises `InputError`; a missing or damaged
-        file raises `ModelLoadError` or `ChecksumError` naming it.
+        Args:
+            folder: Where it was saved.
+            encoder: Encoder of the passages. By default the one it was built with is loaded at the
+                first search.
+            memory_map: Whether vectors stay on disk, to be searched there.
+
+        Raises:
+            InputError: If the encoder gives the stored passages other vectors.
+            ModelLoadError: If a file is missing or damaged.
+            ChecksumError: If a file is not the one that was saved.
         """
         flat, passages, manifest, read_as = _storage.read(Path(folder), mapped=memory_map)
         origin = Origin.read(manifest["encoder"], encoder)
@@ -151,12 +178,21 @@ class FaissIndex:
     def add(
         self, passages: Iterable[object], *, on_bad: str = "raise", show_progress: bool = False
     ) -> int:
-        """Encode and store passages, all or none; gives how many were new.
+        """Encode and store passages, all or none.
 
-        An equal id with an equal text is stored once. A blank text, or an id whose stored text is
-        another, raises `InputError` naming the passage; with `on_bad="skip"` it is left out and
-        counted in `skipped`. `show_progress` draws a bar. An `InputError` among the passages counts
-        as a bad one.
+        An equal id with an equal text is stored once. Bad are a blank text, an id whose stored text
+        is another, and an `InputError` among the passages.
+
+        Args:
+            passages: What to store.
+            on_bad: "raise", or "skip" to leave bad ones out and count them in `skipped`.
+            show_progress: Whether to draw a bar.
+
+        Returns:
+            How many were new.
+
+        Raises:
+            InputError: Naming the first bad passage.
         """
         with self._adding:
             new, skipped = admit(passages, stored=self._store.by_id, on_bad=on_bad)
@@ -168,9 +204,15 @@ class FaissIndex:
         return len(new)
 
     def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Return the best k passages for each query, best first; all where there are fewer.
+        """Search for all queries at once.
 
-        Each is a copy with `retrieval_score`, the inner product, in its metadata.
+        Args:
+            queries: Texts that are not blank.
+            k: Passages per query; all if there are fewer.
+
+        Returns:
+            For each query the best passages, best first: copies with `retrieval_score`, the inner
+            product, in their metadata.
         """
         texts, k = checked(queries, k)
         if not texts or not len(self):
@@ -183,12 +225,22 @@ class FaissIndex:
         return self._vectors(encode_as(self.encoder, "query", queries), len(queries))
 
     def nearest(self, vectors: Vectors, k: int) -> list[list[Passage]]:
-        """Search as `search` does, for what `vectors` gave."""
+        """Search by the vectors of queries.
+
+        Args:
+            vectors: What `vectors` returned. Shape: (queries, width).
+            k: Passages per query; all if there are fewer.
+        """
         self._origin.prove(self._store.first)
         return self._store.nearest(self._vectors(vectors, len(vectors)), k)
 
     async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Search as `search` does; the event loop stays free."""
+        """Async version of `search`; the event loop stays free.
+
+        Args:
+            queries: Texts that are not blank.
+            k: Passages per query; all if there are fewer.
+        """
         texts, k = checked(queries, k)
         aencode = async_query(self.encoder)
         if aencode is None or not texts or not self._origin.proven:
@@ -242,10 +294,12 @@ class FaissIndex:
 
 
 class IndexShards:
-    """Find the passages whose vectors have the largest inner product with a query's, in any part.
+    """Several indexes with one encoder, searched as one; queries are encoded once.
 
-    The parts have one encoder; queries are encoded once. An exact kind finds what one index of all
-    passages would.
+    With an exact kind it finds what one index of all passages would.
+
+    Args:
+        parts: The indexes, at least one.
     """
 
     def __init__(self, parts: Sequence[FaissIndex]) -> None:
@@ -258,7 +312,12 @@ class IndexShards:
     def load(cls, folder: str | Path, *, encoder: TextEncoder | None = None) -> IndexShards:
         """Open the indexes in the folders of a folder, in the order of their names.
 
-        Raises as `FaissIndex.load`, and `ModelLoadError` where there is none.
+        Args:
+            folder: Folder of the folders that `FaissIndex.save` wrote.
+            encoder: As for `FaissIndex.load`.
+
+        Raises:
+            ModelLoadError: If there is none, or as `FaissIndex.load`.
         """
         parts = list[FaissIndex]()
         for each in sorted(Path(folder).glob(f"*/{_storage.MANIFEST}")):
@@ -269,7 +328,15 @@ class IndexShards:
         return cls(parts)
 
     def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Return the best k passages of all parts for each query, best first; see `FaissIndex`."""
+        """Search all parts for all queries at once.
+
+        Args:
+            queries: Texts that are not blank.
+            k: Passages per query; all if there are fewer.
+
+        Returns:
+            The best passages of all parts for each query, as `FaissIndex.search`.
+        """
         texts, k = checked(queries, k)
         if not texts or not len(self):
             return [[] for _ in texts]
@@ -281,7 +348,12 @@ class IndexShards:
         ]
 
     async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Search as `search` does, in a thread; the event loop stays free."""
+        """Async version of `search`; the event loop stays free.
+
+        Args:
+            queries: Texts that are not blank.
+            k: Passages per query; all if there are fewer.
+        """
         return await asyncio.to_thread(self.search, queries, k)
 
     def as_retriever(self, k: int = DEFAULTS.k) -> IndexRetriever:

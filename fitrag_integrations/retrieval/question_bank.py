@@ -37,11 +37,15 @@ _MANIFEST, _VECTORS, _QUESTIONS = "bank.json", "vectors.safetensors", "questions
 
 
 class QuestionBank:
-    """Find the labelled questions nearest to a question; satisfies the recognizer's `Bank`.
+    """Bank of labeled questions that finds the nearest ones; satisfies the recognizer's `Bank`.
 
-    Make one with `build` or `load`. Searches may come from any thread. It holds the questions,
-    whether each is `known`, their `vectors` of shape (questions, width), and their `origin`: the
-    encoder they come from.
+    Make one with `build` or `load`. Searches may come from any thread.
+
+    Args:
+        questions: The questions.
+        known: Whether each was answered correctly without retrieval.
+        vectors: Their vectors. Shape: (questions, width).
+        origin: The encoder that computed them.
     """
 
     def __init__(
@@ -64,17 +68,30 @@ class QuestionBank:
     def build(
         cls, questions: Sequence[str], known: Sequence[bool], encoder: TextEncoder | None = None
     ) -> QuestionBank:
-        """Encode labelled questions; the embedded encoder where none is given."""
+        """Encode labeled questions.
+
+        Args:
+            questions: The questions.
+            known: Whether each was answered correctly without retrieval.
+            encoder: As for `FaissIndex`.
+        """
         origin = Origin.of(Encoder() if encoder is None else encoder)
         vectors = encode_as(origin.encoder, "query", _checked(questions))
         return cls(questions, known, vectors, origin)
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: TextEncoder | None = None) -> QuestionBank:
-        """Read a bank that `save` wrote; without an encoder, the one it was built with by name.
+        """Read a bank that `save` wrote.
 
-        A missing or damaged file raises `ModelLoadError` or its kind `ChecksumError`. An encoder
-        that gives the stored questions other vectors raises `InputError` at the first search.
+        Args:
+            folder: Where it was saved.
+            encoder: Encoder of the questions. Defaults to the one it was built with, by name. One
+                that gives the stored questions other vectors raises `InputError` at the first
+                search.
+
+        Raises:
+            ModelLoadError: If a file is missing or damaged.
+            ChecksumError: If a file is not the one that was saved.
         """
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
@@ -113,10 +130,14 @@ class QuestionBank:
         write_whole(folder / _MANIFEST, text + "\n")
 
     def neighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
-        """Return the k nearest questions by Euclidean distance, nearest first, and whether they
-        were known.
+        """Find the nearest questions by Euclidean distance.
 
-        All of the bank where it is smaller than k.
+        Args:
+            questions: Texts that are not blank.
+            k: Neighbors per question; all of the bank if it is smaller.
+
+        Returns:
+            For each question whether its neighbors were known, nearest first.
         """
         texts, k = _checked(questions), check_whole("k", k, low=1)
         if not texts:
@@ -125,7 +146,12 @@ class QuestionBank:
         return self._nearest(encode_as(self.encoder, "query", texts), len(texts), k)
 
     async def aneighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
-        """Async version of `neighbours`."""
+        """Async version of `neighbours`.
+
+        Args:
+            questions: Texts that are not blank.
+            k: Neighbors per question; all of the bank if it is smaller.
+        """
         aencode = async_query(self.encoder)
         if aencode is None or not questions or not self._origin.proven:
             return await asyncio.to_thread(self.neighbours, questions, k)
