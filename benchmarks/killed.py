@@ -122,7 +122,7 @@ def jobs_in(home: Path, *, bundled: bool) -> dict[str, Job]:
     encoder = partial(Encoder, *([] if bundled else [str(home / "bert")]), pooling="mean")
     index = shipped(INDEX) if bundled else INDEX
     jobs["index"] = Job(partial(build, index, home), ("index.faiss", "passages.jsonl"))
-    jobs["growing index"] = Job(partial(grow, encoder), GROWN)
+    jobs["growing index"] = Job(partial(grow, encoder, 30 if bundled else 60), GROWN)
     jobs["fit"] = Job(fit_in, FITTED, asked_twice)
     return jobs
 
@@ -257,10 +257,10 @@ def build(words: str, home: Path, folder: Path) -> None:
         command(words, home, folder)
 
 
-def grow(encoder: Callable[[], Encoder], folder: Path) -> None:
+def grow(encoder: Callable[[], Encoder], notes: int, folder: Path) -> None:
     """Add to an index on disk, in blocks."""
     index = GrowingIndex(folder, encoder())
-    texts = (f"{text_of(name)} Note {at}." for at in range(60) for name in NAMES)
+    texts = (f"{text_of(name)} Note {at}." for at in range(notes) for name in NAMES)
     index.add(Passage(str(at), text) for at, text in enumerate(texts))
 
 
