@@ -24,7 +24,19 @@ from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.service import Ranked, Service
 from fitrag_integrations.commands.serve.settings import Settings
 from fitrag_integrations.commands.serve.shapes import CompressRow, Rerank, Row
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.errors import FitRagError, InputError
+
+
+class Reply(JSONResponse):
+    """JSON in UTF-8, or in ASCII where a text has half a surrogate pair."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body (Starlette)."""
+        try:
+            return super().render(content)
+        except UnicodeEncodeError:
+            return jsonl.dump(content)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -47,24 +59,25 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Door, settings=given, metrics=metrics)
 
     @app.post("/rerank")
-    async def rerank(asked: Rerank) -> Any:
+    async def rerank(asked: Rerank) -> Response:
         """Answer `texts` as TEI does, with a bare list, and `documents` as Jina does."""
         ranked = await service.rerank(asked)
         if asked.texts is None:
             return _jina(ranked, asked, service)
-        return [
+        rows = [
             {"index": one.index, "score": one.logit if asked.raw_scores else one.relevance}
             | ({"text": one.text} if asked.return_text else {})
             for one in ranked
         ]
+        return Reply(rows)
 
     @app.post("/v1/rerank")
-    async def jina(asked: Rerank) -> Any:
+    async def jina(asked: Rerank) -> Response:
         """Answer as Jina, vLLM and Infinity do."""
         return _jina(await service.rerank(asked), asked, service)
 
     @app.post("/v2/rerank")
-    async def cohere(asked: Rerank) -> Any:
+    async def cohere(asked: Rerank) -> Response:
         """Answer as Cohere does, with `relevant_spans` where they are asked for."""
         ranked = await service.rerank(asked)
         rows = [
@@ -73,32 +86,32 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             for one in ranked
         ]
         meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
-        return {"id": str(uuid.uuid4()), "results": rows, "meta": meta}
+        return Reply({"id": str(uuid.uuid4()), "results": rows, "meta": meta})
 
     @app.post("/compress")
-    async def compress(row: CompressRow) -> Any:
+    async def compress(row: CompressRow) -> Response:
         """Add to a row what `fitrag compress` adds."""
-        return await service.row("compress", row.fields())
+        return Reply(await service.row("compress", row.fields()))
 
     @app.post("/route")
-    async def route(row: Row) -> Any:
+    async def route(row: Row) -> Response:
         """Add to a row what `fitrag route` adds."""
-        return await service.row("route", row.fields())
+        return Reply(await service.row("route", row.fields()))
 
     @app.post("/gate")
-    async def gate(row: Row) -> Any:
+    async def gate(row: Row) -> Response:
         """Add to a row what `fitrag gate` adds."""
-        return await service.row("gate", row.fields())
+        return Reply(await service.row("gate", row.fields()))
 
     @app.get("/health")
-    async def health() -> Any:
+    async def health() -> Response:
         """Check whether requests are taken."""
-        return {"status": "ready", "version": __version__}
+        return Reply({"status": "ready", "version": __version__})
 
     @app.get("/info")
-    async def info() -> Any:
+    async def info() -> Response:
         """Return the names of the models and the limits."""
-        return service.info()
+        return Reply(service.info())
 
     @app.get("/metrics")
     async def figures() -> Response:
@@ -109,27 +122,27 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def shape(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return JSONResponse(worded("Validation", f"{where}: {first['msg']}"), 422)
+        return Reply(worded("Validation", f"{where}: {first['msg']}"), 422)
 
     @app.exception_handler(InputError)
     async def content(_: Request, error: InputError) -> Response:
-        return JSONResponse(worded("Validation", str(error)), 422)
+        return Reply(worded("Validation", str(error)), 422)
 
     @app.exception_handler(FitRagError)
     async def backend(_: Request, error: FitRagError) -> Response:
-        return JSONResponse(worded("Backend", str(error)), 503)
+        return Reply(worded("Backend", str(error)), 503)
 
     @app.exception_handler(HTTPException)
     async def other(_: Request, error: HTTPException) -> Response:
-        return JSONResponse(worded("Request", str(error.detail)), error.status_code)
+        return Reply(worded("Request", str(error.detail)), error.status_code)
 
     return app
 
 
-def _jina(ranked: list[Ranked], asked: Rerank, service: Service) -> dict[str, Any]:
+def _jina(ranked: list[Ranked], asked: Rerank, service: Service) -> Reply:
     rows = [
         {"index": one.index, "relevance_score": one.logit if asked.raw_scores else one.relevance}
         | ({"document": {"text": one.text}} if asked.return_documents else {})
         for one in ranked
     ]
-    return {"object": "list", "model": asked.model or service.name, "results": rows}
+    return Reply({"object": "list", "model": asked.model or service.name, "results": rows})

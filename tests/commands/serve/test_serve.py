@@ -179,6 +179,33 @@ def test_a_wrong_request_is_told_the_field(client, path, body, told):
     assert any(part in reply.json()["message"] for part in told.split("|"))
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/rerank", {"query": "q", "texts": ["a"], "\ud800": 1}),
+        ("/rerank", {"query": "\ud800 q", "texts": ["a"]}),
+        ("/rerank", {"query": "q", "texts": ["\ud800 a"], "return_text": True}),
+        (
+            "/v1/rerank",
+            {"query": "q", "documents": [{"text": "\ud800 a"}], "return_documents": True},
+        ),
+        ("/v2/rerank", {"query": "q", "documents": ["\ud800 a"], "relevant_spans": {"\ud800": 1}}),
+        ("/compress", {"question": "q", "passages": [{"text": "\ud800 a", "title": "\ud800"}]}),
+        ("/compress", {"question": "q", "passages": [{"text": 1, "\ud800": "\ud800"}]}),
+        ("/compress", {"question": "q", "passages": "\ud800"}),
+        ("/compress", {"question": "\ud800 q", "passages": [{"text": "a"}], "offsets": "\ud800"}),
+        ("/route", {"question": "\ud800 q", "passages": [{"text": "\ud800 a", "id": "\ud800"}]}),
+        ("/gate", {"question": "\ud800 q", "id": "\ud800"}),
+    ],
+    ids=str,
+)
+def test_half_a_surrogate_pair_is_answered_or_refused(client, path, body):
+    reply = client.post(
+        path, content=json.dumps(body), headers={"Content-Type": "application/json"}
+    )
+    assert reply.status_code in (200, 422)
+
+
 def test_a_body_too_large_is_refused_before_it_is_read():
     with TestClient(create_app(Settings(payload=1000))) as client:
         body = json.dumps({"query": QUESTION, "texts": ["x" * 2000]}).encode()
