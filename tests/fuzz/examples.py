@@ -147,6 +147,8 @@ SEEDS = {
     "folders": ["[" * 2000],
     "tensors": ['\x36\0\0\0\0\0\0\0{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}\0\0\0\0'],
     "rows": ['{"question": "q", "passages": [{"text": "t"}]}\n'],
+    "requests": ['{"query": "q", "documents": ["\\\\ud800"], "relevant_spans": {}}', "[" * 200],
+    "growing": ["{}", "[" * 2000],
     "json_replies": ['{"choices": [{"text": "x"}]}', "[1, 2]"],
     "searches": ['{"results": [{"title": "t", "url": "u", "content": "c"}]}'],
     "models": [
@@ -154,3 +156,9 @@ SEEDS = {
         '{"format": 1, "kind": "bilabel", "head": {"file": "h", "sha256": "0"}}',
     ],
 }
+REQUESTS = [
+    {"query": "q", "documents": ["one", {"text": "two", "title": "t", "id": "2"}], "model": "m",
+     "top_n": 1, "return_documents": True, "relevant_spans": {"threshold": 0.1, "max_spans": 2}},
+    {"query": "q", "texts": ["one", "two"], "raw_scores": True, "return_text": True},
+    {"question": "q", "passages": [{"text": "one", "title": "t"}], "offsets": "utf16", "id": 1},
+]  # fmt: skip

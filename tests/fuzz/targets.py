@@ -10,13 +10,21 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from altered import Bytes, altered
-from examples import FOLDERS, MODELS, REPLIES, ROWS, SEARCHES, TABLES, THRESHOLDS
+from examples import FOLDERS, MODELS, REPLIES, REQUESTS, ROWS, SEARCHES, TABLES, THRESHOLDS
+from pydantic import ValidationError
 
 from fitrag_integrations.commands.engine import outputs as resuming
 from fitrag_integrations.commands.engine.rows import passages_of, question_of, read_rows
 from fitrag_integrations.commands.evaluate.compress import compressed_row
 from fitrag_integrations.commands.evaluate.rerank import are_scored, candidates, ranked_rows
+from fitrag_integrations.commands.serve.app import Reply
+from fitrag_integrations.commands.serve.limits import DEPTH, ELEMENTS, worded
+from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.commands.serve.service import Service
+from fitrag_integrations.commands.serve.settings import Settings
+from fitrag_integrations.commands.serve.shapes import CompressRow, Rerank, Row
 from fitrag_integrations.core import http, jsonl
 from fitrag_integrations.core.html import escaped, marked
 from fitrag_integrations.core.secret import Secret
@@ -40,6 +48,7 @@ from fitrag_integrations.models.remote import scorer as dialects
 from fitrag_integrations.models.runtime import folder as model_folders
 from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval.corpus.documents import read_corpus
+from fitrag_integrations.retrieval.growing import GrowingIndex
 from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.cleaning import clean_text, site_of
@@ -315,6 +324,51 @@ def styles(data):
     Sheet.of([text])
 
 
+SERVICE = Service(Settings(), Metrics())
+
+
+def requests(data):
+    """Read a request as the service does: refused by its size or shape, in words, or read."""
+    for body in (data, json.dumps(altered(REQUESTS, data)).encode()):
+        try:
+            jsonl.check_size(body, values=ELEMENTS, depth=DEPTH)
+            given = json.loads(body)
+        except ValueError:
+            continue
+        for shape in (Rerank, CompressRow, Row):
+            try:
+                read = shape.model_validate(given)
+                if isinstance(read, Rerank):
+                    SERVICE._passages(read)
+            except ValidationError as error:
+                Reply(worded("Validation", str(error.errors()[0]["msg"])))
+            except FitRagError as error:
+                Reply(worded("Validation", str(error)))
+
+
+class Letters:
+    """An encoder that counts two letters."""
+
+    name, width = "letters", 2
+
+    def encode(self, texts):
+        return np.array([[text.count("a"), text.count("b")] for text in texts], np.float32)
+
+
+def growing(data):
+    """Open an index on disk with an altered state: it is searched as it was, or refused by name."""
+    state, kept = HOME / "growing" / "state.json", HOME / "state.json"
+    if not kept.exists():
+        GrowingIndex(state.parent, Letters()).add([Passage("1", "a"), Passage("2", "ab b")])
+        kept.write_bytes(state.read_bytes())
+    for text in (data, json.dumps(altered([json.loads(kept.read_bytes())], data)).encode()):
+        state.write_bytes(text)
+        with named():
+            index = GrowingIndex(state.parent, Letters())
+            index.verify()
+            assert len(index.search(["a"], 2)[0]) == len(index)
+
+
 def headers(data):
     given = Bytes(data)
     wait = http.retry_after(given.text())
@@ -331,7 +385,7 @@ TARGETS = {
     for read in (
         *(sentences, cleaning, written, shown, answers, keys),
         *(rows, ranked, resumed, journal, loaders, files),
-        *(llm_replies, rerank_replies, json_replies, searches),
+        *(llm_replies, rerank_replies, json_replies, searches, requests, growing),
         *(models, tensors, folders, recipes),
         *(addresses, robots, pages, styles, headers),
     )
