@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.errors import InputError, ModelLoadError, PortError
 from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
@@ -71,16 +72,12 @@ def passage_text(passage: Passage) -> str:
     return f"{passage.title} {passage.text}" if passage.title else passage.text
 
 
-def checked_vectors(found: Any, *, count: int, width: int, encoder: TextEncoder) -> Vectors:
-    """Require finite vectors of shape (count, width); anything else raises `PortError`."""
-    vectors = np.ascontiguousarray(found, dtype=np.float32)
-    if vectors.shape != (count, width):
-        raise PortError(
-            f"encoder {encoder.name!r} gave shape {vectors.shape}, not ({count}, {width})"
-        )
-    if not np.isfinite(vectors).all():
-        raise PortError(f"encoder {encoder.name!r} gave numbers that are not finite")
-    return vectors
+def checked_texts(field: str, texts: object) -> tuple[str, ...]:
+    """Require texts that are not blank; raises `InputError` naming the first that is."""
+    found = check_many(field, texts, str)
+    for i, text in enumerate(found):
+        check_text(f"{field}[{i}]", text, blank=False)
+    return found
 
 
 @dataclass
@@ -122,6 +119,21 @@ class Origin:
         """Return name, width and settings, for the manifest."""
         return {"name": self.name, "width": self.width, "settings": self.settings}
 
+    def encode(self, role: str, texts: Sequence[str]) -> Vectors:
+        """Encode texts in a role, as `encode_as`; raises as `checked`."""
+        return self.checked(encode_as(self.encoder, role, texts), len(texts))
+
+    def checked(self, found: Any, count: int) -> Vectors:
+        """Require finite vectors of shape (count, width); anything else raises `PortError`."""
+        vectors, shape = np.ascontiguousarray(found, dtype=np.float32), (count, self.width)
+        if vectors.shape != shape:
+            problem = f"shape {vectors.shape}, not {shape}"
+        elif not np.isfinite(vectors).all():
+            problem = "numbers that are not finite"
+        else:
+            return vectors
+        raise PortError(f"encoder {self.encoder.name!r} gave {problem}")
+
     def prove(self, first: First, *, role: str = "document") -> None:
         """Encode some stored passages, once; raises `InputError` where the vectors are others."""
         if self.proven:
@@ -130,8 +142,7 @@ class Origin:
             self._refuse(f"width {self.encoder.width}, not {self.width}")
         passages, stored = first(SAMPLE)
         texts = [passage_text(passage) for passage in passages]
-        given = encode_as(self.encoder, role, texts) if texts else stored
-        found = checked_vectors(given, count=len(texts), width=self.width, encoder=self.encoder)
+        found = self.encode(role, texts) if texts else stored
         lengths = np.linalg.norm(stored, axis=1).clip(min=1e-12)
         drift = np.linalg.norm(found - stored, axis=1) / lengths
         if not drift.max(initial=0.0) <= TOLERANCE:  # NaN is no match either

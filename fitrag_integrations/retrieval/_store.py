@@ -149,7 +149,7 @@ class Store:
         self._searched: Any = None  # a copy on a GPU, or the same
         self._products: Products | None = None  # for many queries, while that is the same
         self.passages = list(passages)
-        self._by_id = {passage.id: passage for passage in passages}
+        self.by_id = {passage.id: passage for passage in passages}
         self._lock = threading.Lock()  # faiss moves its vectors when some are added
 
     @classmethod
@@ -162,11 +162,6 @@ class Store:
         """Count the numbers of a vector."""
         return int(self.flat.d)
 
-    @property
-    def by_id(self) -> Mapping[str, Passage]:
-        """Look passages up by id."""
-        return self._by_id
-
     def add(self, passages: Sequence[Passage], vectors: Vectors) -> None:
         """Append passages. Shape: vectors (n, width)."""
         if self.fixed:
@@ -176,7 +171,7 @@ class Store:
             self.flat = add_to(self.flat, self.kind, vectors)
             self._searched = self._products = None
             self.passages.extend(passages)
-            self._by_id.update((passage.id, passage) for passage in passages)
+            self.by_id.update((passage.id, passage) for passage in passages)
 
     def first(self, count: int | None = None) -> tuple[list[Passage], Vectors]:
         """Return the first passages, or all, with their vectors."""

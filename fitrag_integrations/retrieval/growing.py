@@ -30,8 +30,7 @@ from fitrag_integrations.retrieval._encoding import (
     Origin,
     TextEncoder,
     Vectors,
-    checked_vectors,
-    encode_as,
+    checked_texts,
     passage_text,
 )
 from fitrag_integrations.retrieval._store import admit
@@ -72,9 +71,8 @@ class GrowingIndex:
 
     def __init__(self, folder: str | Path, encoder: TextEncoder | None = None) -> None:
         self._folder = Path(folder)
-        self.encoder = Encoder() if encoder is None else encoder
-        described = Origin.of(self.encoder).describe()
-        self._width: int = described["width"]
+        self._origin = Origin.of(Encoder() if encoder is None else encoder)
+        self.encoder, described = self._origin.encoder, self._origin.describe()
         self._adding = threading.Lock()
         self._known: dict[int, int] | None = None  # hash of each id to that of its text
         found = self._opened(described)
@@ -127,10 +125,11 @@ class GrowingIndex:
         Returns:
             A list for each query; `retrieval_score`, the inner product, is in the metadata.
         """
-        k, state = check_whole("k", k, low=1), self._state()
-        if not queries or not state["count"]:
-            return [[] for _ in queries]
-        asked = self._checked(encode_as(self.encoder, "query", list(queries)), len(queries))
+        texts, k = checked_texts("queries", queries), check_whole("k", k, low=1)
+        state = self._state()
+        if not texts or not state["count"]:
+            return [[] for _ in texts]
+        asked = self._origin.encode("query", texts)
         scores, places = self._nearest(asked, min(k, state["count"]), state["count"])
         ends = np.memmap(self._folder / "ends.i64", np.int64, "r", shape=(state["count"],))
         with (self._folder / "passages.jsonl").open("rb") as file:
@@ -171,7 +170,7 @@ class GrowingIndex:
 
     def _nearest(self, asked: Vectors, k: int, count: int) -> tuple[Vectors, NDArray[np.int64]]:
         """Keep the best of each stretch of rows, sorted at the end."""
-        shape = (count, self._width)
+        shape = (count, self._origin.width)
         stored = np.memmap(self._folder / "vectors.f16", np.float16, "r", shape=shape)
         scores = np.empty((len(asked), 0), np.float32)
         places = np.empty((len(asked), 0), np.int64)
@@ -189,7 +188,7 @@ class GrowingIndex:
     def _append(self, new: Sequence[Passage]) -> None:
         state = self._state()
         texts = [passage_text(p) for p in new]
-        vectors = self._checked(encode_as(self.encoder, "document", texts), len(new))
+        vectors = self._origin.encode("document", texts)
         lines = [json.dumps(passage.to_dict()).encode() + b"\n" for passage in new]
         ends = state["bytes"] + np.cumsum([len(line) for line in lines], dtype=np.int64)
         marks = np.array([_marks(passage) for passage in new], dtype=np.int64)
@@ -242,9 +241,6 @@ class GrowingIndex:
         count = state["count"]
         sizes = (2 * state["encoder"]["width"] * count, state["bytes"], 8 * count, 16 * count)
         return dict(zip((*PARTS, SEGMENTS), (*sizes, state["segments"]), strict=True))
-
-    def _checked(self, found: object, count: int) -> Vectors:
-        return checked_vectors(found, count=count, width=self._width, encoder=self.encoder)
 
     def _passage(
         self, file: IO[bytes], ends: NDArray[np.int64], score: float, place: int

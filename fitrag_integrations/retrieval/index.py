@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, ModelLoadError
@@ -28,8 +28,7 @@ from fitrag_integrations.retrieval._encoding import (
     TextEncoder,
     Vectors,
     async_query,
-    checked_vectors,
-    encode_as,
+    checked_texts,
 )
 from fitrag_integrations.retrieval._encoding import passage_text as written
 from fitrag_integrations.retrieval._store import Store, admit, checked_kind
@@ -198,8 +197,13 @@ class FaissIndex:
             new, skipped = admit(passages, stored=self._store.by_id, on_bad=on_bad)
             if new:
                 self._origin.prove(self._store.first)
-                blocks = [self._encode(block) for block in _blocks(new, show_progress)]
-                self._store.add(new, np.concatenate(blocks))
+                texts = [written(passage) for passage in new]
+                starts = range(0, len(new), BLOCK)
+                vectors = [
+                    self._origin.encode("document", texts[start : start + BLOCK])
+                    for start in tracked(starts, "Encoding passages", show=show_progress)
+                ]
+                self._store.add(new, np.concatenate(vectors))
             self.skipped += skipped
         return len(new)
 
@@ -222,7 +226,7 @@ class FaissIndex:
     def vectors(self, queries: Sequence[str]) -> Vectors:
         """Encode queries, by the encoder of the passages. Shape: (queries, width)."""
         self._origin.prove(self._store.first)
-        return self._vectors(encode_as(self.encoder, "query", queries), len(queries))
+        return self._origin.encode("query", queries)
 
     def nearest(self, vectors: Vectors, k: int) -> list[list[Passage]]:
         """Search by the vectors of queries.
@@ -232,7 +236,7 @@ class FaissIndex:
             k: Passages per query; all if there are fewer.
         """
         self._origin.prove(self._store.first)
-        return self._store.nearest(self._vectors(vectors, len(vectors)), k)
+        return self._store.nearest(self._origin.checked(vectors, len(vectors)), k)
 
     async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
         """Async version of `search`; the event loop stays free.
@@ -245,7 +249,7 @@ class FaissIndex:
         aencode = async_query(self.encoder)
         if aencode is None or not texts or not self._origin.proven:
             return await asyncio.to_thread(self.search, texts, k)
-        vectors = self._vectors(await aencode(texts), len(texts))
+        vectors = self._origin.checked(await aencode(texts), len(texts))
         return await asyncio.to_thread(self._store.nearest, vectors, k)
 
     def as_retriever(self, k: int = DEFAULTS.k) -> IndexRetriever:
@@ -284,13 +288,6 @@ class FaissIndex:
         self._retrievers: dict[int, IndexRetriever] = {}
         self._adding = threading.Lock()  # one writer at a time
         self._read = ("", "")
-
-    def _encode(self, passages: Sequence[Passage]) -> Vectors:
-        texts = [written(p) for p in passages]
-        return self._vectors(encode_as(self.encoder, "document", texts), len(passages))
-
-    def _vectors(self, found: object, count: int) -> Vectors:
-        return checked_vectors(found, count=count, width=self.width, encoder=self.encoder)
 
 
 class IndexShards:
@@ -376,13 +373,4 @@ def _restored(store: Store, origin: Origin, skipped: int) -> FaissIndex:
 
 def checked(queries: object, k: object) -> tuple[tuple[str, ...], int]:
     """Return queries and k as they should be; raises `InputError` for any that is not."""
-    texts = check_many("queries", queries, str)
-    for i, text in enumerate(texts):
-        check_text(f"queries[{i}]", text, blank=False)
-    return texts, check_whole("k", k, low=1)
-
-
-def _blocks(passages: list[Passage], show_progress: bool) -> Iterator[list[Passage]]:
-    starts = range(0, len(passages), BLOCK)
-    for start in tracked(starts, "Encoding passages", show=show_progress):
-        yield passages[start : start + BLOCK]
+    return checked_texts("queries", queries), check_whole("k", k, low=1)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import replacing, write_whole
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
@@ -25,7 +25,7 @@ from fitrag_integrations.retrieval._encoding import (
     TextEncoder,
     Vectors,
     async_query,
-    checked_vectors,
+    checked_texts,
     encode_as,
 )
 from fitrag_integrations.retrieval._store import Store
@@ -51,7 +51,7 @@ class QuestionBank:
     def __init__(
         self, questions: Sequence[str], known: Sequence[bool], vectors: Vectors, origin: Origin
     ) -> None:
-        texts, labels = _checked(questions), check_many("known", known, bool)
+        texts, labels = checked_texts("questions", questions), check_many("known", known, bool)
         if not texts or len(texts) != len(labels):
             given = (len(texts), len(labels))
             raise InputError.of("questions, known", given=given, allowed="as many of both, 1 up")
@@ -62,7 +62,7 @@ class QuestionBank:
             Passage(str(i), text, metadata={"known": label})
             for i, (text, label) in enumerate(zip(texts, labels, strict=True))
         ]
-        self._store.add(rows, self._rows(vectors, len(texts)))
+        self._store.add(rows, origin.checked(vectors, len(texts)))
 
     @classmethod
     def build(
@@ -76,8 +76,8 @@ class QuestionBank:
             encoder: As for `FaissIndex`.
         """
         origin = Origin.of(Encoder() if encoder is None else encoder)
-        vectors = encode_as(origin.encoder, "query", _checked(questions))
-        return cls(questions, known, vectors, origin)
+        texts = checked_texts("questions", questions)
+        return cls(texts, known, encode_as(origin.encoder, "query", texts), origin)
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: TextEncoder | None = None) -> QuestionBank:
@@ -139,11 +139,11 @@ class QuestionBank:
         Returns:
             For each question whether its neighbors were known, nearest first.
         """
-        texts, k = _checked(questions), check_whole("k", k, low=1)
+        texts, k = checked_texts("questions", questions), check_whole("k", k, low=1)
         if not texts:
             return []
         self._origin.prove(self._store.first, role="query")
-        return self._nearest(encode_as(self.encoder, "query", texts), len(texts), k)
+        return self._nearest(self._origin.encode("query", texts), k)
 
     async def aneighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
         """Async version of `neighbours`.
@@ -155,8 +155,9 @@ class QuestionBank:
         aencode = async_query(self.encoder)
         if aencode is None or not questions or not self._origin.proven:
             return await asyncio.to_thread(self.neighbours, questions, k)
-        texts, k = _checked(questions), check_whole("k", k, low=1)
-        return await asyncio.to_thread(self._nearest, await aencode(texts), len(texts), k)
+        texts, k = checked_texts("questions", questions), check_whole("k", k, low=1)
+        vectors = self._origin.checked(await aencode(texts), len(texts))
+        return await asyncio.to_thread(self._nearest, vectors, k)
 
     @property
     def encoder(self) -> TextEncoder:
@@ -183,17 +184,6 @@ class QuestionBank:
         """Pickle the vectors, not the search structure and its lock."""
         return type(self), (self.questions, self.known, self._store.first()[1], self._origin)
 
-    def _nearest(self, vectors: object, count: int, k: int) -> list[list[bool]]:
-        found = self._store.nearest(self._rows(vectors, count), k)
+    def _nearest(self, vectors: Vectors, k: int) -> list[list[bool]]:
+        found = self._store.nearest(vectors, k)
         return [[row.metadata["known"] for row in rows] for rows in found]
-
-    def _rows(self, vectors: object, count: int) -> Vectors:
-        width = self._origin.width
-        return checked_vectors(vectors, count=count, width=width, encoder=self.encoder)
-
-
-def _checked(questions: Sequence[str]) -> tuple[str, ...]:
-    texts = check_many("questions", questions, str)
-    for i, text in enumerate(texts):
-        check_text(f"questions[{i}]", text, blank=False)
-    return texts
