@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_whole
-from fitrag_integrations.core.files import only_writer, write_whole
+from fitrag_integrations.core.files import only_writer, storing, write_whole
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
 from fitrag_integrations.retrieval._encoding import (
@@ -94,6 +94,7 @@ class GrowingIndex:
         Raises:
             InputError: If another process is writing to the index, or a passage is bad.
             ModelLoadError: If a file is damaged.
+            StorageError: If the disk is full; the blocks before stay.
         """
         added = 0
         with self._adding, only_writer(self._folder):
@@ -204,7 +205,8 @@ class GrowingIndex:
         }
         segment = jsonl.dump(found)
         for name, content in zip((*PARTS, SEGMENTS), (*contents, segment), strict=True):
-            with (self._folder / name).open("ab") as file:
+            path = self._folder / name
+            with storing(path, len(content)), path.open("ab") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -7,7 +7,7 @@ import pytest
 from retrieval_fakes import WordEncoder, passages
 
 from fitrag_integrations import Passage
-from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
+from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError, StorageError
 from fitrag_integrations.retrieval import FaissIndex, GrowingIndex, growing
 
 TEXTS = [f"w{i % 7} w{i % 11} w{i % 13} w{i}" for i in range(90)]
@@ -83,6 +83,23 @@ def test_equal_passages_are_stored_once_and_other_texts_refused(tmp_path):
     assert index.add([*passages("a city"), Passage("q", "rome")], on_bad="skip") == 1
     with pytest.raises(InputError, match="passages"):
         index.add(["no passage"])
+    for queries in ("a river", ["a river", " "]):
+        with pytest.raises(InputError, match="queries"):
+            index.search(queries)
+
+
+def test_a_full_disk_is_named_and_costs_one_block(tmp_path):
+    resource = pytest.importorskip("resource")
+    index = GrowingIndex(tmp_path, WordEncoder())
+    index.add(passages(*TEXTS[:20]))
+    allowed = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, allowed[1]))
+    try:
+        with pytest.raises(StorageError, match=r"vectors\.f16"):
+            index.add(passages(*TEXTS))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, allowed)
+    assert len(index) == 20 and index.add(passages(*TEXTS)) == 70
 
 
 def test_another_encoder_and_a_damaged_folder_are_refused(tmp_path):
