@@ -78,7 +78,13 @@ def check_size(data: bytes, *, values: int, depth: int) -> None:
         data: JSON, or what is to be taken for it.
         values: Maximum number of values, lists and objects.
         depth: Maximum number of lists and objects within each other.
+
+    Raises:
+        UnicodeError: For UTF-16 and UTF-32, which `json` reads; there a byte may be half a letter.
+        ValueError: For too many values, and for too many levels.
     """
+    if not json.detect_encoding(data).startswith("utf-8"):
+        raise UnicodeError("not in UTF-8")
     bare = _STRINGS.sub(b"", data)
     if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > values:
         raise ValueError(f"over {values} values")

@@ -144,6 +144,8 @@ class Door:
         check = partial(jsonl.check_size, body, values=ELEMENTS, depth=DEPTH)
         try:
             await asyncio.to_thread(check) if len(body) > ELEMENTS else check()
+        except UnicodeError as error:
+            raise Refusal(400, "Request", f"the body is {error}: encode it so") from None
         except ValueError as error:
             raise Refusal(413, "Payload", f"the body is {error}: send less a request") from None
         whole = iter([{"type": "http.request", "body": body}])
