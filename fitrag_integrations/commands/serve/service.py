@@ -13,6 +13,7 @@ from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import Files, ModelOptions
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
+from fitrag_integrations.commands.serve.limits import CHARACTERS
 from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.settings import Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Spans
@@ -159,6 +160,11 @@ class Service:
         if isinstance(passages, list) and len(passages) > self._settings.documents:
             allowed = f"at most {self._settings.documents}, set by the server"
             raise InputError.of("passages", given=len(passages), allowed=allowed)
+        for i, one in enumerate(passages if isinstance(passages, list) else ()):
+            text = one.get("text") if isinstance(one, dict) else None
+            if isinstance(text, str) and len(text) > CHARACTERS:
+                given, allowed = f"{len(text)} characters", f"at most {CHARACTERS}"
+                raise InputError.of(f"passages[{i}].text", given=given, allowed=allowed)
         verb = self._verbs[name]
         traced = await arun(verb.flow(row))
         return dict(verb.fields(traced))

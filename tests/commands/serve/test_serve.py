@@ -170,6 +170,7 @@ def test_what_is_there_is_told_and_the_key_is_not(client):
         ("/v2/rerank", {"query": QUESTION, "documents": [3]}, "documents.0"),
         ("/compress", {"question": QUESTION}, "passages"),
         ("/compress", {"question": QUESTION, "passages": [{"text": "x"}] * 51}, "at most 50"),
+        ("/route", {"question": "q", "passages": [{"text": "x " * 1_000_001}]}, "at most 2000000"),
         ("/gate", {"question": " "}, "question"),
     ],
 )
