@@ -77,6 +77,9 @@ VERBS = {
         "calibrate.gate:CalibrateReader", "Fit the reader's threshold of no answer."
     ),
     "calibrate gate": Home("calibrate.gate:CalibrateGate", "Fit the threshold of a gate."),
+    "calibrate scores": Home(
+        "calibrate.scores:CalibrateScores", "Fit a correction of the scorer's probabilities."
+    ),
     "calibrate verdict": Home(
         "calibrate.crag:CalibrateVerdict", "Fit the verdict over a whole list of passages."
     ),

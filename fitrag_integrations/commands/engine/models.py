@@ -42,6 +42,11 @@ CALLS = {
 
 def load_scorer(options: ModelOptions) -> Scorer:
     """Load the bi-label scorer, or a published reranker; the bundled one also scores sentences."""
+    if options.model is not None and options == ModelOptions(options.model):
+        given, (home, name) = _manifest(Path(options.model)), defaults.home_of("scorer")
+        if (given.get("kind"), given.get("source")) == ("calibrated", "embedded"):
+            kind = getattr(importlib.import_module(home), name)
+            return cast(Scorer, kind.from_pretrained(options.model))
     if options.model is not None and installed("torch") and not is_own_file(options.model):
         sources = importlib.import_module("fitrag_integrations.models.runtime.sources")
         folder = sources.model_folder(options.model)

@@ -38,8 +38,9 @@ from fitrag_integrations.models.runtime.folder import (
     reading,
 )
 from fitrag_integrations.models.runtime.placing import place
+from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import Item, of_logits
+from fitrag_integrations.models.scorer.items import CALIBRATED, Calibration, Item
 from fitrag_integrations.models.scorer.one_pass import (
     Head,
     Judged,
@@ -96,6 +97,7 @@ class BiLabelScorer(PairScorer, PairModel):
             self._head.span.to(engine.device)
         self._evidence = evidence
         self._temperatures = temperatures
+        self._calibration = Calibration()
 
     @property
     def name(self) -> str:
@@ -106,7 +108,8 @@ class BiLabelScorer(PairScorer, PairModel):
         """
         digest = self.manifest.get("head", {}).get("sha256", "")
         base = Path(str(self.manifest.get("base", ""))).name
-        return str(self.manifest.get("name") or (f"bilabel {base} {digest[:8]}" if digest else ""))
+        own = str(self.manifest.get("name") or (f"bilabel {base} {digest[:8]}" if digest else ""))
+        return self._calibration.name(own)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
@@ -139,7 +142,20 @@ class BiLabelScorer(PairScorer, PairModel):
     def _load(cls, folder: Path, options: Options) -> Self:
         if cls is BiLabelScorer and kind_in(folder) == OnePassScorer.kind:
             return cast(Self, OnePassScorer._load(folder, options))
+        if cls is BiLabelScorer and kind_in(folder) == CALIBRATED:
+            given = Calibration.read(folder)
+            ships = given.source == "embedded"
+            home = embedded_folder(cls.ships_as) if ships else folder / given.source
+            made = BiLabelScorer._load(home, options)
+            with ExitStack() as undo:
+                undo.callback(made.unload)
+                made._calibrate(given.check(made.name))
+                undo.pop_all()
+            return cast(Self, made)
         return super()._load(folder, options)
+
+    def _calibrate(self, given: Calibration) -> None:
+        self._calibration = given
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
@@ -192,7 +208,7 @@ class BiLabelScorer(PairScorer, PairModel):
 
     def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
         has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
-        return of_logits(has, prefer)
+        return self._calibration.labels(has, prefer)
 
 
 class OnePassScorer(SentenceScorer, BiLabelScorer):
@@ -267,6 +283,9 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
             made = cls(scorer, head, manifest=manifest)
             undo.pop_all()
         return made
+
+    def _calibrate(self, given: Calibration) -> None:
+        self._calibration = self._scorer._calibration = given
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         return self._spans.judge(items)

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fitrag_integrations.core.checks import check_whole
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.models.encoder.pairs import EncodedPair, checked_pairs
+from fitrag_integrations.models.runtime.folder import (
+    SMALLEST,
+    read_manifest,
+    reading,
+    write_manifest,
+)
 from fitrag_integrations.types import BiLabelScore, Passage
 
 Range = tuple[int, int]
 Places: TypeAlias = NDArray[np.int64]
+CALIBRATED = "calibrated"  # the kind of a folder with a correction and the scorer's name
 InChunk: TypeAlias = tuple[Places, list[Range]]  # which spans, and the tokens of each
 Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end) in the text
 
@@ -28,6 +37,58 @@ def of_logits(has_answer: float, llm_prefer: float | None = None) -> BiLabelScor
         has_answer,
         llm_prefer,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Correction of a scorer's `has_answer`: its logit becomes `slope * logit + shift`.
+
+    Applies to passages and to their sentences. `fitrag calibrate scores` fits one.
+
+    Args:
+        slope: Factor of the logit, above 0.
+        shift: Added to it.
+        model: Name of the scorer it was fitted for; it is refused for any other.
+        source: Folder of that scorer, "embedded" for the bundled one.
+    """
+
+    slope: float = 1.0
+    shift: float = 0.0
+    model: str = ""
+    source: str = "embedded"
+
+    @classmethod
+    def read(cls, folder: Path) -> Calibration:
+        """Read the folder that `save` wrote; raise `ModelLoadError` for a damaged one."""
+        needs = ("slope", "shift", "model", "source")
+        given = read_manifest(folder, "model.json", kind=CALIBRATED, needs=needs)
+        with reading(folder):
+            slope = check_number("slope", given["slope"], low=SMALLEST)
+            shift = check_number("shift", given["shift"])
+            return cls(slope, shift, str(given["model"]), str(given["source"]))
+
+    def save(self, folder: Path, **fields: object) -> None:
+        """Write a folder that `BiLabelScorer.from_pretrained` loads, with further fields."""
+        own = {name: getattr(self, name) for name in ("model", "source", "slope", "shift")}
+        write_manifest(folder, "model.json", kind=CALIBRATED, fields={**own, **fields})
+
+    def labels(self, has_answer: float, llm_prefer: float | None = None) -> BiLabelScore:
+        """Return the score of two logits, or of one, corrected."""
+        return of_logits(self.slope * has_answer + self.shift, llm_prefer)
+
+    def name(self, scorer: str) -> str:
+        """Return the name of a scorer with this correction; its own where nothing changes."""
+        is_plain = (self.slope, self.shift) == (1.0, 0.0)
+        return scorer if is_plain else f"{scorer} calibrated {self.slope:.4g} {self.shift:.4g}"
+
+    def check(self, scorer: str) -> Calibration:
+        """Return this; raise `ThresholdMismatchError` if it was fitted for another scorer."""
+        if self.model != scorer:
+            raise ThresholdMismatchError(
+                f"the scores' calibration was fitted for {self.model!r}, given {scorer!r}: fit it "
+                "again with `fitrag calibrate scores`"
+            )
+        return self
 
 
 def sigmoid(logit: float) -> float:

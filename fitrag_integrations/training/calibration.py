@@ -1,0 +1,148 @@
+"""Fit the correction of a scorer's `has_answer` on a user's own lists: labels, then prior shift.
+
+Labels give a slope and a shift (Platt, 1999), which a normal prior holds near 1 and 0, so that
+fifty are enough. Lists without labels, of the same kind but with more or fewer passages that
+answer, move the shift further by expectation maximization (Saerens et al., 2002,
+doi:10.1162/089976602753284446). From unlabeled lists alone that is worse than nothing, see
+docs/calibration.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.outcomes import calibration_error
+
+LABELS = 50
+SLOPE, SHIFT = 0.2, 1.0  # standard deviations of the prior
+RESAMPLES = 200
+Floats = NDArray[np.float64]
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class FittedScores:
+    """Correction of `has_answer`, and what it does on lists left out of the fit.
+
+    Attributes:
+        slope: Factor of the logit, with its 95 % bootstrap interval in `slope_interval`.
+        shift: Added to it, with its interval in `shift_interval`.
+        labels: Number of labeled passages.
+        errors: Calibration error without and with it, mean over lists left out of a resample.
+        losses: Log loss without and with it, likewise.
+    """
+
+    slope: float
+    shift: float
+    slope_interval: Interval
+    shift_interval: Interval
+    labels: int
+    errors: tuple[float, float]
+    losses: tuple[float, float]
+
+
+def fit_scores(
+    logits: Sequence[Sequence[float]],
+    labels: Sequence[Sequence[int]],
+    unlabeled: Sequence[Sequence[float]] = (),
+    *,
+    seed: int = 0,
+) -> FittedScores:
+    """Fit slope and shift, with bootstrap intervals over the lists.
+
+    Args:
+        logits: The scorer's logits of `has_answer`, list by list.
+        labels: 1 for each passage that answers, else 0, in the same lists.
+        unlabeled: Logits of lists without labels, to whose rate of answers the shift is moved.
+        seed: Seed of the resamples.
+
+    Returns:
+        The correction; its errors and losses are over labeled lists and leave out the prior shift.
+
+    Raises:
+        InputError: If there are fewer than 50 labels, or all are equal.
+    """
+    x, y = ([np.array(each, dtype=float) for each in given] for given in (logits, labels))
+    count = sum(map(len, y))
+    if count < LABELS or len({*np.concatenate(y)}) < 2:
+        given = f"{count} labels, {int(sum(map(np.sum, y)))} of them 1"
+        allowed = f"at least {LABELS} labeled passages, some 1 and some 0"
+        raise InputError.of("has_answer", given=given, allowed=allowed)
+    others = [np.array(each, dtype=float) for each in unlabeled]
+    rng = np.random.default_rng(seed)
+    drawn, errors, losses = [], [], []
+    for _ in range(RESAMPLES):
+        at, more = rng.integers(0, len(x), len(x)), rng.integers(0, len(others), len(others))
+        left = sorted({*range(len(x))} - {*at.tolist()})
+        mine, gold = (np.concatenate([each[i] for i in at]) for each in (x, y))
+        slope, shift = fit_line(mine, gold)
+        moved = (
+            prior_shift(
+                slope * mine + shift, slope * np.concatenate([others[i] for i in more]) + shift
+            )
+            if others
+            else 0.0
+        )
+        drawn.append((slope, shift + moved))
+        if left:
+            mine, gold = (np.concatenate([each[i] for i in left]) for each in (x, y))
+            both = [chances(mine), chances(slope * mine + shift)]
+            errors.append([calibration_error(p.tolist(), gold.astype(int).tolist()) for p in both])
+            losses.append([log_loss(p, gold) for p in both])
+    mine, gold = np.concatenate(x), np.concatenate(y)
+    slope, shift = fit_line(mine, gold)
+    if others:
+        shift += prior_shift(slope * mine + shift, slope * np.concatenate(others) + shift)
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0).tolist()
+    before, after = np.mean(errors, axis=0).tolist()
+    first, second = np.mean(losses, axis=0).tolist()
+    ends = (low[0], high[0]), (low[1], high[1])
+    return FittedScores(slope, shift, *ends, count, (before, after), (first, second))
+
+
+def fit_line(logits: Floats, labels: Floats) -> tuple[float, float]:
+    """Return slope and shift with the highest posterior, by Newton's method."""
+    inputs, prior = np.stack([logits, np.ones_like(logits)]), np.array([SLOPE, SHIFT]) ** -2
+    line = np.array([1.0, 0.0])
+    for _ in range(50):
+        chance = chances(line @ inputs)
+        slope = inputs @ (chance - labels) + prior * (line - [1.0, 0.0])
+        step = np.linalg.solve((inputs * chance * (1 - chance)) @ inputs.T + np.diag(prior), slope)
+        line -= step
+        if np.abs(step).max() < 1e-9:
+            break
+    return float(line[0]), float(line[1])
+
+
+def prior_shift(reference: Floats, logits: Floats) -> float:
+    """Estimate what other lists' rate of answers adds to their logits (Saerens et al., 2002).
+
+    Args:
+        reference: Calibrated logits of lists of the same kind; their mean probability is the prior.
+        logits: Calibrated logits of the lists with another prior.
+    """
+    known = rate = float(np.clip(chances(reference).mean(), 1e-6, 1 - 1e-6))
+    for _ in range(2000):
+        moved = np.log(rate / (1 - rate)) - np.log(known / (1 - known))
+        found = float(np.clip(chances(logits + moved).mean(), 1e-6, 1 - 1e-6))
+        if abs(found - rate) < 1e-8:
+            break
+        rate = found
+    return float(moved)
+
+
+def chances(logits: Floats) -> Floats:
+    """Return the probabilities of logits."""
+    found: Floats = 1 / (1 + np.exp(-np.clip(logits, -60, 60)))
+    return found
+
+
+def log_loss(chance: Floats, labels: Floats) -> float:
+    """Return the mean negative log likelihood of labels."""
+    of_label = np.where(labels > 0.5, chance, 1 - chance)
+    return float(-np.log(np.clip(of_label, 1e-12, 1)).mean())
