@@ -91,7 +91,9 @@ class AskReader:
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
         """Answer every pair that `may` be asked; `heard` receives its place and outcome."""
         for _, group in groupby(enumerate(pairs), key=lambda placed: placed[1][0]):
-            own = [(at, question, _parts(passage)) for at, (question, passage) in group]
+            own = [
+                (at, q, passage.metadata.get("parts") or (passage,)) for at, (q, passage) in group
+            ]
             once = dict.fromkeys((question, part) for _, question, parts in own for part in parts)
             read = dict(zip(once, self.reader.read(list(once)), strict=True))
             for at, question, parts in own:
@@ -239,11 +241,6 @@ class AskLLM:
         return Told(text, reply.tokens), True
 
 
-def _parts(passage: Passage) -> Sequence[Passage]:
-    parts: Sequence[Passage] = passage.metadata.get("parts") or (passage,)
-    return parts
-
-
 def _passage_text(passage: Passage) -> str:
     return f"{passage.title}\n{passage.text}" if passage.title else passage.text
 
@@ -308,9 +305,9 @@ def caller(llm: object, timeout: float) -> tuple[Call, bool]:
     if isinstance(llm, RemoteAnswers):
         return llm.aanswers, False
     if isinstance(llm, LangChainModel):
-        return _one_by_one(partial(_langchain, llm), timeout), False
+        return _one_by_one(llm.ainvoke, timeout), False
     if isinstance(llm, LlamaIndexModel):
-        return _one_by_one(partial(_llama_index, llm), timeout), False
+        return _one_by_one(llm.acomplete, timeout), False
     call = llm.generate if hasattr(llm, "generate") else llm
     if isinstance(llm, type) or not callable(call):
         allowed = "a LangChain or LlamaIndex model, an object with generate, or a callable"
@@ -318,26 +315,22 @@ def caller(llm: object, timeout: float) -> tuple[Call, bool]:
     return partial(asyncio.to_thread, call), True
 
 
-def _one_by_one(ask: Callable[[str], Awaitable[Answer]], timeout: float) -> Call:
+def _one_by_one(ask: Callable[[str], Awaitable[Text | str]], timeout: float) -> Call:
     async def call(prompts: Sequence[str]) -> list[Answer]:
-        return [await asyncio.wait_for(ask(prompt), timeout) for prompt in prompts]
+        return [_read_text(await asyncio.wait_for(ask(prompt), timeout)) for prompt in prompts]
 
     return call
 
 
-async def _langchain(llm: LangChainModel, prompt: str) -> Answer:
-    reply = await llm.ainvoke(prompt)
-    if isinstance(reply, str):  # not a chat model
+def _read_text(reply: Text | str) -> Answer:
+    """Read the reply of a framework's model, which is a text if it is no chat model's."""
+    if isinstance(reply, str):
         return reply
     usage = _said(reply, "usage_metadata")
     refusal = _said(reply, "additional_kwargs").get("refusal")
     reason = _said(reply, "response_metadata").get("finish_reason")
     counts = usage.get("input_tokens"), usage.get("output_tokens")
-    return _reply(str(reply.text), counts, refusal, reason)
-
-
-async def _llama_index(llm: LlamaIndexModel, prompt: str) -> Answer:
-    return str((await llm.acomplete(prompt)).text or "")
+    return _reply(str(reply.text or ""), counts, refusal, reason)
 
 
 def _reply(text: str, counts: tuple[object, object], refusal: object, reason: object) -> Answer:

@@ -106,14 +106,14 @@ def fit_scores(
 
 
 def fit_line(logits: Floats, labels: Floats) -> tuple[float, float]:
-    """Return slope and shift with the highest posterior, by Newton's method."""
+    """Return slope and shift with the highest posterior, by Newton's method, in steps of at most 1."""
     inputs, prior = np.stack([logits, np.ones_like(logits)]), np.array([SLOPE, SHIFT]) ** -2
     line = np.array([1.0, 0.0])
-    for _ in range(50):
+    for _ in range(100):
         chance = chances(line @ inputs)
         slope = inputs @ (chance - labels) + prior * (line - [1.0, 0.0])
         step = np.linalg.solve((inputs * chance * (1 - chance)) @ inputs.T + np.diag(prior), slope)
-        line -= step
+        line -= step / max(1.0, np.abs(step).max())  # a whole step may overshoot far from the mode
         if np.abs(step).max() < 1e-9:
             break
     return float(line[0]), float(line[1])

@@ -17,7 +17,7 @@ from fitrag_integrations.commands.train.rows import rows_as
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.scorer.items import Calibration
+from fitrag_integrations.models.scorer.items import Correction
 from fitrag_integrations.ports import model_name
 from fitrag_integrations.training.calibration import fit_scores
 from fitrag_integrations.training.rows import passage_row
@@ -66,7 +66,7 @@ class CalibrateScores:
                 f"{after:.4f}): use the scorer without it, or label more lists"
             )
         source = "embedded" if self.model is None else os.path.relpath(self.model, self.out)
-        Calibration(fitted.slope, fitted.shift, model_name(scorer), source).save(
+        Correction(fitted.slope, fitted.shift, model_name(scorer), source).save(
             self.out, **{k: v for k, v in asdict(fitted).items() if k not in ("slope", "shift")}
         )
         ends = [

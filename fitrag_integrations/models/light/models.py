@@ -39,7 +39,7 @@ from fitrag_integrations.models.runtime.saved import Origin, SavedModel, embedde
 from fitrag_integrations.models.runtime.worker import Steps, Worker, finished
 from fitrag_integrations.models.scorer.items import (
     CALIBRATED,
-    Calibration,
+    Correction,
     Item,
     Range,
     best_logits,
@@ -124,18 +124,18 @@ class LightScorer(LightModel):
         self._span_head = head_of(folder, onepass)
         self._span_temperatures = np.array(both_positive(onepass))
         self._span_labels = label_count(onepass["head"])
-        self._calibration = Calibration()
+        self._correction = Correction()
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
         """Load a folder of `fitrag calibrate scores`; any other, and options, need PyTorch."""
         if options or kind_in(Path(folder)) != CALIBRATED:
             return super().from_pretrained(folder, **options)
-        given = Calibration.read(Path(folder))
+        given = Correction.read(Path(folder))
         if given.source != "embedded":
             return super().from_pretrained(given.source)
         made = cls()
-        made._calibration = given.check(made.name)
+        made._correction = given.check(made.name)
         made._origin = Origin(str(folder), {})
         return made
 
@@ -148,7 +148,7 @@ class LightScorer(LightModel):
         scores.
         """
         base = Path(str(self.manifest["base"])).name
-        return self._calibration.name(f"bilabel {base} {self.manifest['head']['sha256'][:8]}")
+        return self._correction.name(f"bilabel {base} {self.manifest['head']['sha256'][:8]}")
 
     def score(
         self, pairs: Sequence[Pair], *, show_progress: bool | None = False
@@ -169,7 +169,7 @@ class LightScorer(LightModel):
         return heads.bilabel(self._head, states[:, 0], clues, self._best_span(states, batch))
 
     def _whole(self, chunks: Sequence[Floats]) -> BiLabelScore:
-        return self._calibration.labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
+        return self._correction.labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
 
     def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
         """Return the labels of each passage and of spans of it, in the order given."""
@@ -197,7 +197,7 @@ class LightScorer(LightModel):
             which = (each for each, _ in own)
             best = best_logits(len(item[2]), list(zip(which, logits, strict=True)))
             rows = (best / self._span_temperatures)[:, : self._span_labels].tolist()
-            judged.append((self._whole(wholes), [self._calibration.labels(*row) for row in rows]))
+            judged.append((self._whole(wholes), [self._correction.labels(*row) for row in rows]))
         return judged
 
     def _read(

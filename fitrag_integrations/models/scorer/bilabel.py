@@ -40,7 +40,7 @@ from fitrag_integrations.models.runtime.folder import (
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import CALIBRATED, Calibration, Item
+from fitrag_integrations.models.scorer.items import CALIBRATED, Correction, Item
 from fitrag_integrations.models.scorer.one_pass import (
     Head,
     Judged,
@@ -97,7 +97,7 @@ class BiLabelScorer(PairScorer, PairModel):
             self._head.span.to(engine.device)
         self._evidence = evidence
         self._temperatures = temperatures
-        self._calibration = Calibration()
+        self._correction = Correction()
 
     @property
     def name(self) -> str:
@@ -109,7 +109,7 @@ class BiLabelScorer(PairScorer, PairModel):
         digest = self.manifest.get("head", {}).get("sha256", "")
         base = Path(str(self.manifest.get("base", ""))).name
         own = str(self.manifest.get("name") or (f"bilabel {base} {digest[:8]}" if digest else ""))
-        return self._calibration.name(own)
+        return self._correction.name(own)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
@@ -143,19 +143,19 @@ class BiLabelScorer(PairScorer, PairModel):
         if cls is BiLabelScorer and kind_in(folder) == OnePassScorer.kind:
             return cast(Self, OnePassScorer._load(folder, options))
         if cls is BiLabelScorer and kind_in(folder) == CALIBRATED:
-            given = Calibration.read(folder)
+            given = Correction.read(folder)
             ships = given.source == "embedded"
             home = embedded_folder(cls.ships_as) if ships else folder / given.source
             made = BiLabelScorer._load(home, options)
             with ExitStack() as undo:
                 undo.callback(made.unload)
-                made._calibrate(given.check(made.name))
+                made._correct(given.check(made.name))
                 undo.pop_all()
             return cast(Self, made)
         return super()._load(folder, options)
 
-    def _calibrate(self, given: Calibration) -> None:
-        self._calibration = given
+    def _correct(self, given: Correction) -> None:
+        self._correction = given
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
@@ -208,7 +208,7 @@ class BiLabelScorer(PairScorer, PairModel):
 
     def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
         has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
-        return self._calibration.labels(has, prefer)
+        return self._correction.labels(has, prefer)
 
 
 class OnePassScorer(SentenceScorer, BiLabelScorer):
@@ -284,8 +284,8 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
             undo.pop_all()
         return made
 
-    def _calibrate(self, given: Calibration) -> None:
-        self._calibration = self._scorer._calibration = given
+    def _correct(self, given: Correction) -> None:
+        self._correction = self._scorer._correction = given
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         return self._spans.judge(items)

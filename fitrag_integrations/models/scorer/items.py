@@ -40,7 +40,7 @@ def of_logits(has_answer: float, llm_prefer: float | None = None) -> BiLabelScor
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Correction:
     """Correction of a scorer's `has_answer`: its logit becomes `slope * logit + shift`.
 
     Applies to passages and to their sentences. `fitrag calibrate scores` fits one.
@@ -58,7 +58,7 @@ class Calibration:
     source: str = "embedded"
 
     @classmethod
-    def read(cls, folder: Path) -> Calibration:
+    def read(cls, folder: Path) -> Correction:
         """Read the folder that `save` wrote; raise `ModelLoadError` for a damaged one."""
         needs = ("slope", "shift", "model", "source")
         given = read_manifest(folder, "model.json", kind=CALIBRATED, needs=needs)
@@ -81,7 +81,7 @@ class Calibration:
         is_plain = (self.slope, self.shift) == (1.0, 0.0)
         return scorer if is_plain else f"{scorer} calibrated {self.slope:.4g} {self.shift:.4g}"
 
-    def check(self, scorer: str) -> Calibration:
+    def check(self, scorer: str) -> Correction:
         """Return this; raise `ThresholdMismatchError` if it was fitted for another scorer."""
         if self.model != scorer:
             raise ThresholdMismatchError(

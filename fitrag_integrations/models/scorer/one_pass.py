@@ -39,7 +39,7 @@ from fitrag_integrations.models.runtime.folder import (
 )
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.items import (
-    Calibration,
+    Correction,
     InChunk,
     Item,
     Range,
@@ -128,7 +128,7 @@ class WholeScorer(Protocol):
     _engine: Engine
     _evidence: Evidence
     _temperatures: tuple[float, float]
-    _calibration: Calibration
+    _correction: Correction
 
     def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]: ...
     def _logits(self, read: list[Read], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]: ...
@@ -199,7 +199,7 @@ class SpanJudge:
             best = torch.from_numpy(best_logits(len(spans), parts))
             labels = (best / torch.tensor(self._temperatures))[:, : self._labels].tolist()
             whole = self._scorer._labels([next(firsts) for _ in group])
-            judged.append((whole, [self._scorer._calibration.labels(*row) for row in labels]))
+            judged.append((whole, [self._scorer._correction.labels(*row) for row in labels]))
         return judged
 
 

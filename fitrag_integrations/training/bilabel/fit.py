@@ -24,7 +24,6 @@ from fitrag_integrations.models.encoder.encoders import (
     tuned_names,
 )
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.head import write_head
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.runtime.folder import write_manifest
@@ -289,9 +288,9 @@ def rounded(module: BiLabelModule) -> BiLabelModule:
     interaction = module.evidence.interaction
     if interaction is not None:
         interaction = copy.copy(interaction)
-        interaction.trunk = _rounded(interaction.trunk)
+        interaction.trunk = cast(copy.deepcopy(interaction.trunk), torch.bfloat16)
     return BiLabelModule(
-        _rounded(module.trunk),
+        cast(copy.deepcopy(module.trunk), torch.bfloat16),
         module.head,
         module.tokenizer,
         evidence=replace(module.evidence, interaction=interaction),
@@ -299,10 +298,6 @@ def rounded(module: BiLabelModule) -> BiLabelModule:
         batch_tokens=module.batch_tokens,
         listwise=module.listwise,
     )
-
-
-def _rounded(trunk: Trunk) -> Trunk:
-    return cast(copy.deepcopy(trunk), torch.bfloat16)
 
 
 @torch.inference_mode()

@@ -332,27 +332,19 @@ def finder(retriever: Any, k: int) -> Find:
         k: Maximum number of usable passages per question.
     """
     homes = {kind.__module__.partition(".")[0] for kind in type(retriever).__mro__}
-    if "langchain_core" in homes:
-
-        def found(questions: Sequence[str]) -> list[list[Passage]]:
-            return [[*map(_of_document, retriever.invoke(question))] for question in questions]
-
-    elif "llama_index" in homes:
-
-        def found(questions: Sequence[str]) -> list[list[Passage]]:
-            return [[*map(_of_node, retriever.retrieve(question))] for question in questions]
-
+    if own := homes & {"langchain_core", "llama_index"}:
+        is_chain = "langchain_core" in own
+        call, read = (
+            (retriever.invoke, _of_document) if is_chain else (retriever.retrieve, _of_node)
+        )
     else:
         port = port_of("retrieve", retriever, "retrieve")
 
-        def asking(questions: Sequence[str]) -> Any:
-            return (yield from port.ask(questions))
-
-        def found(questions: Sequence[str]) -> list[list[Passage]]:
-            return [list(passages) for passages in run(asking(questions)).value]
-
     def find(questions: Sequence[str]) -> list[list[Passage]]:
-        return [list(usable(passages)[0][:k]) for passages in found(questions)]
+        found = (
+            (map(read, call(each)) for each in questions) if own else run(port.ask(questions)).value
+        )
+        return [list(usable(passages)[0][:k]) for passages in map(list, found)]
 
     return find
 
