@@ -67,7 +67,13 @@ class Asker(Protocol):
         ...
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
-        """Answer every pair that `may` be asked; `heard` receives its place and outcome."""
+        """Answer every pair that `may` be asked; `heard` receives its place and outcome.
+
+        Args:
+            pairs: Pairs of question and passage.
+            heard: Called with the place and the outcome of each.
+            may: Whether a prompt may be sent.
+        """
         ...
 
 
@@ -89,7 +95,13 @@ class AskReader:
         return f"{question}\n{_passage_text(passage)}"
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
-        """Answer every pair that `may` be asked; `heard` receives its place and outcome."""
+        """Answer every pair that `may` be asked; `heard` receives its place and outcome.
+
+        Args:
+            pairs: Pairs of question and passage.
+            heard: Called with the place and the outcome of each.
+            may: Whether a prompt may be sent.
+        """
         for _, group in groupby(enumerate(pairs), key=lambda placed: placed[1][0]):
             own = [
                 (at, q, passage.metadata.get("parts") or (passage,)) for at, (q, passage) in group
@@ -162,15 +174,33 @@ class AskLLM:
         return LimitedPrompt(filled, one_line=True)
 
     def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
-        """Answer all pairs; also works inside a running event loop."""
+        """Answer all pairs; also works inside a running event loop.
+
+        Args:
+            pairs: Pairs of question and passage.
+            heard: Called with the place and the outcome of each.
+            may: Whether a prompt may be sent.
+        """
         self.ask_prompts([self.prompt(*pair) for pair in pairs], heard, may)
 
     def ask_prompts(self, prompts: Sequence[str], heard: Heard, may: May) -> None:
-        """Answer all prompts, whatever is in them; also works inside a running event loop."""
+        """Answer all prompts, whatever is in them; also works inside a running event loop.
+
+        Args:
+            prompts: Prompts.
+            heard: Called with the place and the outcome of each.
+            may: Whether a prompt may be sent.
+        """
         finish(lambda: self.aask(prompts, heard, may))
 
     async def aask(self, prompts: Sequence[str], heard: Heard, may: May) -> None:
-        """Answer all prompts without blocking the event loop."""
+        """Answer all prompts without blocking the event loop.
+
+        Args:
+            prompts: Prompts.
+            heard: Called with the place and the outcome of each.
+            may: Whether a prompt may be sent.
+        """
         limit = asyncio.Semaphore(self._at_once)
 
         async def one(start: int) -> None:

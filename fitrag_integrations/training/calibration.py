@@ -106,7 +106,7 @@ def fit_scores(
 
 
 def fit_line(logits: Floats, labels: Floats) -> tuple[float, float]:
-    """Return slope and shift with the highest posterior, by Newton's method, in steps of at most 1."""
+    """Return slope and shift of the highest posterior, by Newton's method."""
     inputs, prior = np.stack([logits, np.ones_like(logits)]), np.array([SLOPE, SHIFT]) ** -2
     line = np.array([1.0, 0.0])
     for _ in range(100):

@@ -47,7 +47,10 @@ def list_loss(logits: Tensor, gold: Tensor, sizes: Sequence[int]) -> Tensor:
 def span_between(offsets: Iterable[Span | None], start: int, end: int) -> Span | None:
     """Return the first and last token within some characters of a text; None where there is none.
 
-    `offsets` are those of the tokens, None for a token that is not of the text.
+    Args:
+        offsets: Characters of each token, None for one outside the text.
+        start: First character.
+        end: One past the last.
     """
     places = enumerate(offsets)
     inside = [i for i, place in places if place and place[0] < end and place[1] > start]

@@ -278,6 +278,11 @@ def split_rows(
 ) -> tuple[list[KnownRow], list[KnownRow]]:
     """Split off a fraction of the questions for validation, with known and unknown ones on both
     sides.
+
+    Args:
+        rows: Rows.
+        validation: Fraction to hold out, in (0, 1).
+        seed: Seed of the hash.
     """
     parts = split_by_hash(rows, validation, seed)
     if any(len({row.known for row in part}) < 2 for part in parts):
@@ -289,6 +294,11 @@ def split_rows(
 def judged_model(rows: Sequence[KnownRow], given: str, base: str) -> str:
     """Return the model whose knowledge the rows are about: the one passed, the rows', or the
     base.
+
+    Args:
+        rows: Rows.
+        given: Name passed by the user, may be blank.
+        base: Name of the base model.
     """
     named = sorted({row.llm for row in rows if row.llm})
     if not given and len(named) > 1:

@@ -74,7 +74,13 @@ class CalibrateEvaluator:
 def graded_strips(
     evaluator: RetrievalEvaluator, rows: Sequence[Judged], sentences: int
 ) -> list[list[GradedStrip]]:
-    """Grade the strips of the first passage of each row that holds the answer."""
+    """Grade the strips of the first passage of each row that holds the answer.
+
+    Args:
+        evaluator: Evaluator to grade with.
+        rows: Judged questions.
+        sentences: Maximum sentences of a strip.
+    """
     first = [
         (row, next((p for p, h in zip(row.passages, row.holds, strict=True) if h), None))
         for row in rows
@@ -105,7 +111,13 @@ def in_lots(call: Any, pairs: Sequence[tuple[str, Passage]]) -> Iterator[Any]:
 
 
 def describe(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> str:
-    """Return how often each action comes, and how often rightly."""
+    """Return how often each action comes, and how often rightly.
+
+    Args:
+        cuts: The thresholds.
+        actions: Action of each question.
+        holds: Whether its passages hold the answer.
+    """
     parts = []
     for name in (Action.CORRECT, Action.AMBIGUOUS, Action.INCORRECT):
         truths = [truth for action, truth in zip(actions, holds, strict=True) if action is name]

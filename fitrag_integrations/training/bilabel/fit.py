@@ -302,7 +302,13 @@ def rounded(module: BiLabelModule) -> BiLabelModule:
 
 @torch.inference_mode()
 def held_logits(module: BiLabelModule, given: Lists, *, team: Processes = ALONE) -> Tensor:
-    """Return the logits of all pairs, on the CPU. Shape: (pairs, 2). Processes share the work."""
+    """Return the logits of all pairs, on the CPU. Shape: (pairs, 2). Processes share the work.
+
+    Args:
+        module: Module to run.
+        given: Questions.
+        team: Processes that share the work.
+    """
     module.eval()
     mine = team.mine(len(given))
     parts = [module.inputs(batch.pairs) for batch in given.batches(mine)]

@@ -115,6 +115,12 @@ class Data:
         """Split the rows; those that w is learnt on are of the training questions.
 
         Raises `InputError` naming questions on both sides.
+
+        Args:
+            rows: Labeled rows.
+            held: Rows to hold out; a fraction of `rows` if empty.
+            plan: Training settings.
+            tokenizer: Tokenizer of pairs.
         """
         train, held = (list(rows), list(held)) if held else split(rows, plan.share, plan.seed)
         refuse_shared(train, held)

@@ -254,6 +254,12 @@ def _fit(
 
 
 def mean_loss(module: CausalModule, held: Sequence[Example], batch: int) -> float:
-    """Return the loss over examples, in nats per token."""
+    """Return the loss over examples, in nats per token.
+
+    Args:
+        module: Model.
+        held: Examples.
+        batch: Examples per pass.
+    """
     parts = [held[at : at + batch] for at in range(0, len(held), batch)]
     return sum(float(module(part)["word"]) * len(part) for part in parts) / len(held)

@@ -66,7 +66,13 @@ class NecessityPlan(AdapterPlan):
 
 
 def is_known(draft: str, answers: Gold, theta: float = THETA) -> bool:
-    """Check whether strictly more than a share `theta` of the gold answers stand in a draft."""
+    """Check whether strictly more than a share `theta` of the gold answers stand in a draft.
+
+    Args:
+        draft: Answer without retrieval.
+        answers: Gold answers, each a text or its wordings.
+        theta: Fraction to exceed.
+    """
     return matching_ratio(draft, answers) > theta
 
 

@@ -56,6 +56,12 @@ def drawn(count: int, *, draws: int, overlap: float, chance: random.Random) -> l
     """Draw combinations of `count` members at random, each sorted, without those much alike.
 
     A draw that shares more than `overlap` of the members, in [0, 1], with an earlier one is lost.
+
+    Args:
+        count: Number of members to draw from.
+        draws: Number of draws.
+        overlap: Maximum Jaccard overlap of two combinations, in [0, 1].
+        chance: Source of randomness.
     """
     kept: list[Places] = []
     for _ in range(draws):

@@ -96,7 +96,13 @@ class EvaluatorModule(nn.Module):
         return [grade(logit) for part in parts for logit in part.tolist()]
 
     def graded(self, pooled: Tensor, batch: Sequence[EncodedPair], best: Tensor) -> Tensor:
-        """Run the head on a batch whose best spans score `best`."""
+        """Run the head on a batch whose best spans score `best`.
+
+        Args:
+            pooled: Vectors of the pairs. Shape: (pairs, width).
+            batch: The pairs.
+            best: Scores of their best spans. Shape: (pairs,).
+        """
         found: Tensor = self.head(pooled, self.clues.features(batch).to(pooled.device), best)
         return found
 
@@ -107,6 +113,11 @@ def losses(logits: Tensor, holds: Tensor, sizes: Sequence[int]) -> dict[str, Ten
 
     Shapes: logits and holds (pairs,), grouped by question into lists of `sizes`. A list without a
     passage that holds the answer, or of such only, has nothing to rank.
+
+    Args:
+        logits: Logits. Shape: (pairs,).
+        holds: Labels, 0 or 1. Shape: (pairs,).
+        sizes: Number of pairs of each question.
     """
     lists = [*zip(logits.split(list(sizes)), holds.split(list(sizes)), strict=True)]
     best = torch.stack([chunk.max() for chunk, _ in lists])

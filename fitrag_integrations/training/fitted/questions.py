@@ -93,7 +93,13 @@ def write_questions(file: Path, asked: Iterable[Asked]) -> None:
 
 
 def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -> list[Asked]:
-    """Generate questions from passages at even distances; fewer than `count` if some fail."""
+    """Generate questions from passages at even distances; fewer than `count` if some fail.
+
+    Args:
+        passages: Passages.
+        count: Maximum number of questions.
+        oracle: Language model or reader.
+    """
     if not oracle.writes:
         return different(questions_from(passages, round(WRITTEN_MORE * count)))[:count]
     sampled = spread(passages, round(WRITTEN_MORE * count))
@@ -117,7 +123,14 @@ def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -
 def refreshed(
     asked: Sequence[Asked], passages: Sequence[Passage], count: int, oracle: Oracle
 ) -> list[Asked]:
-    """Leave out questions about passages that are gone; write others about those without any."""
+    """Leave out questions about passages that are gone; write others about those without any.
+
+    Args:
+        asked: Questions so far.
+        passages: Passages there are now.
+        count: Maximum number of questions.
+        oracle: Language model or reader.
+    """
     texts, used = {one.text for one in passages}, {one.passage for one in asked}
     kept = [one for one in asked if not one.passage or one.passage in texts]
     if all(not one.passage for one in asked) or len(kept) >= count:

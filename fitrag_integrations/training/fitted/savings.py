@@ -56,7 +56,13 @@ class Curve:
         shown: Sequence[Sequence[Sequence[Excerpt]]],
         holds: Holds = Compressed.holds,
     ) -> Curve:
-        """Judge the excerpts shown of each row (outer) at each budget (inner)."""
+        """Judge the excerpts shown of each row (outer) at each budget (inner).
+
+        Args:
+            rows: Compressed rows.
+            shown: Excerpts of each row at each budget.
+            holds: Whether excerpts keep a row's answer.
+        """
         kept = [[float(holds(row, e)) for e in each] for row, each in zip(rows, shown, strict=True)]
         cost = [[float(cost_of(e)) for e in each] for each in shown]
         return cls(np.array(kept), np.array(cost))
@@ -179,7 +185,13 @@ class Savings:
 
 
 def verdict(savings: Savings, saving: Saving, *, sure_questions: bool) -> str:
-    """Return whether the saving is worth it; "perhaps" at most if the questions are not real."""
+    """Return whether the saving is worth it; "perhaps" at most if the questions are not real.
+
+    Args:
+        savings: Both curves.
+        saving: The saving at one level.
+        sure_questions: Whether people asked the questions.
+    """
     if len(savings.ours.kept) < LEAST_ANSWERS or saving.bounds is None:
         return FEW
     if saving.bounds[0] >= LEAST_SAVED:

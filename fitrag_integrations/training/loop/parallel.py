@@ -73,7 +73,13 @@ class Processes:
         return range(self.rank * count // self.count, (self.rank + 1) * count // self.count)
 
     def gather(self, part: Tensor, count: int, places: range) -> Tensor:
-        """Concatenate the parts of all processes. Shapes: (places, ...) to (count, ...)."""
+        """Concatenate the parts of all processes. Shapes: (places, ...) to (count, ...).
+
+        Args:
+            part: Results of this process. Shape: (places, ...).
+            count: Number of all results.
+            places: Those of this process.
+        """
         if self.count == 1:
             return part
         whole = torch.zeros(count, *part.shape[1:], device=self.device, dtype=part.dtype)
