@@ -39,7 +39,7 @@ OnStep: TypeAlias = Callable[[int, Step], None]
 
 
 class Rounds(Generic[R]):
-    """Take flows from round to round, from any thread, one thread at a time.
+    """Rounds of several flows in lock step, advanced from any thread, one thread at a time.
 
     Closing it while a thread is at work waits for nothing: the flows are closed at once or, where
     one of them is running, by that thread as soon as it is done. In a ``context`` every stretch
@@ -209,9 +209,14 @@ async def arun(flow: Flow[R], *, on_step: OnStep | None = None) -> Traced[R]:
 
 
 def run_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list[Traced[R]]:
-    """Run flows in lock step; results in the order of the flows.
+    """Run flows in lock step; calls of one round to the same port are joined.
 
-    ``on_step`` is called with the flow's index and each finished step, in the calling thread.
+    Args:
+        flows: The flows.
+        on_step: Called with the flow's index and each finished step, in the calling thread.
+
+    Returns:
+        One trace per flow, in the order of the flows.
     """
     with contextlib.closing(Rounds(_checked(flows), on_step)) as rounds:
         replies: list[Reply] | None = None
@@ -221,17 +226,23 @@ def run_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list
 
 
 async def arun_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list[Traced[R]]:
-    """Run flows in lock step; the calls of one round run side by side.
+    """Run flows in lock step; the calls of one round run concurrently.
 
-    The event loop stays free: the flows' own work, which may be to cut a hundred texts into
-    sentences, is done in worker threads, one at a time, and so is a port without an async call.
-    ``on_step`` is called in such a thread too. All of it runs in one copy of the caller's
-    context: context variables are there, and what a flow sets stays set in its next stretch and
-    in the calls it asks for.
+    The event loop stays free: the flows' own work, such as splitting a hundred texts into
+    sentences, runs in worker threads, one at a time, and so does a port without an async call. All
+    of it runs in one copy of the caller's context: context variables are there, and what a flow
+    sets stays set in its next stretch and in the calls it asks for.
 
     For a deadline, wait under ``asyncio.timeout``: pending calls are cancelled and the flows
     closed. A thread already running is left to end; where it was at the flows' own work, it
     closes them as soon as that is done.
+
+    Args:
+        flows: The flows.
+        on_step: Called with the flow's index and each finished step, in a worker thread.
+
+    Returns:
+        One trace per flow, in the order of the flows.
     """
     context = copy_context()
     with contextlib.closing(Rounds(_checked(flows), on_step, context)) as rounds:

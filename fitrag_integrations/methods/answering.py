@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar
 
@@ -231,26 +231,23 @@ class Answering:
             return Answered(text.strip(), _noted(context, *notes), prompt)
         pairs = [(question, excerpt.as_passage()) for excerpt in context.excerpts]
         answers = yield from read_port(self.reader).ask(pairs)
+        if not answers:
+            return Answered("", _noted(context, NOTHING_TO_READ), prompt)
+
+        # the best-scored answer, the first of equals, and its place in its source
+        at = max(range(len(answers)), key=lambda i: answers[i].score)
+        answer, excerpt = answers[at], context.excerpts[at]
         least = getattr(self.reader, "abstain_below", None)
-        return _best(context, prompt, answers, -float("inf") if least is None else float(least))
+        if not answer.text or (least is not None and answer.score < float(least)):
+            return Answered("", _noted(context, ABSTAINED), prompt, score=float(answer.score))
+        place = excerpt.located(answer.start, answer.start + len(answer.text))
+        source = Excerpt(excerpt.passage, *place, float(answer.score))
+        return Answered(answer.text, context, prompt, source, float(answer.score))
 
 
 def own_answer(context: Context) -> str:
     """Return the answer the method itself wrote; blank where that is left to the caller."""
     return (context.draft or "").strip() if context.details.get("answers") else ""
-
-
-def _best(context: Context, prompt: str, answers: Sequence[AnswerLike], least: float) -> Answered:
-    """Choose the best-scored answer, the first of equals, and find its place in its source."""
-    if not answers:
-        return Answered("", _noted(context, NOTHING_TO_READ), prompt)
-    at = max(range(len(answers)), key=lambda i: answers[i].score)
-    answer, excerpt = answers[at], context.excerpts[at]
-    if not answer.text or answer.score < least:
-        return Answered("", _noted(context, ABSTAINED), prompt, score=float(answer.score))
-    place = excerpt.located(answer.start, answer.start + len(answer.text))
-    source = Excerpt(excerpt.passage, *place, float(answer.score))
-    return Answered(answer.text, context, prompt, source, float(answer.score))
 
 
 def _noted(context: Context, *notes: str) -> Context:

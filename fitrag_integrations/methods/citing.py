@@ -85,8 +85,12 @@ def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = F
             as pieces; False counts those of `Context.prompt`, one for each passage.
     """
     check_text("answer", answer)
-    excerpts = shown.excerpts if isinstance(shown, Context) else shown
-    groups = _groups(check_many("shown", excerpts, Excerpt), by_source)
+    given = shown.excerpts if isinstance(shown, Context) else shown
+    excerpts = check_many("shown", given, Excerpt)
+    groups = by_number(excerpts)
+    if by_source:
+        sources = grouped(excerpts, lambda one: (origin_of(one.passage)[0], one.passage.title))
+        groups = list(sources.values())
     places: dict[int, list[tuple[int, int]]] = {}
     for number, place in marks(answer, len(groups)):
         places.setdefault(number, []).append(place)
@@ -172,21 +176,11 @@ def highlight(
 
 
 def _between(group: Sequence[Excerpt], markers: tuple[str, str]) -> str:
-    return ELLIPSIS.join(_marked(excerpts, markers) for excerpts in by_number(group))
-
-
-def _marked(excerpts: Sequence[Excerpt], markers: tuple[str, str]) -> str:
-    text = excerpts[0].passage.text
-    parts: list[str] = []
-    last = 0
-    for start, end in merge_spans(text, [span for one in excerpts for span in one.spans]):
-        parts += [text[last:start], markers[0], text[start:end], markers[1]]
-        last = end
-    return "".join([*parts, text[last:]])
-
-
-def _groups(excerpts: Sequence[Excerpt], by_source: bool) -> list[list[Excerpt]]:
-    if not by_source:
-        return by_number(excerpts)
-    sources = grouped(excerpts, lambda one: (origin_of(one.passage)[0], one.passage.title))
-    return list(sources.values())
+    texts = []
+    for excerpts in by_number(group):
+        text, parts, last = excerpts[0].passage.text, list[str](), 0
+        for start, end in merge_spans(text, [span for one in excerpts for span in one.spans]):
+            parts += [text[last:start], markers[0], text[start:end], markers[1]]
+            last = end
+        texts.append("".join([*parts, text[last:]]))
+    return ELLIPSIS.join(texts)

@@ -80,13 +80,6 @@ def home_of(role: str) -> tuple[str, str]:
     return HOMES[role]
 
 
-async def adefault_model(role: str) -> Any:
-    """Async version of `default_model` while the model is loaded."""
-    if role in _loaded:
-        return _loaded[role]
-    return await asyncio.to_thread(default_model, role)
-
-
 def _asks(role: str, verb: str) -> tuple[Any, Any]:
     """Make a call of a role's model and its async twin, both loading it first."""
 
@@ -94,7 +87,8 @@ def _asks(role: str, verb: str) -> tuple[Any, Any]:
         return getattr(default_model(role), verb)(*items)
 
     async def aask(_: object, *items: object) -> Any:
-        return await getattr(await adefault_model(role), f"a{verb}")(*items)
+        model = _loaded.get(role) or await asyncio.to_thread(default_model, role)
+        return await getattr(model, f"a{verb}")(*items)
 
     for call, name in ((ask, verb), (aask, f"a{verb}")):
         call.__name__ = name  # by which a bound method is pickled
@@ -102,14 +96,14 @@ def _asks(role: str, verb: str) -> tuple[Any, Any]:
     return ask, aask
 
 
-def _tells(role: str, name: str, default: object = None) -> property:
+def _reported(role: str, name: str, default: object = None) -> property:
     """Make a property that reads a number or name of a role's model, loading it first."""
 
     def read(_: object) -> Any:
         found = getattr(default_model(role), name, None)
         return default if found is None else found
 
-    return property(read, doc=f"Give the embedded {role}'s `{name}`.")
+    return property(read, doc=f"Return the embedded {role}'s `{name}`.")
 
 
 class EmbeddedScorer:
@@ -132,8 +126,8 @@ class EmbeddedDetector:
 
     eligible, aeligible = _asks("detector", "eligible")
     eligible_among, aeligible_among = _asks("detector", "eligible_among")
-    threshold = _tells("detector", "threshold")
-    name = _tells("detector", "name", "")
+    threshold = _reported("detector", "threshold")
+    name = _reported("detector", "name", "")
 
     @cached_property
     def fitted_for(self) -> Mapping[str, Any] | None:
@@ -150,26 +144,26 @@ class EmbeddedGate:
     """Stand for the embedded gate."""
 
     p_known, ap_known = _asks("gate", "p_known")
-    threshold = _tells("gate", "threshold")
-    fitted = _tells("gate", "fitted")
-    draft_tokens = _tells("gate", "draft_tokens", 0)
-    drafter = _tells("gate", "drafter")
-    name = _tells("gate", "name", "")
+    threshold = _reported("gate", "threshold")
+    fitted = _reported("gate", "fitted")
+    draft_tokens = _reported("gate", "draft_tokens", 0)
+    drafter = _reported("gate", "drafter")
+    name = _reported("gate", "name", "")
 
 
 class EmbeddedEvaluator:
     """Stand for the embedded retrieval evaluator."""
 
     evaluate, aevaluate = _asks("evaluator", "evaluate")
-    name = _tells("evaluator", "name", "")
-    thresholds = _tells("evaluator", "thresholds")
+    name = _reported("evaluator", "name", "")
+    thresholds = _reported("evaluator", "thresholds")
 
 
 class EmbeddedReader:
     """Stand for the embedded reader."""
 
     read, aread = _asks("reader", "read")
-    name = _tells("reader", "name", "")
+    name = _reported("reader", "name", "")
 
 
 class EmbeddedGenerator:
@@ -177,7 +171,7 @@ class EmbeddedGenerator:
 
     answer, aanswer = _asks("generator", "answer")
     generate, agenerate = _asks("generator", "generate")
-    name = _tells("generator", "name", "")
+    name = _reported("generator", "name", "")
 
 
 class EmbeddedModel(EmbeddedGenerator):

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Annotated, Any, TypeAlias
 
-from fitrag_integrations.core.checks import Count, check_number, check_text, check_whole
+from fitrag_integrations.core.checks import Checked, Count, Share, check_number, check_text
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
@@ -43,7 +44,7 @@ NUMBERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reranking:
+class Reranking(Checked):
     """Rerank whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1).
 
     Args:
@@ -56,23 +57,20 @@ class Reranking:
         max_sentences: Maximum number of sentences read, of all passages; None is no limit.
     """
 
-    top_n: int | None = DEFAULTS.top_n
-    weight: float = DEFAULTS.weight
-    min_score: float | None = DEFAULTS.min_score
+    top_n: Count | None = DEFAULTS.top_n
+    weight: Share = DEFAULTS.weight
+    min_score: Annotated[float, partial(check_number, low=0.0, high=2.0)] | None = (
+        DEFAULTS.min_score
+    )
     scorer: Scorer | None = None
     deduplicate: bool = DEFAULTS.deduplicate
-    max_passages: int | None = DEFAULTS.max_passages
-    max_sentences: int | None = DEFAULTS.max_sentences
+    max_passages: Count | None = DEFAULTS.max_passages
+    max_sentences: Count | None = DEFAULTS.max_sentences
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a wrong argument."""
+        super().__post_init__()
         score_port(self.scorer)
-        for name in ("top_n", "max_passages", "max_sentences"):
-            if (most := getattr(self, name)) is not None:
-                check_whole(name, most, low=1)
-        check_number("weight", self.weight, low=0.0, high=1.0)
-        if self.min_score is not None:
-            check_number("min_score", self.min_score, low=0.0, high=2.0)
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
         """Return the flow that ends in the best passages, best first."""

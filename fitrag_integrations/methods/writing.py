@@ -135,13 +135,10 @@ class Generating(Checked):
             lists, failed = yield from self.asked(ports.retrieve, [query], LOOK_UP, lambda one: one)
             if failed:
                 return [], failed
-        selection = Selection() if selection is None else selection
-        found, notes = usable(lists[0], deduplicate=deduplicate, selection=selection)
-        selection.drop(map(Excerpt.whole, found[k:] if k else ()), "k", f"k={k}")
-        return found[:k], notes
+        return usable(lists[0], deduplicate=deduplicate, k=k, selection=selection)
 
     def answered(self, context: Context, answer: str, notes: Sequence[str] = ()) -> Context:
-        """Build the context with the final answer and `notes`; a blank answer is left to the caller."""
+        """Add the final answer and `notes` to a context; a blank answer is left to the caller."""
         details = {**context.details, "answers": True} if answer else context.details
         notes = (*context.notes, *notes)
         return replace(context, draft=answer or None, notes=notes, details=details)
@@ -185,10 +182,8 @@ class Rounds:
 
     def keep(self, found: object, k: int) -> list[Passage]:
         """Keep the first `k` usable passages of what was retrieved, and return them."""
-        usables, notes = usable(found, selection=self.selection)
-        self.selection.drop(map(Excerpt.whole, usables[k:]), "k", f"k={k}")
+        self.passages, notes = usable(found, k=k, selection=self.selection)
         self.notes += notes
-        self.passages = usables[:k]
         return self.passages
 
     def prompt(

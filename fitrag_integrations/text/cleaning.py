@@ -60,7 +60,7 @@ def clean_text(text: str, *, max_chars: int | None = None) -> str:
         text: Text of a web page or of a search result.
         max_chars: Maximum number of characters, cut at a blank; None is no limit.
     """
-    plain = _ENTITY.sub(_entity, text)
+    plain = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
     plain = _MARKUP.sub(" ", _visible(plain))  # a blank, so that no new tag forms from two halves
     whole = "\n\n".join(_paragraphs(plain))
     return whole if max_chars is None else _cut(whole, max_chars)
@@ -85,10 +85,6 @@ def _paragraphs(text: str) -> Iterator[str]:
         elif lines:
             yield " ".join(lines)
             lines = []
-
-
-def _entity(match: re.Match[str]) -> str:
-    return html.unescape(match.group())
 
 
 def _visible(text: str) -> str:
@@ -129,7 +125,7 @@ _HOST = re.compile(r"[a-z0-9_.:-]+")
 
 
 def site_of(address: str) -> str:
-    """Return the host of an http or https address, in ASCII and lower case; empty where it has none.
+    """Return the host of an http or https address in ASCII and lower case, or an empty string.
 
     As browsers do (WHATWG's URL Standard), a backslash counts as a slash, so that
     ``https://evil.example\\@good.example/`` is evil.example's, and what stands before an @ is no

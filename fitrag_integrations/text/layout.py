@@ -147,14 +147,11 @@ class _Leads:
             lead = self._lead(block, spans[first])
             if block.kind == HEADING:
                 self.headings.update(span for span in spans[first:at] if span[1] <= block.end)
-            yield from self._each(block, spans[first:at], lead)
+            yield lead
+            further = self._with(lead, spans[first]) if block.kind == ITEM else lead
+            for start, _ in spans[first + 1 : at]:  # in a list run together, they are items too
+                yield lead if _RUN_IN.match(self.text, start) else further
             self.above, self.last = block, spans[at - 1]
-
-    def _each(self, block: Block, spans: Sequence[Span], lead: Lead) -> Iterator[Lead]:
-        yield lead
-        further = self._with(lead, spans[0]) if block.kind == ITEM else lead
-        for start, _ in spans[1:]:  # in a list run together into a line, they are items too
-            yield lead if _RUN_IN.match(self.text, start) else further
 
     def _lead(self, block: Block, first: Span) -> Lead:
         """Return the lead of a block, and note what the block opens and closes."""

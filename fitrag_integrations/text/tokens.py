@@ -35,7 +35,8 @@ class Encoder(Protocol):
 
 
 CountTokens: TypeAlias = Annotated[
-    TokenCounter | Encoder | str | None, lambda field, given: counter_or_none(given)
+    TokenCounter | Encoder | str | None,
+    lambda field, given: None if given is None else counter_for(given),
 ]
 """What ``counter_for`` makes a counter of; a field of a ``Checked`` keeps that counter."""
 
@@ -70,17 +71,15 @@ def counter_for(count_tokens: CountTokens = None) -> TokenCounter:
         return EncodingCounter(given)
     fast = getattr(given, "backend_tokenizer", given)
     if hasattr(fast, "encode") and hasattr(fast, "no_truncation"):
-        return FastCounter(_unbounded(fast))
+        copied = type(fast).from_str(fast.to_str())  # which neither cuts nor fills up a text
+        copied.no_truncation()
+        copied.no_padding()
+        return FastCounter(copied)
     if hasattr(given, "num_special_tokens_to_add"):
         return SlowCounter(copy.deepcopy(given))
     if not callable(given):
         raise InputError.of("count_tokens", given=given, allowed=_ALLOWED)
     return cast(TokenCounter, given)
-
-
-def counter_or_none(count_tokens: CountTokens) -> TokenCounter | None:
-    """Make a counter of what was given, if anything was."""
-    return None if count_tokens is None else counter_for(count_tokens)
 
 
 def counter_or_name(count_tokens: CountTokens) -> TokenCounter | str | None:
@@ -163,14 +162,6 @@ class SlowCounter:
 
 
 _ONE_AT_A_TIME = threading.Lock()
-
-
-def _unbounded(tokenizer: Any) -> Any:
-    """Copy a fast tokenizer, and take from the copy what cuts or fills up a text."""
-    copied = type(tokenizer).from_str(tokenizer.to_str())
-    copied.no_truncation()
-    copied.no_padding()
-    return copied
 
 
 def _whole_characters(text: str) -> str:

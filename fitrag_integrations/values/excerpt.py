@@ -17,6 +17,7 @@ from fitrag_integrations.values.score import BiLabelScore
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+SPAN: Callable[[Any], tuple[int, int]] = attrgetter("start", "end")
 
 ELLIPSIS = " … "
 """Marks what was left out between two parts of a line."""

@@ -107,6 +107,18 @@ class Selection:
             else:
                 self._dropped.append((one, reason, detail))
 
+    def first(self, excerpts: Sequence[Excerpt], most: int | None, reason: str) -> list[Excerpt]:
+        """Return the first ``most`` excerpts, and record the others as dropped.
+
+        Args:
+            excerpts: Excerpts, best first.
+            most: How many to keep; None keeps all.
+            reason: Name of the limit, e.g. "top_n".
+        """
+        kept = list(excerpts[:most])
+        self.drop(excerpts[len(kept) :], reason, f"{reason}={most}")
+        return kept
+
     def rows(self, kept: Sequence[Excerpt]) -> tuple[Selected, ...]:
         """Return a row for each document, in the order of retrieval, then for each dropped part."""
         shown = {(one.passage.id, one.passage.title, one.passage.text) for one in kept}

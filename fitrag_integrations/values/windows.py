@@ -16,7 +16,7 @@ from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.html import merge_spans
 from fitrag_integrations.text.layout import is_links, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
-from fitrag_integrations.values.excerpt import Excerpt, grouped, place, trimmed
+from fitrag_integrations.values.excerpt import SPAN, Excerpt, grouped, place, trimmed
 from fitrag_integrations.values.passage import Passage, named
 from fitrag_integrations.values.selected import Selection
 
@@ -73,8 +73,8 @@ def merge(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
     """
     merged: list[Excerpt] = []
     for passage, group in grouped(excerpts, attrgetter("passage")).items():
-        placed = deque(sorted(enumerate(group), key=lambda each: _span(each[1])))
-        for start, end in merge_spans(passage.text, map(_span, group)):
+        placed = deque(sorted(enumerate(group), key=lambda each: SPAN(each[1])))
+        for start, end in merge_spans(passage.text, map(SPAN, group)):
             parts = []
             while placed and placed[0][1].start <= end:
                 parts.append(placed.popleft())
@@ -138,7 +138,11 @@ def same_text(text: str) -> str:
 
 
 def usable(
-    found: object, *, deduplicate: bool = True, selection: Selection | None = None
+    found: object,
+    *,
+    deduplicate: bool = True,
+    k: int | None = None,
+    selection: Selection | None = None,
 ) -> tuple[list[Passage], tuple[str, ...]]:
     """Return the passages with text, each text once, and notes on what was left out.
 
@@ -146,6 +150,7 @@ def usable(
         found: Passages, in the order of retrieval.
         deduplicate: Leave out passages whose text is that of an earlier one but for blanks,
             whatever their titles and ids.
+        k: Maximum number of passages returned; None is no limit.
         selection: Records what is left out.
     """
     passages = check_many("retrieved", found, Passage)
@@ -169,7 +174,9 @@ def usable(
         notes.append(f"{repeated} of {len(passages)} passages left out: repeated")
     if not kept:
         notes.append("nothing to refer to: no passage with text was retrieved")
-    return kept, tuple(notes)
+    if k is not None:
+        selection.drop(map(Excerpt.whole, kept[k:]), "k", f"k={k}")
+    return kept[:k], tuple(notes)
 
 
 def bounded(
@@ -317,7 +324,3 @@ def at_least(min_score: float | None, excerpts: Sequence[Excerpt]) -> list[Excer
 
 def _words(heading: str) -> str:
     return heading.strip("#=-~*_ \t\n").casefold()
-
-
-def _span(excerpt: Excerpt) -> tuple[int, int]:
-    return excerpt.start, excerpt.end

@@ -11,9 +11,9 @@ from fitrag_integrations.methods.crag.evaluator import (
     PAPERS_EVALUATOR,
     PRESETS,
     ActionThresholds,
+    check_thresholds,
+    check_without,
     merged_action,
-    removed_actions,
-    thresholds_named,
 )
 from fitrag_integrations.types import Action
 
@@ -70,7 +70,7 @@ def test_the_papers_presets_hold_for_its_evaluator_only():
         "arc": (0.5, -0.91, -0.5),
         "biography": (0.95, -0.91, -0.5),
     }
-    preset = thresholds_named("popqa")
+    preset = check_thresholds("popqa")
     preset.check(PAPERS_EVALUATOR)
     preset.check("another", allow_other=True)
     with pytest.raises(
@@ -82,7 +82,7 @@ def test_the_papers_presets_hold_for_its_evaluator_only():
     with pytest.raises(InputError, match="model: given None"):
         preset.check(None)
     with pytest.raises(InputError, match="allowed popqa, pubhealth, arc, biography"):
-        thresholds_named("nq")
+        check_thresholds("nq")
 
 
 def test_thresholds_that_name_no_evaluator_pass():
@@ -103,11 +103,11 @@ def test_thresholds_that_name_no_evaluator_pass():
     ],
 )
 def test_an_action_left_out_merges_as_in_section_5_4(without, merged):
-    removed = removed_actions(without)
+    removed = check_without("without", without)
     assert [merged_action(action, removed) for action in (CORRECT, AMBIGUOUS, INCORRECT)] == merged
 
 
 @pytest.mark.parametrize("without", ["good", ["correct", 3], 7, list(Action), None])
 def test_leaving_out_what_is_no_action_or_all_of_them_is_refused(without):
     with pytest.raises(InputError, match="without: given .* allowed some of 'correct'"):
-        removed_actions(without)
+        check_without("without", without)

@@ -34,8 +34,7 @@ class Direct(Checked):
         (found,) = yield from ports.retrieve.ask([question])
         selection = Selection()
         passages, notes = usable(found, selection=selection)
-        kept = tuple(Excerpt.whole(passage) for passage in passages[: self.k])
-        selection.drop(map(Excerpt.whole, passages[len(kept) :]), "k", f"k={self.k}")
+        kept = tuple(selection.first(list(map(Excerpt.whole, passages)), self.k, "k"))
         details, rows = {"usable": len(passages), "kept": len(kept)}, selection.rows(kept)
         return Context(
             question, kept, notes=notes, method="direct", details=details, selection=rows

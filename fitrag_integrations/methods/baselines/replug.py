@@ -27,7 +27,7 @@ from fitrag_integrations.methods.writing import (
     reply_text,
 )
 from fitrag_integrations.ports import Ports, port_of
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.types import Context, Excerpt
 
 Item: TypeAlias = tuple[tuple[str, ...], tuple[float, ...]]  # prompts, and their weights
 SCORE = "retrieval_score"
@@ -63,8 +63,12 @@ class Replug(Generating):
         work = Rounds(self, question, ports, "replug")
         (found,) = yield from ports.retrieve.ask([question])
         passages = work.keep(found, self.k)
-        weights, notes = self._weights(passages)
-        work.notes += notes
+        scores = [passage.metadata.get(SCORE) for passage in passages]
+        numbers = [float(one) for one in scores if isinstance(one, int | float)]
+        weights = softmax([number / self.temperature for number in numbers])
+        if len(numbers) < len(scores):
+            weights = (1.0 / len(scores),) * len(scores)
+            work.notes.append(UNSCORED)
         prompts = [work.prompt(self.template, [one]) for one in passages] or [work.prompt(PLAIN)]
         item = tuple(prompts), weights or (1.0,)
         texts, failed = yield from self.asked(self._port, [item], NO_ANSWER, reply_text)
@@ -73,13 +77,6 @@ class Replug(Generating):
         pairs = zip(passages, weights, strict=True)
         excerpts = [Excerpt.whole(passage, score=weight) for passage, weight in pairs]
         return work.ended(reply.text, excerpts=excerpts)
-
-    def _weights(self, passages: Sequence[Passage]) -> tuple[tuple[float, ...], tuple[str, ...]]:
-        scores = [passage.metadata.get(SCORE) for passage in passages]
-        numbers = [float(one) for one in scores if isinstance(one, int | float)]
-        if len(numbers) < len(scores):
-            return (1.0 / len(scores),) * len(scores), (UNSCORED,)
-        return softmax([number / self.temperature for number in numbers]), ()
 
     @cached_property
     def _port(self) -> Port[Item, str]:

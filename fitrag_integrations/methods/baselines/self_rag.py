@@ -27,12 +27,16 @@ from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecisi
 from fitrag_integrations.values.windows import by_score
 
 Item: TypeAlias = tuple[str, Passage | None]  # a question, and the passage to answer it from
-SUPPORT = {
-    "[Fully supported]": 1.0,
-    "[Partially supported]": 0.5,
-    "[No support / Contradictory]": 0,
+WORTH: Mapping[str, Mapping[str, float]] = {
+    "relevance": {"[Relevant]": 1.0, "[Irrelevant]": 0.0},
+    "support": {
+        "[Fully supported]": 1.0,
+        "[Partially supported]": 0.5,
+        "[No support / Contradictory]": 0.0,
+    },
+    "utility": {f"[Utility:{n}]": (n - 3) / 2 for n in range(1, 6)},
 }
-UTILITY = {f"[Utility:{n}]": (n - 3) / 2 for n in range(1, 6)}  # from -1 to 1
+"""What the tokens of a kind are worth: in [0, 1], utility in [-1, 1]."""
 _MARKS = re.compile(
     r"\[(?:No Retrieval|Retrieval|Continue to Use Evidence|Relevant|Irrelevant|Fully supported"
     r"|Partially supported|No support / Contradictory|Utility:[1-5])\]|</?paragraph>|</s>"
@@ -101,25 +105,15 @@ def retrieval_share(made: Reflection) -> float | None:
     return yes / both if both else None
 
 
-def relevance(made: Reflection) -> float:
-    """Return the share of [Relevant] against [Irrelevant], in [0, 1]."""
-    return _weighted(made, {"[Relevant]": 1.0, "[Irrelevant]": 0.0})
-
-
-def support(made: Reflection) -> float:
-    """Return how well the passage supports the answer, in [0, 1]; partial support counts half."""
-    return _weighted(made, SUPPORT)
-
-
-def utility(made: Reflection) -> float:
-    """Return how useful the answer is, the mean of five grades from -1 to 1."""
-    return _weighted(made, UTILITY)
-
-
-def _weighted(made: Reflection, worth: Mapping[str, float]) -> float:
-    chances = {name: made.tokens.get(name, 0.0) for name in worth}
-    total = math.fsum(chances.values())
-    return math.fsum(worth[name] * chances[name] for name in worth) / total if total else 0.0
+def critique(made: Reflection) -> dict[str, float]:
+    """Return relevance, support and utility: the mean worth of each kind's tokens, 0 without."""
+    means = {}
+    for kind, worth in WORTH.items():
+        chances = {name: made.tokens.get(name, 0.0) for name in worth}
+        total = math.fsum(chances.values())
+        mean = math.fsum(worth[name] * chances[name] for name in worth) / total if total else 0.0
+        means[kind] = mean
+    return means
 
 
 @dataclass(frozen=True)
@@ -161,7 +155,11 @@ class SelfRag(Generating):
         # answer from each passage, and choose the best answer that is not blank
         passages = work.keep(found, self.k)
         made = yield from self._reflected([(question, passage) for passage in passages], work)
-        scores = [self._score(one) for one in made]
+        parts = [critique(one) for one in made]
+        weighted = [
+            sum(w * x for w, x in zip(self.weights, p.values(), strict=True)) for p in parts
+        ]
+        scores = [one.likelihood + more for one, more in zip(made, weighted, strict=True)]
         excerpts = [Excerpt.whole(p, score=s) for p, s in zip(passages, scores, strict=True)]
         ranked = sorted(zip(scores, made, strict=True), key=lambda each: -each[0])
         best = next((one for _, one in ranked if one.text), first)
@@ -172,11 +170,9 @@ class SelfRag(Generating):
                 "passage": excerpt.passage.id,
                 "answer": shortened(answer.text),
                 "score": excerpt.score,
-                "relevance": relevance(answer),
-                "support": support(answer),
-                "utility": utility(answer),
+                **part,
             }
-            for excerpt, answer in zip(excerpts, made, strict=True)
+            for excerpt, answer, part in zip(excerpts, made, parts, strict=True)
         ]
         return work.ended(
             best.text, {"passages": rows}, excerpts=by_score(excerpts), decision=decision
@@ -203,7 +199,3 @@ class SelfRag(Generating):
         sign = ">" if retrieve else "<="
         why = f"[Retrieval] has a share of {share:.3f} {sign} {self.threshold:g}"
         return RetrievalDecision(retrieve, 1.0 - share, why=why)
-
-    def _score(self, made: Reflection) -> float:
-        parts = (relevance(made), support(made), utility(made))
-        return made.likelihood + sum(w * x for w, x in zip(self.weights, parts, strict=True))

@@ -108,7 +108,9 @@ class Fitted(Record):
 
     def check(self, llm: str | None, *, allow_other_model: bool = False) -> None:
         """Raise `ThresholdMismatchError` for the name of another language model; None passes."""
-        if llm is None or allow_other_model or _same(self.llm, llm):
+        own = self.llm  # either may name its provider: `openai:gpt-5-mini`
+        same = llm in (None, own) or own.endswith(f":{llm}") or str(llm).endswith(f":{own}")
+        if same or allow_other_model:
             return
         raise ThresholdMismatchError(
             f"{self.folder} was fitted for {self.llm!r}, given {llm!r}: fit it for that one with "
@@ -192,11 +194,6 @@ class Fitted(Record):
 
     def _nothing(self, allowed: str) -> InputError:
         return InputError.of("fitted", given=self.folder, allowed=allowed)
-
-
-def _same(one: str, other: str) -> bool:
-    """Compare names of models, of which one may say its provider: `openai:gpt-5-mini`."""
-    return one == other or one.endswith(f":{other}") or other.endswith(f":{one}")
 
 
 def _if(name: str, names: Collection[str], value: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Build and combine methods by name, from Python values or a short TOML file, or one before another.
+"""Build and combine methods by name, from Python values or a short TOML file.
 
 A table names its `method` and gives it plain fields. `[inner]` is the method that one goes on with
 where it retrieves, `[retriever]` the method whose excerpts it gets in place of what is retrieved;
@@ -81,7 +81,8 @@ class Models:
             return EMBEDDED_MODEL if field in ("model", "drafter") else None
         if field == "gate" and name in GATES:
             return GATES[name](EMBEDDED_MODEL)
-        found = self._found(name)
+        beside = None if self._beside is None else self._beside / name
+        found = str(beside) if beside is not None and beside.is_dir() else name
         if field == "bank":
             return self._once("QuestionBank", found)
         kind = OF_METHOD.get(method, "") if field == "model" else KINDS[field]
@@ -93,10 +94,6 @@ class Models:
             allowed = f"an object given to {method} in Python"
             raise InputError.of(f"{at}{field}", given=name, allowed=allowed)
         return self._once(kind, found)
-
-    def _found(self, name: str) -> str:
-        beside = None if self._beside is None else self._beside / name
-        return str(beside) if beside is not None and beside.is_dir() else name
 
     def _once(self, kind: str, name: str) -> Any:
         if (kind, name) not in self._loaded:

@@ -43,8 +43,6 @@ __all__ = [
     "ActionThresholds",
     "check_grade",
     "merged_action",
-    "removed_actions",
-    "thresholds_named",
 ]
 
 PAPERS_EVALUATOR = "Mindie/CRAG-Evaluator"
@@ -54,43 +52,31 @@ A copy in a folder is loaded with this as its ``name``.
 """
 
 
-def _of_the_paper(upper: float, lower: float) -> ActionThresholds:
-    return ActionThresholds(upper, lower, PAPERS_STRIP, PAPERS_EVALUATOR)
-
-
+_UPPER_LOWER = {
+    "popqa": (0.59, -0.99),
+    "pubhealth": (0.5, -0.91),
+    "arc": (0.5, -0.91),
+    "biography": (0.95, -0.91),
+}
 PRESETS: Mapping[str, ActionThresholds] = MappingProxyType(
     {
-        "popqa": _of_the_paper(0.59, -0.99),
-        "pubhealth": _of_the_paper(0.5, -0.91),
-        "arc": _of_the_paper(0.5, -0.91),
-        "biography": _of_the_paper(0.95, -0.91),
+        name: ActionThresholds(*limits, PAPERS_STRIP, PAPERS_EVALUATOR)
+        for name, limits in _UPPER_LOWER.items()
     }
 )
 """What the paper set for its own evaluator, by the data it was set on (appendix B.3)."""
 
 
-def thresholds_named(name: str) -> ActionThresholds:
-    """Find one of the paper's presets by its name."""
-    if name not in PRESETS:
-        raise InputError.of("thresholds", given=name, allowed=", ".join(PRESETS))
-    return PRESETS[name]
-
-
-def removed_actions(without: Any) -> frozenset[Action]:
+def check_without(field: str, without: Any) -> frozenset[Action]:
     """Read the actions to do without, one or several; at least one has to stay."""
     allowed = "some of " + ", ".join(repr(action.value) for action in Action) + ", but not all"
     try:
         removed = frozenset(map(Action, [without] if isinstance(without, str) else without))
     except (TypeError, ValueError):
-        raise InputError.of("without", given=without, allowed=allowed) from None
+        raise InputError.of(field, given=without, allowed=allowed) from None
     if len(removed) == len(Action):
-        raise InputError.of("without", given=without, allowed=allowed)
+        raise InputError.of(field, given=without, allowed=allowed)
     return removed
-
-
-def check_without(_: str, without: object) -> frozenset[Action]:
-    """Read a field as `removed_actions` does."""
-    return removed_actions(without)
 
 
 def merged_action(action: Action, without: Iterable[Action | str]) -> Action:
@@ -128,11 +114,15 @@ def thresholds_of(
     A text names one of the paper's presets. Raises ``ThresholdMismatchError`` for thresholds of
     another evaluator unless ``allow_other_model``, ``InputError`` where there are none.
     """
-    thresholds = _own_thresholds(evaluator) if given is None else check_thresholds(given)
+    thresholds = own_thresholds(evaluator) if given is None else check_thresholds(given)
     if thresholds is None:
         allowed = "ActionThresholds, or an evaluator with its own: `fitrag calibrate evaluator`"
         raise InputError.of("thresholds", given=None, allowed=allowed)
-    name = _name(evaluator) if thresholds.model else ""
+    name = ""
+    if thresholds.model:
+        own = own_thresholds(evaluator)
+        name = model_name(EMBEDDED_EVALUATOR if evaluator is None else evaluator)
+        name = name or ("" if own is None else own.model)
     if given is not None or name:
         thresholds.check(name, allow_other=allow_other_model)
     return thresholds
@@ -140,20 +130,17 @@ def thresholds_of(
 
 def check_thresholds(given: ActionThresholds | str) -> ActionThresholds:
     """Require thresholds, or the name of one of the paper's presets."""
-    found = thresholds_named(given) if isinstance(given, str) else given
-    return check_is("thresholds", found, ActionThresholds)
+    if isinstance(given, str):
+        if given not in PRESETS:
+            raise InputError.of("thresholds", given=given, allowed=", ".join(PRESETS))
+        return PRESETS[given]
+    return check_is("thresholds", given, ActionThresholds)
 
 
-def strip_threshold_of(evaluator: object = None) -> float:
-    """Return the threshold an evaluator carries for strips, else the paper's."""
-    own = _own_thresholds(evaluator)
-    return PAPERS_STRIP if own is None else own.strip
-
-
-def strip_length_of(evaluator: object = None) -> int:
-    """Return the sentences of the strips an evaluator's threshold was fitted on, else three."""
-    own = _own_thresholds(evaluator)
-    return SENTENCES if own is None else own.sentences
+def own_thresholds(evaluator: object = None) -> ActionThresholds | None:
+    """Return the thresholds that an evaluator carries; None is the embedded evaluator."""
+    own = trait(EMBEDDED_EVALUATOR if evaluator is None else evaluator, "thresholds", object)
+    return None if own is None else check_is("evaluator.thresholds", own, ActionThresholds)
 
 
 def grade(
@@ -166,18 +153,6 @@ def grade(
         replace(excerpt, score=check_grade("grade", value))
         for excerpt, value in zip(excerpts, grades, strict=True)
     ]
-
-
-def _own_thresholds(evaluator: object) -> ActionThresholds | None:
-    own = trait(EMBEDDED_EVALUATOR if evaluator is None else evaluator, "thresholds", object)
-    return None if own is None else check_is("evaluator.thresholds", own, ActionThresholds)
-
-
-def _name(evaluator: object) -> str:
-    """Return the name of an evaluator, else that of its thresholds."""
-    own = _own_thresholds(evaluator)
-    name = model_name(EMBEDDED_EVALUATOR if evaluator is None else evaluator)
-    return name or ("" if own is None else own.model)
 
 
 BLANK = -1.0

@@ -23,12 +23,12 @@ from fitrag_integrations.core.show import Shown
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.crag.evaluator import (
+    PAPERS_STRIP,
     SENTENCES,
     EvaluatePort,
     evaluate_port,
     grade,
-    strip_length_of,
-    strip_threshold_of,
+    own_thresholds,
 )
 from fitrag_integrations.text.layout import units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
@@ -38,7 +38,7 @@ from fitrag_integrations.values.excerpt import trimmed, unique
 from fitrag_integrations.values.passage import is_web
 from fitrag_integrations.values.selected import Selected, Selection
 from fitrag_integrations.values.thresholds import ActionThresholds, Grade
-from fitrag_integrations.values.windows import apart, by_score, usable
+from fitrag_integrations.values.windows import apart, by_score, same_text, usable
 
 SHORT = 2
 """A text of at most so many sentences is one strip."""
@@ -73,11 +73,6 @@ def paragraphs(text: str) -> Iterator[tuple[int, int]]:
         if text[at : gap.start()].strip():
             yield trimmed(text, at, gap.start())
         at = gap.end()
-
-
-def distinct(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
-    """Leave out excerpts that repeat an earlier one but for case and blanks."""
-    return unique(excerpts, lambda one: " ".join(one.text.split()).casefold())
 
 
 def _shares(count: int, most: int) -> Iterable[tuple[int, int]]:
@@ -212,7 +207,7 @@ class Refiner(Checked):
         # decompose
         to_cut = [passage for source in sources if not source.whole for passage in source.passages]
         cut = [s for one in to_cut for s in strips(one, sentences=length, split=self.split)]
-        once = distinct(cut) if self.deduplicate else cut
+        once = unique(cut, lambda one: same_text(one.text).casefold()) if self.deduplicate else cut
         first = set(map(id, once))
         selection.drop([one for one in cut if id(one) not in first], "duplicate", "repeated strip")
 
@@ -247,21 +242,22 @@ class Refiner(Checked):
         return Refined(tuple(shown), (*notes, *fitted.notes), details, tuple(graded))
 
     def limit(self, thresholds: ActionThresholds | None = None) -> float:
-        """Return the threshold in use, in [-1, 1]: ours, else that of ``thresholds`` or
-        evaluator.
+        """Return the threshold in use, in [-1, 1]: ours, else the evaluator's, else the paper's.
 
-        ``min_score`` is one too, where it is higher.
+        ``thresholds`` replace the evaluator's. ``min_score`` is one too, where it is higher.
         """
         found = self.threshold
         if found is None:
-            found = strip_threshold_of(self.evaluator) if thresholds is None else thresholds.strip
+            own = thresholds or own_thresholds(self.evaluator)
+            found = PAPERS_STRIP if own is None else own.strip
         return float(found if self.min_score is None else max(found, self.min_score))
 
     def length(self, thresholds: ActionThresholds | None = None) -> int:
         """Return the sentences of a strip: those given, else what the threshold was fitted on."""
         if self.sentences is not None:
             return int(self.sentences)
-        return strip_length_of(self.evaluator) if thresholds is None else thresholds.sentences
+        own = thresholds or own_thresholds(self.evaluator)
+        return SENTENCES if own is None else own.sentences
 
     @property
     def counter(self) -> TokenCounter:
@@ -284,12 +280,12 @@ class Refiner(Checked):
         That one stays only where nothing reached it in another source either.
         """
         kept, missed = list[Excerpt](), list[tuple[StripSource, list[Excerpt]]]()
-        top_n, threshold = f"top_n={self.top_n}", f"under {limit:.2f}"
+        threshold = f"under {limit:.2f}"
         for source in sources:
-            own = _of(source, graded)
+            passages = set() if source.whole else set(map(id, source.passages))
+            own = [strip for strip in graded if id(strip.passage) in passages]
             passed = by_score([strip for strip in own if strip.score >= limit])
-            kept += passed[: self.top_n]
-            selection.drop(passed[self.top_n :] if self.top_n else (), "top_n", top_n)
+            kept += selection.first(passed, self.top_n, "top_n")
             if passed:  # of others the best may yet stay
                 low = [strip for strip in own if strip.score < limit]
                 selection.drop(low, "threshold", threshold)
@@ -310,11 +306,6 @@ class Refiner(Checked):
                 f"{best.score:.2f}, is {verdict}"
             )
         return kept, notes
-
-
-def _of(source: StripSource, excerpts: Sequence[Excerpt]) -> list[Excerpt]:
-    own = set(map(id, source.passages))
-    return [] if source.whole else [one for one in excerpts if id(one.passage) in own]
 
 
 def _in_order(kept: Sequence[Excerpt], sources: Sequence[StripSource]) -> list[Excerpt]:

@@ -152,19 +152,16 @@ class ListJudge(Checked):
         if self.verdict.asks("reader"):
             reader = port_of("read", asked["reader"], "read", argument="reader")
             answers = yield from reader.ask(pairs)
-        self._check(asked)
-        numbers = list_numbers(scores, grades, answers)
-        chance = self.verdict.chance(numbers)
-        limits = {"upper": self.verdict.upper, "lower": self.verdict.lower}
-        used = {name: numbers[name] for name in self.verdict.used}
-        return self.verdict.action(chance), {"chance": chance, **limits, "inputs": used}
-
-    def _check(self, asked: Mapping[str, object]) -> None:
         for role, fitted in self.verdict.models.items():
             if not self.allow_other_model and self.verdict.asks(role):
                 name = model_name(asked[role])
                 verb = "calibrate verdict"
                 refuse_other("the list's verdict was", fitted, name, verb, f"the {role} ")
+        numbers = list_numbers(scores, grades, answers)
+        chance = self.verdict.chance(numbers)
+        limits = {"upper": self.verdict.upper, "lower": self.verdict.lower}
+        used = {name: numbers[name] for name in self.verdict.used}
+        return self.verdict.action(chance), {"chance": chance, **limits, "inputs": used}
 
 
 def judge_of(given: object, *, allow_other_model: bool = False) -> ListJudge:

@@ -116,9 +116,7 @@ class FitRag(Reducing):
                 return replace(context, selection=selection.rows(()))
 
         # rerank (section 4.4.1), and reduce to sub-documents (section 4.4.2)
-        ranked = by_score(graded)
-        chosen = ranked[: self.top_n]
-        selection.drop(ranked[self.top_n :], "top_n", f"top_n={self.top_n}")
+        chosen = selection.first(by_score(graded), self.top_n, "top_n")
         windows = yield from windows_of(chosen)
         reduced = yield from reducer.chosen(windows, asked, selection)
         details = {

@@ -115,7 +115,9 @@ class SelfKnowledgeRecognizer(Checked):
 
     @cached_property
     def _port(self) -> Port[str, Sequence[bool]]:
-        return _neighbour_port(self.bank, self.thresholds.k)
+        k, twin = self.thresholds.k, getattr(self.bank, "aneighbours", None)
+        acall = _Nearest(twin, k) if twin else None
+        return Port.of("neighbours", _Nearest(self.bank.neighbours, k), acall)
 
     def check_scorer(self, name: str | None) -> None:
         """Refuse a scorer the thresholds were not fitted for; one without a name is passed over."""
@@ -137,9 +139,7 @@ class SelfKnowledgeRecognizer(Checked):
         (known,) = yield from self._port.ask([question])
         if not len(known):
             raise PortError("the bank gave no neighbour: S_nn needs one at least")
-        return self._decided(s_ltod, sum(map(bool, known)) / len(known))
-
-    def _decided(self, s_ltod: float, s_nn: float) -> RetrievalDecision:
+        s_nn = sum(map(bool, known)) / len(known)
         s_l, s_n = self.thresholds.s_l, self.thresholds.s_n
         why = (
             f"S_ltod {s_ltod:.3f} {_sign(s_ltod, s_l)} {s_l:g} "
@@ -157,11 +157,6 @@ def share_above(scores: Sequence[BiLabelScore], delta: float) -> float:
         allowed = "at least one score, each with a has_answer_logit"
         raise InputError.of("scores", given=scores, allowed=allowed)
     return sum(logit > delta for logit in logits if logit is not None) / len(logits)
-
-
-def _neighbour_port(bank: Bank, k: int) -> Port[str, Sequence[bool]]:
-    twin = getattr(bank, "aneighbours", None)
-    return Port.of("neighbours", _Nearest(bank.neighbours, k), _Nearest(twin, k) if twin else None)
 
 
 @dataclass(frozen=True)
@@ -212,8 +207,14 @@ def fit_recognizer(
     truths = [check_is("rows.known", known, bool) for _, _, known in labelled]
     near = bank.neighbours([question for question, _, _ in labelled], max(ks))
     shares = {k: [sum(map(bool, known[:k])) / len(known[:k]) for known in near] for k in ks}
+    if deltas is None:
+        given = (score.has_answer_logit for _, scores, _ in labelled for score in scores)
+        logits = sorted(logit for logit in given if logit is not None)
+        if not logits:
+            raise InputError.of("rows.scores", given=(), allowed="scores with a has_answer_logit")
+        deltas = sorted({logits[len(logits) * tenth // 10] for tenth in range(10)})
     found = []
-    for delta in _tenths(labelled) if deltas is None else deltas:
+    for delta in deltas:
         ltod = [share_above(scores, delta) for _, scores, _ in labelled]
         found += [(*_best_cuts(ltod, shares[k], truths), float(delta), k) for k in ks]
     accuracy, s_l, s_n, delta, k = max(found, key=lambda fit: fit[0])
@@ -235,11 +236,3 @@ def _best_cuts(
     right = (above_l * (2 * known - 1)[:, None]).T @ above_n + (1 - known).sum()
     at_l, at_n = np.unravel_index(int(np.argmax(right)), right.shape)
     return float(right[at_l, at_n]) / len(truths), float(lows[at_l]), float(nears[at_n])
-
-
-def _tenths(rows: Sequence[Row]) -> list[float]:
-    given = (score.has_answer_logit for _, scores, _ in rows for score in scores)
-    logits = sorted(logit for logit in given if logit is not None)
-    if not logits:
-        raise InputError.of("rows.scores", given=(), allowed="scores with a has_answer_logit")
-    return sorted({logits[len(logits) * tenth // 10] for tenth in range(10)})

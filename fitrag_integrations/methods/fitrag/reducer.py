@@ -132,8 +132,7 @@ def rerank(
         ranked = apart(ranked, selection=selection)
     able = at_least(min_score, ranked)
     selection.drop(ranked[len(able) :], "min_score", f"min_score={min_score}")
-    selection.drop(able[top_n:] if top_n else (), "top_n", f"top_n={top_n}")
-    return able[:top_n]
+    return selection.first(able, top_n, "top_n")
 
 
 def compress(

@@ -23,7 +23,7 @@ from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Detector, Pair, Scorer, model_name, port_of, scorer_of
 from fitrag_integrations.text.layout import named_by
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
-from fitrag_integrations.values.excerpt import grouped
+from fitrag_integrations.values.excerpt import SPAN, grouped
 from fitrag_integrations.values.score import labels_of
 
 ScorePort: TypeAlias = Port[Pair, BiLabelScore]
@@ -155,7 +155,7 @@ class OnePass(Scoring):
             (
                 self.question,
                 self.read(passage),
-                [*map(_place, own), *((w.lead[-1][0], w.end) for w in more)],
+                [*map(SPAN, own), *((w.lead[-1][0], w.end) for w in more)],
             )
             for (passage, own), more in zip(cut, led, strict=True)
         ]
@@ -163,11 +163,11 @@ class OnePass(Scoring):
         judged = []
         for (_, own), more, (_, spans) in zip(cut, led, answers, strict=True):
             labels = labels_of(spans)
-            both = dict(zip(map(_place, more), labels[len(own) :], strict=True))
+            both = dict(zip(map(SPAN, more), labels[len(own) :], strict=True))
             named = self._named(more)
             means = [
                 one.mixed(both[at], NAMED if at in named else 0.0) if at in both else one
-                for at, one in zip(map(_place, own), labels, strict=False)
+                for at, one in zip(map(SPAN, own), labels, strict=False)
             ]
             judged.append(self.labelled(own, means))
         wholes = [Excerpt.whole(passage) for passage, _ in cut]
@@ -176,14 +176,10 @@ class OnePass(Scoring):
     def _named(self, windows: Sequence[Excerpt]) -> set[tuple[int, int]]:
         """Return the places of windows that the question names among those with the same lead."""
         return {
-            _place(group[at])
+            SPAN(group[at])
             for group in grouped(windows, attrgetter("lead")).values()
             for at in named_by(self.question, [one.body for one in group])
         }
-
-
-def _place(window: Excerpt) -> tuple[int, int]:
-    return window.start, window.end
 
 
 def score_port(scorer: Scorer | None = None) -> ScorePort:

@@ -90,7 +90,10 @@ class GateDecision(Checked):
         draft, threshold, asked = None, self.threshold, "gate"
         try:
             threshold = limit_of(self._gate, self.threshold)
-            drafter = self._drafter()
+            drafter = None
+            if trait(self._gate, "draft_tokens", int) != 0:
+                own = self.drafter is None
+                drafter = trait(self._gate, "drafter", object) if own else self.drafter
             if self.threshold is None:
                 judged = self.drafter if drafter is None else drafter
                 check_fitted(self._gate, judged, allow_other_model=self.allow_other_model)
@@ -118,11 +121,6 @@ class GateDecision(Checked):
     @property
     def _gate(self) -> Gate:
         return EMBEDDED_GATE if self.gate is None else self.gate
-
-    def _drafter(self) -> object:
-        if trait(self._gate, "draft_tokens", int) == 0:
-            return None
-        return trait(self._gate, "drafter", object) if self.drafter is None else self.drafter
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,9 @@ class _DraftGate(FlowGate):
         numbers = self.numbers(check_is("draft", answer, Draft))
         if not numbers:
             kind, name = type(self).__name__, type(self.drafter).__name__
-            raise PortError(f"{name} returned no token probabilities, which {kind} requires; see AskGate")
+            raise PortError(
+                f"{name} returned no token probabilities, which {kind} requires; see AskGate"
+            )
         return self.sureness(math.fsum(numbers) / len(numbers))
 
     @staticmethod

@@ -244,9 +244,9 @@ class SlimPLM(Checked):
         fused, notes = usable_fused(
             lists, rrf_k=self.rrf_k, deduplicate=self.deduplicate, selection=selection
         )
-        selection.drop(fused[self.k :] if self.k else (), "k", f"k={self.k}")
+        fused = selection.first(fused, self.k, "k")
         limit = f"max_tokens={self.max_tokens}"
         budget = Budget(self.max_tokens, None, limit, self._count)
-        fitted = yield from budget.fitted(fused[: self.k])
+        fitted = yield from budget.fitted(fused)
         selection.drop(fitted.left, "budget", f"over {limit}")
         return tuple(fitted.kept), (*notes, *fitted.notes)

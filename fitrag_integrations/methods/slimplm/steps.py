@@ -1,7 +1,7 @@
 """SlimPLM's steps before retrieval: the heuristic answer, claims and queries, and their filter.
 
-Each is a flow (SlimPLM, sections 3.1 and 3.3). A failure becomes a note and, unless `strict`, ends in
-more retrieval rather than in an error.
+Each is a flow (SlimPLM, sections 3.1 and 3.3). A failure becomes a note and, unless `strict`,
+ends in more retrieval rather than in an error.
 """
 
 from __future__ import annotations

@@ -66,11 +66,16 @@ def test_an_extracted_answer_is_told_with_its_place():
 def test_a_generated_answer_is_told_without_a_place():
     answering = Answering(keeping(Excerpt.whole(FILM)))
     explained = run(answering(QUESTION, Ports(generate=lambda prompts: [" Nino\nRota "]))).explain()
-    assert explained.splitlines()[2:] == ["kept 1 excerpts: Amarcord [0:33] 0.00", "answer: Nino Rota"]
+    assert explained.splitlines()[2:] == [
+        "kept 1 excerpts: Amarcord [0:33] 0.00",
+        "answer: Nino Rota",
+    ]
 
 
 def test_no_answer_is_told_with_its_reason():
-    explained = run(Answering(keeping(Excerpt.whole(FILM)), reader=RotaReader(0.1))(QUESTION, Ports()))
+    explained = run(
+        Answering(keeping(Excerpt.whole(FILM)), reader=RotaReader(0.1))(QUESTION, Ports())
+    )
     assert explained.explain().splitlines()[-2:] == ["answer: none", f"note: {ABSTAINED}"]
 
 

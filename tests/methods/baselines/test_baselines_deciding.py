@@ -24,10 +24,8 @@ from fitrag_integrations.methods.baselines import (
 from fitrag_integrations.methods.baselines.flare import masked
 from fitrag_integrations.methods.baselines.replug import UNSCORED, softmax
 from fitrag_integrations.methods.baselines.self_rag import (
-    relevance,
+    critique,
     retrieval_share,
-    support,
-    utility,
 )
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Passage
@@ -208,11 +206,10 @@ SUPPORTED["[No support / Contradictory]"] = 0.25
 
 def test_reflections_in_numbers():
     made = Reflection("x", {"[Relevant]": 0.6, "[Irrelevant]": 0.2, **SUPPORTED})
-    assert relevance(made) == pytest.approx(0.75)
-    assert support(made) == pytest.approx(0.625)
-    assert utility(made) == 0.0, "nothing was said of it"
+    expected = {"relevance": 0.75, "support": 0.625, "utility": 0.0}
+    assert critique(made) == pytest.approx(expected), "nothing was said of the utility"
     useful = Reflection("x", {"[Utility:5]": 0.6, "[Utility:4]": 0.2, "[Utility:1]": 0.2})
-    assert utility(useful) == pytest.approx(0.6 + 0.1 - 0.2)
+    assert critique(useful)["utility"] == pytest.approx(0.6 + 0.1 - 0.2)
     assert retrieval_share(Reflection("x", {"[Retrieval]": 0.2, "[No Retrieval]": 0.6})) == 0.25
     assert retrieval_share(made) is None
     text = "[Retrieval]<paragraph>Ilse[Relevant] did.[Fully supported][Utility:5]</s>"

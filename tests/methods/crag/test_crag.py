@@ -1,9 +1,7 @@
 """CRAG driven by hand, every ask in its order; then its ablations, its failures and lock step."""
 
 import asyncio
-import time
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from by_eye import THRESHOLDS, ByEye, ByEyeAsync, passage, texts
@@ -349,34 +347,6 @@ def test_thresholds_have_to_come_from_somewhere_and_fit():
     assert corrected(World(BAD), strip_threshold=0.25).details["strip_threshold"] == 0.25
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"top_n": 0},
-        {"strip_threshold": 3},
-        {"sentences": 0},
-        {"max_tokens": 0},
-        {"on_web_error": "ignore"},
-        {"without": ["correct", "ambiguous", "incorrect"]},
-        {"without": "sometimes"},
-        {"refine": 1},
-        {"select": None},
-        {"thresholds": 0.5},
-        {"thresholds": "trivia"},
-    ],
-)
-def test_wrong_arguments_are_told_at_once(options):
-    with pytest.raises(InputError, match=f"{next(iter(options)).removeprefix('strip_')}: given"):
-        Crag(ByEye(), **options)
-
-
-def test_a_blank_question_and_a_missing_retriever_are_refused():
-    with pytest.raises(InputError, match="question: given"):
-        _ = run(Crag(ByEye())(" ", World().ports)).value
-    with pytest.raises(PortError, match="needs a retrieve port"):
-        _ = run(Crag(ByEye())(QUESTION, Ports())).value
-
-
 def mixed(world, evaluator):
     """Give 32 questions whose actions differ."""
     found = {0: [GOOD], 1: [FAIR], 2: [BAD], 3: [BAD, FAIR, BAD]}
@@ -410,25 +380,19 @@ def test_async_gives_the_same():
 
 
 async def test_a_slow_search_holds_up_neither_the_loop_nor_other_questions():
-    async def search(queries):
-        await asyncio.sleep(0.3)
+    begun, all_begun = [], asyncio.Event()
+
+    async def search(queries):  # none ends before all have begun
+        begun.extend(queries)
+        if len(begun) == 32:
+            all_begun.set()
+        await all_begun.wait()
         return [[PAGE] for _ in queries]
 
-    async def heart(beats):
-        while True:
-            beats.append(time.perf_counter())
-            await asyncio.sleep(0.05)
-
-    world, beats = World(FAIR), []
-    method, ports = Crag(ByEyeAsync()), Ports(world, search)
-    began = time.perf_counter()
-    beating = asyncio.create_task(heart(beats))
-    traces = await asyncio.gather(*(arun(method(f"Who is {at}?", ports)) for at in range(32)))
-    took = time.perf_counter() - began
-    beating.cancel()
+    method, ports = Crag(ByEyeAsync()), Ports(World(FAIR), search)
+    async with asyncio.timeout(60):
+        traces = await asyncio.gather(*(arun(method(f"Who is {at}?", ports)) for at in range(32)))
     assert all(len(trace.value.excerpts) == 2 for trace in traces)
-    assert took < 2
-    assert max(after - before for before, after in pairwise(beats)) < 0.3
 
 
 def test_a_context_survives_json():
@@ -437,10 +401,10 @@ def test_a_context_survives_json():
 
 
 def test_the_story_tells_the_grade_the_query_and_the_web():
-    numbers = run(Crag(ByEye())(QUESTION, World(FAIR).ports)).explain()
-    assert "action: ambiguous, best grade 0.30, thresholds 0.50 and -0.50" in numbers
-    assert "queries: Amarcord, score" in numbers
-    assert "kept 2 excerpts: fair [0:24] 0.30; web: Page [0:18] 0.40" in numbers
+    explained = run(Crag(ByEye())(QUESTION, World(FAIR).ports)).explain()
+    assert "action: ambiguous, best grade 0.30, thresholds 0.50 and -0.50" in explained
+    assert "queries: Amarcord, score" in explained
+    assert "kept 2 excerpts: fair [0:24] 0.30; web: Page [0:18] 0.40" in explained
 
 
 class Words:

@@ -16,9 +16,9 @@ from fitrag_integrations.methods.crag.evaluator import (
     ActionThresholds,
     evaluate_port,
     grade,
-    strip_threshold_of,
     thresholds_of,
 )
+from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.types import BiLabelScore, Excerpt
 
@@ -74,8 +74,8 @@ def test_what_is_no_grade_is_refused(answer):
 def test_thresholds_are_those_given_or_the_evaluators_own():
     assert thresholds_of(ByEye()) is THRESHOLDS
     assert thresholds_of(ByEye(), ANY) is ANY
-    assert strip_threshold_of(ByEye()) == -0.2
-    assert strip_threshold_of(Labels()) == -0.5
+    assert Refiner(ByEye()).limit() == -0.2
+    assert Refiner(Labels()).limit() == -0.5
     with pytest.raises(InputError, match=r"thresholds: given None.*fitrag calibrate evaluator"):
         thresholds_of(Labels())
     with pytest.raises(InputError, match="thresholds: given 0.5"):
@@ -143,4 +143,4 @@ def test_the_embedded_evaluators_thresholds_load_it_where_they_are_needed(embedd
     with pytest.raises(ThresholdMismatchError, match="given 'by-eye'"):
         thresholds_of(None, "popqa")
     assert thresholds_of() is THRESHOLDS
-    assert strip_threshold_of() == -0.2
+    assert Refiner().limit() == -0.2

@@ -7,7 +7,6 @@ from by_eye import THRESHOLDS, ByEye, graded, passage, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run, run_many
 from fitrag_integrations.methods import Refiner, approximate_tokens
 from fitrag_integrations.methods.prompts import render_excerpts
@@ -129,27 +128,6 @@ def test_questions_share_one_call():
     eye = ByEye()
     run_many([Refiner(eye)(str(at), [ONE, TWO]) for at in range(8)])
     assert [len(ask) for ask in eye.asks] == [24]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"top_n": 0},
-        {"threshold": 2},
-        {"sentences": 0},
-        {"max_tokens": 0},
-        {"split": 3},
-        {"count_tokens": 3},
-    ],
-)
-def test_wrong_arguments_are_told_at_once(options):
-    with pytest.raises(InputError, match=f"{next(iter(options))}: given"):
-        Refiner(ByEye(), **options)
-
-
-def test_a_blank_question_is_refused():
-    with pytest.raises(InputError, match="question: given"):
-        _ = run(Refiner(ByEye())(" ", [ONE])).value
 
 
 def test_the_texts_are_true_stretches():

@@ -1,13 +1,13 @@
-"""Knowledge strips: where they are cut, that they lose nothing, and what repeats."""
+"""Knowledge strips: where they are cut, and that they lose nothing."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.crag.refiner import distinct, paragraphs, strips
+from fitrag_integrations.methods.crag.refiner import paragraphs, strips
 from fitrag_integrations.text.sentences import split_sentences
-from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.types import Passage
 
 WEB = {"web": True}
 
@@ -81,9 +81,3 @@ def test_paragraphs_hold_no_blank_line(text):
     pieces = [text[start:end] for start, end in paragraphs(text)]
     assert "".join("".join(pieces).split()) == "".join(text.split())
     assert all(line.strip() for piece in pieces for line in piece.split("\n"))
-
-
-def test_the_first_of_repeated_strips_stays():
-    texts = ["Rota wrote it.", "rota  WROTE\nit.", "Fellini shot it.", "Rota wrote it."]
-    wholes = [Excerpt.whole(Passage(str(at), text)) for at, text in enumerate(texts)]
-    assert distinct(wholes) == [wholes[0], wholes[2]]

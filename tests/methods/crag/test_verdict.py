@@ -87,10 +87,14 @@ def test_the_chance_decides_and_the_trace_tells_its_numbers(bias, action):
     context = traced.value
     numbers = context.details["list"]
     best = math.log(0.6 / 0.4)
-    assert context.action.value == action and numbers["inputs"] == {"grade best": pytest.approx(best)}
+    assert context.action.value == action and numbers["inputs"] == {
+        "grade best": pytest.approx(best)
+    }
     assert numbers["chance"] == pytest.approx(1 / (1 + math.exp(-bias - best)))
     assert (numbers["upper"], numbers["lower"]) == (0.7, 0.3)
-    assert f"chance of the list {numbers['chance']:.2f}, thresholds 0.70 and 0.30" in traced.explain()
+    assert (
+        f"chance of the list {numbers['chance']:.2f}, thresholds 0.70 and 0.30" in traced.explain()
+    )
     assert not scorer.asked and not reader.asked  # no weight needs them
 
 
@@ -98,7 +102,10 @@ def test_models_that_weights_need_are_asked_of_passages_with_text():
     scorer, grader, reader = Models("s"), Models("e"), Models("r")
     judge = ListJudge(verdict(has_answer_is_best=1.0, support=0.5), scorer=scorer, reader=reader)
     judged = run(ActionJudge(grader, verdict=judge)("q", PASSAGES)).value
-    assert judged.numbers["inputs"] == {"has_answer best": pytest.approx(math.log(9)), "support": 0.7}
+    assert judged.numbers["inputs"] == {
+        "has_answer best": pytest.approx(math.log(9)),
+        "support": 0.7,
+    }
     assert scorer.asked == [("score", 2)] and reader.asked == [("read", 2)]
     assert grader.asked == [("evaluate", 2)] and judged.grades == (0.2, -1.0, -0.4)
 

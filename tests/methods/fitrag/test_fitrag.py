@@ -246,26 +246,6 @@ def test_wrong_answers_of_a_backend_are_told():
         _ = run(rerank(QUESTION, "text", score_port(Words()))).value
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"top_n": 0}, "top_n: given 0"),
-        ({"top_n": 2.5}, r"top_n: given 2\.5"),
-        ({"window": 0}, "window: given 0"),
-        ({"stride": 4}, "stride: given 4 .* from 1 to window=1"),
-        ({"weight": 1.5}, r"weight: given 1\.5"),
-        ({"max_tokens": 0}, "max_tokens: given 0"),
-        ({"count_tokens": 3}, "count_tokens: given 3 .* lambda text: len"),
-        ({"gate": object()}, "gate: given"),
-        ({"detector": object()}, "detector: given"),
-        ({"scorer": "t5"}, "scorer: given 't5'"),
-    ],
-)
-def test_wrong_arguments_are_told_at_once(arguments, message):
-    with pytest.raises(InputError, match=message):
-        FitRag(**arguments)
-
-
 def test_a_method_is_a_value():
     scorer = Words()
     assert FitRag(scorer) == FitRag(scorer) != FitRag(scorer, top_n=3)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations import BiLabelScore, Excerpt, Passage
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.flow import run, run_many
 from fitrag_integrations.methods import defaults as _defaults
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
@@ -138,21 +138,6 @@ def test_the_embedded_detector_is_for_its_own_scores_and_windows(monkeypatch):
     other = Gold()
     other.name = "silver"
     assert kept_by(other, **sentences)[0] == [TEXT]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"per_passage": 0}, "per_passage: given 0"),
-        ({"max_share": 0}, "max_share: given 0"),
-        ({"max_share": 1.5}, "max_share: given 1.5"),
-        ({"detector": "embedded"}, "detector: given 'embedded'"),
-        ({"detector": True}, "detector: given True"),
-    ],
-)
-def test_wrong_arguments_are_told(options, message):
-    with pytest.raises(InputError, match=message):
-        TokenReducer(**options)
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), max_size=20))

@@ -246,29 +246,6 @@ def test_a_threshold_fitted_for_this_model_or_for_none_named_is_used():
         assert run(Decider(gate, drafter=DigitDrafter())(QUESTION)).value.draft
 
 
-@pytest.mark.parametrize(
-    ("arguments", "field"),
-    [
-        ({"gate": object()}, "gate"),
-        ({"gate": LengthGate}, "gate"),
-        ({"drafter": 3}, "drafter"),
-        ({"drafter": DigitDrafter}, "drafter"),
-        ({"threshold": 1.5}, "threshold"),
-        ({"threshold": "half"}, "threshold"),
-        ({"on_error": "ignore"}, "on_error"),
-        ({"allow_other_model": 1}, "allow_other_model"),
-    ],
-)
-def test_wrong_arguments_are_told_at_construction(arguments, field):
-    with pytest.raises(InputError, match=f"{field}: given"):
-        Decider(**{"gate": LengthGate(), **arguments})
-
-
-def test_a_blank_question_is_an_error_in_any_case():
-    with pytest.raises(InputError, match="question: given"):
-        run(Decider(LengthGate())("  ")).value  # noqa: B018
-
-
 def test_without_a_gate_the_embedded_one_is_loaded_when_first_asked(monkeypatch):
     own = DigitDrafter()
     gate = LengthGate(threshold=0.75, drafter=own)

@@ -89,7 +89,9 @@ def test_a_draft_without_numbers_fails_alone_and_names_the_fallback():
 
     found = MarginGate(Half()).p_known(["q", "r"], ["bare", "full"])
     assert isinstance(found[0], PortError) and found[1] == 0.5
-    assert "Half returned no token probabilities, which MarginGate requires; see AskGate" in str(found[0])
+    assert "Half returned no token probabilities, which MarginGate requires; see AskGate" in str(
+        found[0]
+    )
     decision = run(Decider(MarginGate(Fixed(Draft("bare"))))("q")).value.decision
     assert decision.retrieve and "see AskGate" in decision.why
 

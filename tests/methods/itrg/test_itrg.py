@@ -497,28 +497,3 @@ def test_details_are_plain_and_the_trace_tells_the_rounds():
 def test_the_templates_are_found_by_name():
     for template in (ITRG_REFINE, ITRG_REFRESH, ITRG_ANSWER):
         assert template_named(template.name) is template
-
-
-@pytest.mark.parametrize(
-    ("arguments", "field"),
-    [
-        ({"mode": "rewrite"}, "mode"),
-        ({"stop": "never"}, "stop"),
-        ({"stop": ("empty", "later")}, "stop"),
-        ({"stop": None}, "stop"),
-        ({"answers": "all"}, "answers"),
-        ({"on_error": "ignore"}, "on_error"),
-        ({"rounds": 0}, "rounds"),
-        ({"k": 1.5}, "k"),
-        ({"document_tokens": True}, "document_tokens"),
-        ({"answer_tokens": -1}, "answer_tokens"),
-        ({"count_tokens": 3}, "count_tokens"),
-        ({"demonstrations": "Q, D, A"}, "demonstrations"),
-        ({"demonstrations": 5}, "demonstrations"),
-        ({"demonstrations": [("Q", "D")]}, r"demonstrations\[0\]"),
-        ({"demonstrations": [("Q", " ", "A")]}, "Demonstration.document"),
-    ],
-)
-def test_wrong_arguments_are_told_at_construction(arguments, field):
-    with pytest.raises(InputError, match=f"{field}: given|{field}.* given"):
-        ITRG(**arguments)

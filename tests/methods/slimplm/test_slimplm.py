@@ -411,37 +411,6 @@ def test_prompts_for_short_and_long_answers():
         assert f"((({QUESTION})))" in prompt and rule in prompt
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"k": 0},
-        {"per_query": 0},
-        {"max_queries": 0},
-        {"max_tokens": 0},
-        {"max_draft": None},
-        {"rrf_k": -1},
-        {"threshold": 2},
-        {"threshold": 0.5, "judge": text_model},
-        {"on_error": "ignore"},
-        {"filter": 1},
-        {"rewrite": None},
-        {"proxy": 3},
-        {"judge": SureGate},
-        {"rewriter": "paper"},
-        {"rewriter_prompt": "mine"},
-        {"count_tokens": 3},
-    ],
-)
-def test_wrong_arguments_are_told_at_once(options):
-    with pytest.raises(InputError, match=f"{next(iter(options))}: given"):
-        SlimPLM(**options)
-
-
-def test_a_blank_question_is_refused():
-    with pytest.raises(InputError, match="question: given"):
-        _ = run(SlimPLM(**BY_TEXT)(" ", PORTS)).value
-
-
 def test_ports_may_be_given_as_models():
     port = Port.of("mine", lambda prompts: ["Known (True)"] * len(prompts))
     context = run(SlimPLM(port, port)(QUESTION, Ports())).value

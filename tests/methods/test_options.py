@@ -1,0 +1,138 @@
+"""Wrong options of every method, and a blank question, are rejected by the name of the field."""
+
+import pytest
+from baseline_fakes import World
+from by_eye import ByEye
+from gate_fakes import DigitDrafter, LengthGate
+
+from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods import ITRG, Crag, Decider, Direct, FitRag, IKnow, Refiner, SlimPLM
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.plain import Reranking
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import Passage
+
+DEFAULTS = {Crag: {"evaluator": ByEye()}, Refiner: {"evaluator": ByEye()}}
+
+
+def with_text_judge(**options):
+    return SlimPLM(judge=lambda prompts: prompts, **options)
+
+
+WRONG = [
+    (Crag, "top_n", 0),
+    (Crag, "strip_threshold", 3, "threshold: given 3"),
+    (Crag, "sentences", 0),
+    (Crag, "max_tokens", 0),
+    (Crag, "on_web_error", "ignore"),
+    (Crag, "without", ["correct", "ambiguous", "incorrect"]),
+    (Crag, "without", "sometimes"),
+    (Crag, "refine", 1),
+    (Crag, "select", None),
+    (Crag, "thresholds", 0.5),
+    (Crag, "thresholds", "trivia"),
+    (Decider, "gate", object()),
+    (Decider, "gate", LengthGate),
+    (Decider, "drafter", 3),
+    (Decider, "drafter", DigitDrafter),
+    (Decider, "threshold", 1.5),
+    (Decider, "threshold", "half"),
+    (Decider, "on_error", "ignore"),
+    (Decider, "allow_other_model", 1),
+    (Direct, "k", 0),
+    (Direct, "k", -1),
+    (Direct, "k", 1.5),
+    (Direct, "k", True),
+    (FitRag, "top_n", 0),
+    (FitRag, "top_n", 2.5),
+    (FitRag, "window", 0),
+    (FitRag, "stride", 4, "stride: given 4 .* from 1 to window=1"),
+    (FitRag, "weight", 1.5),
+    (FitRag, "max_tokens", 0),
+    (FitRag, "count_tokens", 3, "count_tokens: given 3 .* lambda text: len"),
+    (FitRag, "gate", object()),
+    (FitRag, "detector", object()),
+    (FitRag, "scorer", "t5"),
+    (IKnow, "method", 3),
+    (IKnow, "gate", 3),
+    (IKnow, "on_error", "skip"),
+    (ITRG, "mode", "rewrite"),
+    (ITRG, "stop", "never"),
+    (ITRG, "stop", ("empty", "later")),
+    (ITRG, "stop", None),
+    (ITRG, "answers", "all"),
+    (ITRG, "on_error", "ignore"),
+    (ITRG, "rounds", 0),
+    (ITRG, "k", 1.5),
+    (ITRG, "document_tokens", True),
+    (ITRG, "answer_tokens", -1),
+    (ITRG, "count_tokens", 3),
+    (ITRG, "demonstrations", "Q, D, A"),
+    (ITRG, "demonstrations", 5),
+    (ITRG, "demonstrations", [("Q", "D")], r"demonstrations\[0\]: given"),
+    (ITRG, "demonstrations", [("Q", " ", "A")], "Demonstration.document: given"),
+    (Refiner, "top_n", 0),
+    (Refiner, "threshold", 2),
+    (Refiner, "sentences", 0),
+    (Refiner, "max_tokens", 0),
+    (Refiner, "split", 3),
+    (Refiner, "count_tokens", 3),
+    (Reranking, "top_n", 0),
+    (Reranking, "weight", 1.5),
+    (Reranking, "min_score", 2.5),
+    (Reranking, "max_passages", 0),
+    (Reranking, "max_sentences", 1.5),
+    (Reranking, "scorer", "t5"),
+    (SlimPLM, "k", 0),
+    (SlimPLM, "per_query", 0),
+    (SlimPLM, "max_queries", 0),
+    (SlimPLM, "max_tokens", 0),
+    (SlimPLM, "max_draft", None),
+    (SlimPLM, "rrf_k", -1),
+    (SlimPLM, "threshold", 2),
+    (with_text_judge, "threshold", 0.5),
+    (SlimPLM, "on_error", "ignore"),
+    (SlimPLM, "when_all_known", "ask"),
+    (SlimPLM, "filter", 1),
+    (SlimPLM, "rewrite", None),
+    (SlimPLM, "proxy", 3),
+    (SlimPLM, "judge", LengthGate),
+    (SlimPLM, "rewriter", "paper"),
+    (SlimPLM, "rewriter_prompt", "mine"),
+    (SlimPLM, "count_tokens", 3),
+    (TokenReducer, "per_passage", 0),
+    (TokenReducer, "max_share", 0),
+    (TokenReducer, "max_share", 1.5),
+    (TokenReducer, "detector", "embedded"),
+    (TokenReducer, "detector", True),
+]
+
+
+@pytest.mark.parametrize(
+    "case", WRONG, ids=lambda case: f"{case[0].__name__}.{case[1]}={case[2]!r}"
+)
+def test_a_wrong_option_is_rejected_at_construction(case):
+    kind, field, value, *message = case
+    with pytest.raises(InputError, match=message[0] if message else f"{field}: given"):
+        kind(**{**DEFAULTS.get(kind, {}), field: value})
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        lambda ports: Crag(ByEye())(" ", ports),
+        lambda ports: Decider(LengthGate())(
+            "  ",
+        ),
+        lambda ports: Refiner(ByEye())(" ", [Passage("a", "Text.")]),
+        lambda ports: SlimPLM(judge=LengthGate())(" ", ports),
+    ],
+)
+def test_a_blank_question_is_rejected(flow):
+    assert isinstance(run(flow(World().ports)).outcome, InputError)
+
+
+def test_a_missing_retriever_is_reported():
+    with pytest.raises(PortError, match="needs a retrieve port"):
+        _ = run(Crag(ByEye())("Who?", Ports())).value
