@@ -52,10 +52,13 @@ class Reply:
 class Generating(Checked):
     """Mixin that calls the caller's language model and stores the answer in `Context.draft`.
 
-    A reply of more than `answer_tokens`, as `count_tokens` counts (None estimates), is cut. With
-    `on_error` "degrade" a call that fails counts as a blank reply; "raise" raises it. An answer
-    that was written is marked by `details["answers"]`; where there is none, the draft is None and
-    the caller's own prompt is left to answer.
+    An answer that was written is marked by `details["answers"]`; where there is none, the draft is
+    None and the caller's own prompt is left to answer.
+
+    Args:
+        answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
     _: KW_ONLY

@@ -26,7 +26,13 @@ NEVER = RetrievalDecision(False, why="this method never retrieves")
 class Vanilla(Generating):
     """The language model answers the question without passages, in one call.
 
-    The papers' baseline without retrieval (FIT-RAG, section 5.1). `template` renders the prompt.
+    The papers' baseline without retrieval (FIT-RAG, section 5.1).
+
+    Args:
+        template: Renders the prompt.
+        answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
     _: KW_ONLY
@@ -42,8 +48,14 @@ class Vanilla(Generating):
 class CoT(Generating):
     """Chain of thought: the language model reasons step by step, without passages, in one call.
 
-    The answer is what stands behind "the answer is"; a reply without it stands as a whole, with a
-    note. `details["reasoning"]` is all that was written. `template` renders the prompt.
+    The answer is what follows "the answer is"; a reply without it is used as a whole, with a note.
+    `details["reasoning"]` is all that was written.
+
+    Args:
+        template: Renders the prompt.
+        answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
     _: KW_ONLY
@@ -62,8 +74,13 @@ class GenRead(Generating):
     """GenRead: the language model writes a document, then answers from it: two calls, no retrieval.
 
     The document is the one excerpt of the context; its passage is marked by
-    `metadata["generated"]`. One of more than `document_tokens` is cut. Where none is written, the
-    question is answered without.
+    `metadata["generated"]`. Where none is written, the question is answered without.
+
+    Args:
+        document_tokens: Maximum tokens of the document; a longer one is cut, with a note.
+        answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
     _: KW_ONLY

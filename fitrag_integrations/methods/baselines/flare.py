@@ -39,7 +39,15 @@ class Continuer(Protocol):
     def continue_with_logprobs(
         self, prompts: Sequence[str], beginnings: Sequence[str], /
     ) -> Sequence[Continuation]:
-        """Go on with each of `beginnings`, answers to the `prompts`; one continuation each."""
+        """Continue answers that were begun.
+
+        Args:
+            prompts: The prompts.
+            beginnings: What was written of the answer to each prompt so far.
+
+        Returns:
+            One continuation for each.
+        """
         ...
 
 
@@ -69,15 +77,22 @@ STOPPED = "the language model did not go on"
 
 @dataclass(frozen=True)
 class Flare(Generating):
-    """Write sentence by sentence, with at most `rounds` retrievals of `k` passages.
+    """FLARE: write sentence by sentence, and retrieve for a sentence with an unlikely token.
 
-    A sentence with a token less likely than `threshold` is looked up, without its tokens less
-    likely than `mask`.
+    After the last retrieval the rest is used unchanged, with a note where it is doubtful. Where the
+    model writes nothing, the question itself is retrieved for. The caller's language model is not
+    called.
 
-    `model` must return token probabilities: an object with `continue_with_logprobs`, such as
-    `models.Continuer`; None is the embedded one. The caller's language model is not asked. After
-    the last retrieval the rest is taken over as it is, with a note where it is doubtful. Where the
-    model writes nothing, the question itself is retrieved for.
+    Args:
+        model: Object with `continue_with_logprobs`, such as `models.Continuer`; None is the
+            embedded one.
+        threshold: A sentence with a token below this probability is retrieved for.
+        mask: Tokens below this probability are left out of the query.
+        rounds: Maximum number of retrievals.
+        k: Passages of each retrieval.
+        answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
     model: object = None

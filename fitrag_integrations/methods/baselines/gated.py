@@ -35,7 +35,7 @@ from fitrag_integrations.types import Context, RetrievalDecision
 
 
 class Gating(Checked):
-    """Be `IKnow` with a gate of one's own, under the name of one's class."""
+    """`IKnow` with a gate built from the fields, under the name of the class."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,7 +64,13 @@ class Gating(Checked):
 class Gated(IKnow):
     """Method behind a gate that runs another method for unknown questions: `IKnow` (IK, section 3).
 
-    `gate` None is the embedded one and `method` None direct retrieval; the rest is as in `IKnow`.
+    Args:
+        gate: Gate with `p_known(questions, drafts)`; None is the bundled `IKClassifier`.
+        drafter: Writes the draft that the gate reads; None is the gate's own.
+        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        on_error: "retrieve" retrieves if gate or drafter fails, "raise" raises the error.
+        allow_other_model: Accept a threshold that was fitted for another model.
+        method: Method run for an unknown question; None is direct retrieval.
     """
 
     method: Annotated[Method, check_callable] | None = None
@@ -74,10 +80,14 @@ class Gated(IKnow):
 class SelfEval(Checked):
     """Self-Eval: the language model says whether it knows the answer; if not, another method runs.
 
-    With `draft` it is shown an answer of its own first. `model` None is the caller's own, asked for
-    a Yes or No in plain text; one with `p_yes` gives a probability, which is compared with
-    `threshold`. `method` None is direct retrieval. A reply that is neither, or none, ends in
-    retrieval, or raises with `on_error` "raise".
+    Args:
+        model: Model that is asked. One with `p_yes` returns a probability; any other replies Yes or
+            No. None is the caller's.
+        draft: Show the model an answer of its own first.
+        threshold: A question is known above this probability.
+        method: Method run for an unknown question; None is direct retrieval.
+        on_error: "retrieve" retrieves if the call fails or the reply is neither Yes nor No, "raise"
+            raises the error.
     """
 
     model: object = None
@@ -135,11 +145,14 @@ class SelfEval(Checked):
 class Targ(Gating):
     """Retrieve only where the model is unsure of its own first tokens.
 
-    `drafter` is an object with `draft` and `rescore`, as `LocalGenerator` and `RemoteGenerator`
-    have; None is the embedded generator. `kind` is "margin", "entropy" or "likelihood". A
-    `threshold` of None is 0.5, which means little before one was fitted (`fitrag calibrate`). What
-    is not known goes on with `method`, None for direct retrieval; a drafter that fails ends in
-    retrieval, or raises with `on_error` "raise".
+    Args:
+        drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`;
+            None is the embedded generator.
+        kind: "margin", "entropy" or "likelihood" of the first tokens.
+        threshold: A question is known above this number; None is 0.5, which means little before
+            one was fitted (`fitrag calibrate`).
+        method: Method run for an unknown question; None is direct retrieval.
+        on_error: "retrieve" retrieves if the drafter fails, "raise" raises the error.
     """
 
     drafter: Drafter | None = None
@@ -190,9 +203,13 @@ class NeighbourGate:
 class SkrKnn(Gating):
     """Retrieve unless more than `threshold` of the `k` nearest questions were known.
 
-    `bank` is a `QuestionBank` or any object with `neighbours(questions, k)`, which returns for each
-    question which of its k nearest were known. What is not known goes on with `method`, None for
-    direct retrieval. A bank that fails ends in retrieval, or raises with `on_error` "raise".
+    Args:
+        bank: `QuestionBank`, or an object with `neighbours(questions, k)` that returns for each
+            question which of its k nearest were known.
+        k: Number of neighbors.
+        threshold: A question is known if a larger fraction of its neighbors was.
+        method: Method run for an unknown question; None is direct retrieval.
+        on_error: "retrieve" retrieves if the bank fails, "raise" raises the error.
     """
 
     bank: Annotated[Bank, check_bank]

@@ -21,11 +21,18 @@ from fitrag_integrations.types import Context
 
 @dataclass(frozen=True)
 class IterRetgen(Generating):
-    """Retrieve and generate in turn, `rounds` times at most, `k` passages a round.
+    """ITER-RETGEN: retrieve with the last generation, and generate again.
 
-    A round reads the passages of its own retrieval; with `accumulate`, those of earlier rounds
-    too. A round whose generation or retrieval fails is the last, and what the one before it wrote
-    stands. `details["rounds"]` has the query, the passages' ids and the generation of each.
+    A round whose generation or retrieval fails is the last, and what the one before it wrote
+    is the answer. `details["rounds"]` has the query, the passages' ids and the generation of each.
+
+    Args:
+        rounds: Maximum number of rounds; they end early where a generation repeats.
+        k: Passages of each round.
+        accumulate: Also read the passages of earlier rounds.
+        answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
     _: KW_ONLY

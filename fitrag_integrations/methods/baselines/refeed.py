@@ -25,12 +25,20 @@ from fitrag_integrations.types import Context, Passage
 
 @dataclass(frozen=True)
 class Refeed(Generating):
-    """Answer, retrieve for question and answer together, and refine from the first `k` passages.
+    """REFEED: answer, retrieve with question and answer together, and refine the answer.
 
-    `samples` first answers are asked for in one call; a retrieval is made for each different one,
-    and the first is refined. `model`, an object with `continue_with_logprobs`, turns the ensemble
-    on: it then writes both answers in place of the caller's language model, and the one of higher
-    mean log-probability stands. A question without a first answer is retrieved for by itself.
+    A question without a first answer is retrieved for by itself.
+
+    Args:
+        k: Passages that the refined answer reads.
+        samples: First answers, generated in one call; each different one is retrieved for, and the
+            first is refined.
+        model: Object with `continue_with_logprobs`, which turns the ensemble on: it writes both
+            answers in place of the caller's language model, and the one of higher mean
+            log-probability is used. None is no ensemble.
+        answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
     _: KW_ONLY

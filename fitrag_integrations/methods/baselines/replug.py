@@ -38,10 +38,18 @@ UNSCORED = "not all passages have a retrieval score: all weigh the same"
 class Replug(Generating):
     """Answer from the first `k` passages at once, each weighted by its retrieval score.
 
-    `model` is an object with `ensemble(items)`, such as `models.ReplugGenerator`, or a callable:
-    items are (prompts, weights), and the answers texts; None is the embedded generator. The
-    caller's language model is not asked. Scores are divided by `temperature` before the softmax;
-    where a passage has none, all weigh the same, and a note says so. `template` renders a prompt.
+    The caller's language model is not called. Where a passage has no score, all weigh the same,
+    with a note.
+
+    Args:
+        model: Object with `ensemble(items)`, such as `models.ReplugGenerator`, or a callable, from
+            (prompts, weights) to texts; None is the embedded generator.
+        k: Number of passages.
+        temperature: Divides the scores before the softmax.
+        template: Renders the prompt of one passage.
+        answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
     model: object = None

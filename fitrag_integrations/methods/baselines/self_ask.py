@@ -31,11 +31,18 @@ OTHER_FORM = "the language model asked no follow-up question: the question itsel
 
 @dataclass(frozen=True)
 class SelfAsk(Generating):
-    """Self-Ask: at most `rounds` follow-up questions, each answered from its first `k` passages.
+    """Self-Ask: the language model asks follow-up questions, each answered from passages.
 
     A question the model asks again, and the last round, end in asking for the final answer. A reply
     in another form, or none, ends in an answer from what was found so far, or from a retrieval with
     the question itself. `details["follow_ups"]` has questions and answers.
+
+    Args:
+        rounds: Maximum number of follow-up questions.
+        k: Passages that a follow-up question is answered from.
+        answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
     _: KW_ONLY

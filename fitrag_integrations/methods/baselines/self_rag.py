@@ -47,9 +47,11 @@ _MARKS = re.compile(
 class Reflection(Record):
     """An answer, and the probability of each reflection token where one was written.
 
-    `tokens` maps a token as the model spells it, such as "[Retrieval]" or "[Utility:5]", to its
-    probability in [0, 1]; kinds that were not written are left out. `logprob` is the mean
-    log-probability of the tokens of the text, None where it is not known.
+    Args:
+        text: The answer.
+        tokens: Probability in [0, 1] of each token as the model spells it, such as "[Retrieval]" or
+            "[Utility:5]"; kinds that were not written are left out.
+        logprob: Mean log-probability of the tokens of the text; None where it is not known.
     """
 
     text: str = ""
@@ -118,12 +120,20 @@ def critique(made: Reflection) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class SelfRag(Generating):
-    """Let a model with reflection tokens decide, answer per passage, and choose.
+    """Self-RAG: a model with reflection tokens decides, answers per passage, and chooses.
 
-    `model` is an object with `reflect(items)`, or a callable; see `Reflector`. The caller's
-    language model is not asked. Retrieval follows where the share of [Retrieval] is above
-    `threshold`, or is unknown. The first `k` passages are answered from; an answer scores
-    `weights`, those of relevance, support and utility, times these, plus its mean probability.
+    An answer scores the weighted sum of relevance, support and utility, plus its mean probability.
+    The caller's language model is not called.
+
+    Args:
+        model: Object with `reflect(items)`, or a callable; see `Reflector`.
+        threshold: Retrieve above this probability of [Retrieval] against [No Retrieval], or if
+            neither was written.
+        k: Passages that are answered from.
+        weights: Weights of relevance, support and utility.
+        answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
     model: object

@@ -49,9 +49,15 @@ _MOST = 1e-6  # how near to 0 and 1 a probability may be for its logit
 class ListVerdict(Record, Checked):
     """Model of the action for a whole list: one weight per feature, and two thresholds.
 
-    The chance that some passage holds the answer is the logistic of `bias` and the weighted
-    numbers; `weights` are by names of `INPUTS`. Correct from `upper` on, incorrect below `lower`.
-    `models` names the scorer, evaluator and reader it was fitted on, of those that are asked.
+    The probability that some passage contains the answer is the logistic of `bias` and the weighted
+    features.
+
+    Args:
+        weights: Weight of each feature, by a name of `INPUTS`.
+        bias: Logit without features.
+        upper: Probability from which a list is correct.
+        lower: Probability below which it is incorrect.
+        models: Names of the scorer, evaluator and reader it was fitted on, of those that are used.
     """
 
     weights: Mapping[str, float]
@@ -116,8 +122,14 @@ class ListVerdict(Record, Checked):
 class ListJudge(Checked):
     """Judge of a whole list: collects the features that a verdict needs beside the grades.
 
-    `scorer` and `reader` None are the embedded ones. Those of other names than it was fitted on
-    raise `ThresholdMismatchError`, unless `allow_other_model`.
+    Args:
+        verdict: The model of the action.
+        scorer: Scorer of the labels; None is the embedded one.
+        reader: Reader of the answers; None is the embedded one.
+        allow_other_model: Accept models of other names than the verdict was fitted on.
+
+    Raises:
+        ThresholdMismatchError: If a model has another name.
     """
 
     verdict: ListVerdict
