@@ -83,7 +83,7 @@ class Batched(Generic[T, A]):
     """A kind of batched call: how one is found on a fresh object, and what its answers must be.
 
     ``call`` and ``acall`` give the plain call and its async twin, None where there is none.
-    ``numbers`` turns an answer into the numbers compared, ``valid`` tells what is wrong with one.
+    ``numbers`` turns an answer into the numbers compared, ``valid`` returns what is wrong with one.
     """
 
     make: Callable[[], object]
