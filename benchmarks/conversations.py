@@ -5,26 +5,44 @@
 Each of 40 follow-up questions, written for this benchmark, ends a conversation of a hundred
 messages about other passages of the demo; only the turn before it names its subject. Ways to make
 one question of it: none, the last two questions joined, and a rewriting by hand, which stands for a
-capable model. Printed is how often the follow-up's passage is handed on, as Markdown.
+capable model. Routers of LlamaIndex are called by its `CondenseQuestionChatEngine`. Printed is how
+often the follow-up's passage is handed on, as Markdown.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, TypeAlias
 
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-
-from fitrag_integrations.langchain import (
-    CorrectiveRouter,
-    FaissRetriever,
-    MethodRunnable,
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.indices import EmptyIndex
+from llama_index.core.llms import (
+    ChatMessage,
+    CompletionResponse,
+    CustomLLM,
+    LLMMetadata,
+    MessageRole,
+    MockLLM,
 )
+from llama_index.core.llms.callbacks import llm_completion_callback
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.query_engine import RouterQueryEngine
+from llama_index.core.tools import QueryEngineTool
+
+from fitrag_integrations import langchain as lc
+from fitrag_integrations import llama_index as li
+from fitrag_integrations.langchain.base.conversation import PROMPT
 from fitrag_integrations.methods import FitRag
+from fitrag_integrations.models import ExtractiveReader
+
+Condense: TypeAlias = Callable[[str], str]
+Component: TypeAlias = Callable[[list[list[BaseMessage]]], Sequence[set[str]]]
+"""What finds the titles that are handed on at the end of each conversation."""
 
 ROWS = """
 Danube|Where does it end?|Where does the Danube end?
@@ -95,7 +113,7 @@ def conversation(
 
 def joined(prompt: str) -> str:
     """Return the last two questions of a conversation, as a way that needs no model."""
-    before = re.findall(r"^Human: (.*)$", prompt, re.MULTILINE)[-1]
+    before = re.findall(r"^(?:Human|user): (.*)$", prompt, re.MULTILINE)[-1]
     return f"{before} {last(prompt)}"
 
 
@@ -104,51 +122,117 @@ def last(prompt: str) -> str:
     return prompt.rpartition("Last question: ")[2].partition("\n")[0]
 
 
-WAYS: dict[str, Callable[[str], str] | None] = {
+WAYS: dict[str, Condense | None] = {
     "without": None,
     "last two questions": joined,
     "rewritten by hand": lambda prompt: BY_HAND[last(prompt)],
 }
 
 
-def components(base: Any, condense: Callable[[str], str] | None) -> dict[str, Any]:
-    """Return each component, which gives the titles of what it hands on."""
-    method = MethodRunnable(method=FitRag(), retriever=base, condense=condense)
+def runnables(index: object, condense: Condense | None) -> dict[str, Component]:
+    """Return what takes a conversation in LangChain."""
+    base = lc.FaissRetriever(index=index, k=3)
+    method = lc.MethodRunnable(method=FitRag(), retriever=base, condense=condense) | (
+        lambda traced: {one.passage.title for one in traced.value.excerpts}
+    )
 
-    def titles(given: dict[str, list[Document]]) -> set[str]:
+    def graded(given: dict[str, Any]) -> set[str]:
         return {document.metadata["title"] for document in given["documents"]}
 
+    knowledge = lc.KnowledgeRouter(known=lambda _: set(), unknown=method, condense=condense)
+    corrective = lc.CorrectiveRouter(correct=graded, incorrect=graded, base=base, condense=condense)
     return {
-        "`MethodRunnable(FitRag())`": method
-        | (lambda traced: {one.passage.title for one in traced.value.excerpts}),
-        "`CorrectiveRouter`": CorrectiveRouter(
-            correct=titles, incorrect=titles, base=base, condense=condense
+        "`MethodRunnable(FitRag())`": method.batch,
+        "`KnowledgeRouter`": knowledge.batch,
+        "`CorrectiveRouter`": corrective.batch,
+    }
+
+
+class Rewriter(CustomLLM):
+    """Language model of LlamaIndex that condenses with a function."""
+
+    condense: Condense
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """The model's limits: a context that holds all messages."""
+        return LLMMetadata(model_name="rewriter", context_window=32_000)
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """Return the rewritten question."""
+        return CompletionResponse(text=self.condense(prompt))
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        """Yield the rewritten question."""
+        yield self.complete(prompt)
+
+
+def engines(index: object, condense: Condense | None) -> dict[str, Component]:
+    """Return the query engines of LlamaIndex, behind its chat engine where there is `condense`."""
+    base = li.FaissRetriever(index, similarity_top_k=3)
+    method = li.MethodQueryEngine(FitRag(), base, reader=ExtractiveReader.embedded())
+    alone = EmptyIndex().as_query_engine(response_mode="generation", llm=MockLLM())
+    tools = [QueryEngineTool.from_defaults(one, description="") for one in (alone, method)]
+    made = {
+        "`MethodQueryEngine(FitRag())`": method,
+        "`KnowledgeRouterQueryEngine`": li.KnowledgeRouterQueryEngine(
+            retrieve=method, llm=MockLLM(), allow_other_model=True
         ),
+        "`KnowledgeSelector`": RouterQueryEngine(li.KnowledgeSelector(), tools, llm=MockLLM()),
+        "`CorrectiveRouterQueryEngine`": li.CorrectiveRouterQueryEngine(
+            base, correct=method, incorrect=method
+        ),
+    }
+
+    def titles(engine: Any, talk: list[BaseMessage]) -> set[str]:
+        *earlier, question = [
+            ChatMessage(
+                content=one.text,
+                role=MessageRole.USER if isinstance(one, HumanMessage) else MessageRole.ASSISTANT,
+            )
+            for one in talk
+        ]
+        if condense is None:
+            found = engine.query(question.content)
+        else:
+            chat = CondenseQuestionChatEngine(
+                engine,
+                PromptTemplate(PROMPT.replace("{history}", "{chat_history}")),
+                ChatMemoryBuffer.from_defaults(token_limit=32_000),
+                Rewriter(condense=condense),
+            )
+            found = chat.chat(str(question.content), earlier)
+        return {each.node.metadata["title"] for each in found.source_nodes}
+
+    return {
+        name: lambda talks, engine=engine: [titles(engine, talk) for talk in talks]
+        for name, engine in made.items()
     }
 
 
 def main() -> None:
     """Print the table."""
     passages, questions = read("passages"), [row for row in read("questions") if row["answerable"]]
-    base = FaissRetriever.from_texts(
-        [one["text"] for one in passages],
-        metadatas=[{"title": one["title"]} for one in passages],
-        k=3,
-    )
+    index = lc.FaissRetriever.from_texts(
+        [one["text"] for one in passages], metadatas=[{"title": one["title"]} for one in passages]
+    ).index
     talks = [
         conversation(at, asked, subject, questions)
         for at, (subject, asked, _) in enumerate(FOLLOWING)
     ]
-    found: dict[str, dict[str, int]] = {}
-    for way, condense in WAYS.items():
-        for name, component in components(base, condense).items():
-            handed = component.batch(talks)
-            hits = sum(row[0] in titles for row, titles in zip(FOLLOWING, handed, strict=True))
-            found.setdefault(name, {})[way] = hits
+    found: dict[str, list[str]] = {}
+    for condense in WAYS.values():
+        made = runnables(index, condense) | engines(index, condense)
+        for name, component in made.items():
+            pairs = zip(FOLLOWING, component(talks), strict=True)
+            hits = sum(row[0] in titles for row, titles in pairs)
+            found.setdefault(name, []).append(f"{hits} of {len(talks)}")
     print("| component |", " | ".join(WAYS), "|")
     print("| --- " * (1 + len(WAYS)) + "|")
-    for name, by_way in found.items():
-        print(f"| {name} |", " | ".join(f"{by_way[way]} of {len(talks)}" for way in WAYS), "|")
+    for name, shown in found.items():
+        print(f"| {name} |", " | ".join(shown), "|")
 
 
 if __name__ == "__main__":

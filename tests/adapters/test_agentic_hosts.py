@@ -1,16 +1,15 @@
-"""The bundled models in graphs with interrupts and fan-out, agents, workflows and a web service."""
+"""The bundled models in graphs with interrupts and fan-out, agents, planners and workflows."""
 
 from __future__ import annotations
 
-import importlib
 import operator
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelCallLimitMiddleware
+from langchain.agents.middleware import ModelCallLimitMiddleware, TodoListMiddleware
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
@@ -25,11 +24,10 @@ from fitrag_integrations import llama_index as li
 from fitrag_integrations.langchain import (
     FaissRetriever,
     FitRagRetriever,
-    KnowledgeRouter,
     RetrievalGateMiddleware,
     RetrievalJudge,
 )
-from fitrag_integrations.methods import AskGate, FitRag
+from fitrag_integrations.methods import FitRag
 from fitrag_integrations.models import ExtractiveReader
 
 TEXTS = [
@@ -83,7 +81,7 @@ def test_a_graph_fans_out_waits_for_a_person_and_goes_on(retriever):
 
 
 class Scripted(BaseChatModel):
-    """Call the first tool on offer once for each question, then answer with what it said."""
+    """Search, where that is on offer, once for each question, then answer with what it said."""
 
     @property
     def _llm_type(self) -> str:
@@ -95,8 +93,8 @@ class Scripted(BaseChatModel):
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any):
         last, tools = messages[-1], kwargs.get("tools")
         message = AIMessage(f"answer: {last.text}")
-        if tools and isinstance(last, HumanMessage):
-            calls = [{"name": tools[0], "args": {"query": last.text}, "id": str(len(messages))}]
+        if tools and "search" in tools and isinstance(last, HumanMessage):
+            calls = [{"name": "search", "args": {"query": last.text}, "id": str(len(messages))}]
             message = AIMessage("", tool_calls=calls)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
@@ -120,22 +118,46 @@ def test_an_agent_with_middleware_over_four_turns(retriever):
     assert len(results) == 2
 
 
-def test_a_web_service_streams_the_answer_alone():
-    fastapi = pytest.importorskip("fastapi")
-    testing = pytest.importorskip("fastapi.testclient")
-    responses = importlib.import_module("fastapi.responses")
-    gate = AskGate(FakeListChatModel(responses=["A draft.", "Yes"]))
-    llm = FakeListChatModel(responses=["In 1932."])
-    router = KnowledgeRouter(gate=gate, llm=llm, unknown=lambda question: "retrieved")
-    app = fastapi.FastAPI()
+class Planner(Scripted):
+    """Plan two parts, hand both to the researcher at once, and answer with what came back."""
 
-    @app.get("/answer")
-    async def answer(question: str):
-        return responses.StreamingResponse(router.astream(question), media_type="text/plain")
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any):
+        results = [each.text for each in messages if isinstance(each, ToolMessage)]
+        parts = BRIDGE, LIGHTHOUSE
+        calls = [("task", {"description": part, "subagent_type": "finder"}) for part in parts]
+        if not results:
+            calls = [
+                ("write_todos", {"todos": [{"content": p, "status": "pending"} for p in parts]})
+            ]
+        made = [
+            {"name": name, "args": args, "id": f"{name}{n}"} for n, (name, args) in enumerate(calls)
+        ]
+        message = (
+            AIMessage("", tool_calls=made) if len(results) < 3 else AIMessage(" ".join(results[1:]))
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
-    with testing.TestClient(app).stream("GET", "/answer", params={"question": BRIDGE}) as response:
-        pieces = list(response.iter_text())
-    assert "".join(pieces) == "In 1932."
+
+@pytest.mark.parametrize("host", ["langchain", "deepagents"])
+def test_a_planner_hands_parts_to_a_finder_with_a_gate(retriever, host):
+    search = retriever.as_tool(name="search")
+    gate = RetrievalGateMiddleware(tools=[search])
+    if host == "deepagents":
+        finder = {"name": "finder", "description": "Answers one question.", "tools": [search]}
+        finder |= {"system_prompt": "Search.", "model": Scripted(), "middleware": [gate]}
+        create = pytest.importorskip("deepagents").create_deep_agent
+        planner = create(Planner(), subagents=[finder], middleware=[TodoListMiddleware()])
+    else:
+        below = create_agent(Scripted(), [search], middleware=[gate])
+
+        def task(description: str, subagent_type: str) -> str:
+            """Have a subagent do a task."""
+            return below.invoke({"messages": [HumanMessage(description)]})["messages"][-1].text
+
+        planner = create_agent(Planner(), [task], middleware=[TodoListMiddleware()])
+    found = planner.invoke({"messages": [HumanMessage("The bridge and the lighthouse?")]})
+    assert "1932" in found["messages"][-1].text and "Ilse Marbach" in found["messages"][-1].text
+    assert [todo["content"] for todo in found["todos"]] == [BRIDGE, LIGHTHOUSE]
 
 
 @pytest.fixture(scope="module")
