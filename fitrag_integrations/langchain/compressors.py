@@ -25,9 +25,14 @@ from fitrag_integrations.values.score import labels_of
 
 
 class BiLabelCrossEncoder(BaseCrossEncoder):
-    """Score (query, text) pairs by the two labels combined, in [0, 1], as `relevance_score` is.
+    """Cross-encoder that combines the two labels of a pair to one score in [0, 1].
 
-    ``scorer`` None is the embedded one; ``weight`` is that of ``BiLabelScore.combine``.
+    Args:
+        scorer: Object with ``score(pairs)``; None is the bundled one.
+        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
+
+    Example:
+        >>> CrossEncoderReranker(model=BiLabelCrossEncoder(), top_n=5)
     """
 
     def __init__(self, scorer: Scorer | None = None, *, weight: float = DEFAULTS.weight) -> None:
@@ -68,11 +73,21 @@ def _passage(text: str) -> Passage:
 
 
 class BiLabelReranker(FromFitted, RerankerOptions, FlowCompressor):
-    """Keep the documents most likely to hold the answer and to help the language model.
+    """Compressor that keeps the documents that answer and that the model can use, best first
+    (FIT-RAG).
 
-    Works in every host of LangChain compressors::
+    Works in every host of LangChain compressors. The documents returned have ``relevance_score``,
+    in [0, 1], and both labels in their metadata.
 
-        ContextualCompressionRetriever(base_retriever=r, base_compressor=BiLabelReranker(top_n=5))
+    Args:
+        top_n: Documents kept; None keeps all.
+        scorer: Object with ``score(pairs)``; None is the bundled one.
+
+    The other options are those of ``fitrag_integrations.methods.FitRag``.
+
+    Example:
+        >>> reranker = BiLabelReranker(top_n=5)
+        >>> ContextualCompressionRetriever(base_retriever=retriever, base_compressor=reranker)
     """
 
     def as_cross_encoder(self) -> BiLabelCrossEncoder:
@@ -81,17 +96,33 @@ class BiLabelReranker(FromFitted, RerankerOptions, FlowCompressor):
 
 
 class SubDocumentCompressor(FromFitted, ReducerOptions, FlowCompressor):
-    """Cut each document down to its best sentences, within a budget of tokens.
+    """Compressor that cuts each document to its best sentences, within a token budget (FIT-RAG).
 
-    Documents come back best first. The budget is counted on the numbered and titled lines that a
-    prompt of this package shows.
+    Documents come back best first. The budget counts the numbered and titled lines that a prompt of
+    this package shows.
+
+    Args:
+        max_tokens: Budget of prompt tokens; None is no limit.
+        scorer: Object with ``score(pairs)``; None is the bundled one.
+
+    The other options are those of ``fitrag_integrations.methods.TokenReducer``.
+
+    Example:
+        >>> compressor = SubDocumentCompressor(max_tokens=800)
+        >>> compressor.compress_documents(documents, "Who designed the bridge?")
     """
 
 
 class KnowledgeRefiner(FromFitted, RefinerOptions, FlowCompressor):
-    """Cut documents into strips and keep the best, in the order of the documents.
+    """Compressor that keeps the relevant strips of documents, in the order of the documents (CRAG).
 
-    Works in every host of LangChain compressors::
+    Works in every host of LangChain compressors.
 
-        ContextualCompressionRetriever(base_retriever=r, base_compressor=KnowledgeRefiner())
+    Args:
+        evaluator: Object with ``evaluate(pairs)``; None is the bundled one.
+
+    The other options are those of ``fitrag_integrations.methods.Refiner``.
+
+    Example:
+        >>> KnowledgeRefiner(top_n=5).compress_documents(documents, "Who designed the bridge?")
     """

@@ -8,11 +8,13 @@ from fitrag_integrations.methods.adapting import EncoderVectors
 
 
 class EncoderEmbeddings(Embeddings):
-    """Embed with the encoder that ships, or with any other object that has ``encode(texts)``.
+    """Embeddings of the bundled encoder, or of any object with ``encode(texts)``.
 
-    ::
+    Args:
+        encoder: Object with ``encode(texts)``; None is the bundled one.
 
-        InMemoryVectorStore(EncoderEmbeddings())
+    Example:
+        >>> InMemoryVectorStore(EncoderEmbeddings())
     """
 
     def __init__(self, encoder: object = None) -> None:

@@ -15,14 +15,17 @@ from fitrag_integrations.types import Context
 
 
 class TraceHandler(BaseCallbackHandler):
-    """Append a row of JSON Lines for each run of a retriever or whole method of this package.
+    """Callback handler that appends a JSON line for each run of a retriever or method of this
+    package.
 
-    ::
+    Runs of other components are not written.
 
-        chain.invoke(question, {"callbacks": [TraceHandler("traces.jsonl")]})
+    Args:
+        path: File to append to.
+        questions: Whether to write the questions.
 
-    Rows go to the file ``path``; ``questions=False`` leaves the questions
-    out of them. Other components' runs leave nothing.
+    Example:
+        >>> chain.invoke(question, {"callbacks": [TraceHandler("traces.jsonl")]})
     """
 
     run_inline = True  # lines stay in the order of the runs

@@ -25,7 +25,7 @@ from fitrag_integrations.types import Context, Excerpt
 
 
 class Answer(str):
-    """Be the answer's text, and carry its context, prompt and source; ``traced`` is the trace."""
+    """Text of an answer, with its context, prompt, source and trace."""
 
     traced: Traced[Answered]
 
@@ -79,10 +79,21 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
     """Runnable that returns a question's ``Traced[Context]`` or, with an ``llm`` or ``reader``, its
     ``Answer``.
 
-    ``stream`` gives the model's words as they come; an answer the method itself wrote comes in one
-    piece. A batch asks retriever, scorer and model once for all its questions::
+    ``stream`` yields the model's words; an answer that the method wrote itself comes in one piece.
+    A batch calls retriever, scorer and model once for all questions.
 
-        MethodRunnable(method=FitRag(), retriever=store.as_retriever(), llm=llm).invoke("Who ...?")
+    Args:
+        method: Method of this package or of your own: ``method(question, ports)`` returns a flow.
+        retriever: Any Runnable or callable from a question to documents.
+        search: Search tool, provider or callable, for a method that searches the web.
+        llm: Language model or chain from a prompt to text; also the method's own writer.
+        reader: Object with ``read(pairs)`` that extracts the answer; it goes before an ``llm``.
+        template: Prompt of the answer; None is the context's choice.
+        condense: Language model or chain that makes one question of a conversation.
+
+    Example:
+        >>> chain = MethodRunnable(method=FitRag(), retriever=store.as_retriever(), llm=llm)
+        >>> chain.invoke("Who designed the bridge?")
     """
 
     method: AnyModel = Field(

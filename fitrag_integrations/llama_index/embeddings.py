@@ -11,11 +11,14 @@ from fitrag_integrations.methods.adapting import EncoderVectors
 
 
 class EncoderEmbedding(BaseEmbedding):
-    """Embed with the encoder that ships, or with any other object that has ``encode(texts)``.
+    """Embedding model of the bundled encoder, or of any object with ``encode(texts)``.
 
-    ::
+    Args:
+        encoder: Object with ``encode(texts)``; None is the bundled one.
+        options: Those of LlamaIndex's ``BaseEmbedding``.
 
-        VectorStoreIndex.from_documents(documents, embed_model=EncoderEmbedding())
+    Example:
+        >>> VectorStoreIndex.from_documents(documents, embed_model=EncoderEmbedding())
     """
 
     _vectors: EncoderVectors = PrivateAttr()

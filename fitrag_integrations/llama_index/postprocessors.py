@@ -16,34 +16,58 @@ if TYPE_CHECKING:
 
 
 class BiLabelReranker(FromFitted, RerankerOptions):
-    """Keep the nodes that hold the answer and that the language model can use, best first.
+    """Postprocessor that keeps the nodes that answer and that the model can use, best first
+    (FIT-RAG).
 
-    ``top_n`` nodes, None for all, come back as copies with ``relevance_score``, ``has_answer`` and
-    ``llm_prefer`` in [0, 1] in their metadata. One without text cannot be scored and does not come
-    back, but for an image, which stays behind the others. ``weight`` is that of ``llm_prefer``
-    against ``has_answer``; what their sum, in [0, 2], leaves below ``min_score`` goes. ``scorer``
-    None is the embedded one, loaded at first use; any object with ``score(pairs)`` will do.
+    Nodes come back as copies with ``relevance_score``, ``has_answer`` and ``llm_prefer``, in [0,
+    1], in their metadata. A node without text is dropped, but an image stays, behind the others.
+
+    Args:
+        top_n: Nodes kept; None keeps all.
+        scorer: Object with ``score(pairs)``; None is the bundled one.
+        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
+        min_score: Lowest sum of both labels kept, in [0, 2]; None keeps all.
+
+    The other options are those of ``fitrag_integrations.methods.FitRag``.
+
+    Example:
+        >>> reranker = BiLabelReranker(top_n=5)
+        >>> index.as_query_engine(similarity_top_k=50, node_postprocessors=[reranker])
     """
 
 
 class SubDocumentCompressor(FromFitted, ReducerOptions):
-    """Replace each node by its best sentences, best first, within a token budget.
+    """Postprocessor that replaces each node by its best sentences, within a token budget (FIT-RAG).
 
-    The pieces are new nodes with true offsets. ``max_tokens`` counts the numbered list of titles
-    and texts of FIT-RAG's prompt; other metadata that a node shows to a language model comes on
-    top. ``scorer`` None is the embedded one, loaded at first use; any object with ``score(pairs)``
-    will do. The other options are those of ``fitrag_integrations.methods.TokenReducer``. An image
-    without text stays, behind the pieces.
+    The pieces are new nodes with true offsets, best first. An image without text stays, behind
+    them.
+
+    Args:
+        max_tokens: Budget of the numbered titles and texts of FIT-RAG's prompt; other metadata that
+            a node shows to a language model is not counted.
+        scorer: Object with ``score(pairs)``; None is the bundled one.
+
+    The other options are those of ``fitrag_integrations.methods.TokenReducer``.
+
+    Example:
+        >>> compressor = SubDocumentCompressor(max_tokens=800)
+        >>> index.as_query_engine(similarity_top_k=50, node_postprocessors=[compressor])
     """
 
 
 class KnowledgeRefiner(FromFitted, RefinerOptions):
-    """Replace nodes by the strips of a few sentences that matter, in the order of the documents.
+    """Postprocessor that replaces nodes by their relevant strips, in the order of the documents
+    (CRAG).
 
-    The strips are new nodes with true offsets; their score is the evaluator's grade, brought to
-    [0, 1]. ``evaluator`` None is the embedded one, loaded at first use; any object with
-    ``evaluate(pairs)`` will do. The options are those of ``fitrag_integrations.methods.Refiner``.
-    An image without text stays, behind the strips.
+    The strips are new nodes with true offsets; their score is the evaluator's grade, mapped to [0,
+    1]. An image without text stays, behind the strips.
+
+    Args:
+        evaluator: Object with ``evaluate(pairs)``; None is the bundled one.
+        options: Those of ``fitrag_integrations.methods.Refiner``.
+
+    Example:
+        >>> index.as_query_engine(node_postprocessors=[KnowledgeRefiner(top_n=5)])
     """
 
     def __init__(self, evaluator: object = None, **options: Unpack[RefinerKeywords]) -> None:

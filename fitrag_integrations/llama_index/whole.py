@@ -42,15 +42,25 @@ class _Answering:
 
 
 class MethodQueryEngine(FromFitted, WritingRouter):
-    """Answer with a method's context; where it holds nothing, the prompt says so.
+    """Query engine that answers from the context of a method; if that is empty, the prompt says so.
 
-    ``method`` asks ``retriever`` and, where it searches the web, ``search``.
-    ``reader`` extracts the answer in place of ``llm``, which is ``Settings.llm`` where neither is
-    given; its text is empty only where ``notes`` in the metadata say why. ``template`` is a
-    ``PromptTemplate`` of this package or the name of one, or one of LlamaIndex's or a text with
-    ``{context_str}`` and ``{query_str}``, used where there is something to refer to. With
-    ``streaming`` the response streams; an extracted answer comes in one piece.
-    ``response.metadata["fitrag"]`` says what was decided and which steps were taken.
+    ``response.metadata["fitrag"]`` has the decision, the steps and the notes.
+
+    Args:
+        method: Method of this package or of your own: ``method(question, ports)`` returns a flow.
+        retriever: Retriever that the method queries.
+        search: Search provider, tool, retriever, or function, for a method that searches the web.
+        llm: Language model that answers; ``Settings.llm`` if neither this nor ``reader`` is passed.
+        reader: Object with ``read(pairs)`` that extracts the answer, in place of ``llm``. Its text
+            is empty only if ``notes`` in the metadata have a reason.
+        template: ``PromptTemplate`` of this package or the name of one, or one of LlamaIndex's or a
+            text with ``{context_str}`` and ``{query_str}``; used if the context is not empty.
+        streaming: Whether the response streams; an extracted answer comes in one piece.
+
+    Example:
+        >>> retriever = index.as_retriever(similarity_top_k=50)
+        >>> engine = MethodQueryEngine(FitRag(), retriever, llm=llm)
+        >>> print(engine.query("Who designed the bridge?"))
     """
 
     _held: ClassVar[tuple[str, ...]] = ("_answering", "_caller")

@@ -34,11 +34,14 @@ Ids: TypeAlias = Literal["pieces", "source"]
 
 
 class Documents(list[Document]):
-    """Be the documents a retriever kept, and carry the run that found them.
+    """List of the documents that a component kept, with the run that found them.
 
-    In a prompt they show themselves as the numbered lines `numbered_documents` writes, so that
-    ``{"context": retriever} | prompt`` sends texts and titles and no metadata. A slice or a copy
-    of it is a plain list.
+    As text it is the numbered lines of `numbered_documents`, so that ``{"context": retriever} |
+    prompt`` sends texts and titles without metadata. A slice or a copy is a plain list.
+
+    Args:
+        documents: The documents.
+        traced: The run.
     """
 
     traced: Traced[Context]

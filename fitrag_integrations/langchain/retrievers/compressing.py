@@ -21,11 +21,19 @@ from fitrag_integrations.types import Context, Excerpt
 
 
 class CompressingRetriever(FlowRetriever):
-    """Pass what ``base`` finds through each compressor in turn.
+    """Retriever that passes what ``base`` returns through each compressor in turn.
 
-    ::
+    It is LangChain's ``ContextualCompressionRetriever`` without langchain-classic, and batches
+    questions.
 
-        CompressingRetriever(base=r, compressors=[BiLabelReranker(), SubDocumentCompressor()])
+    Args:
+        base: Retriever to query: any Runnable or callable.
+        compressors: LangChain compressors, in the order in which they are applied.
+        k: Maximum number of documents; None is no limit.
+
+    Example:
+        >>> steps = [BiLabelReranker(top_n=20), SubDocumentCompressor(max_tokens=800)]
+        >>> CompressingRetriever(base=store.as_retriever(), compressors=steps).invoke("Who?")
     """
 
     base: AnyRunnable = Field(

@@ -22,11 +22,15 @@ from fitrag_integrations.types import Context, Passage
 
 
 class FaissRetriever(FlowRetriever):
-    """Find the documents of a ``FaissIndex``, or of the folder one was saved in.
+    """Retriever of the documents of a ``FaissIndex``, in memory or in a folder.
 
-    ::
+    Args:
+        index: ``FaissIndex``, another object with ``search(queries, k)``, or a folder to load.
+        k: Maximum number of documents.
 
-        FaissRetriever.from_texts(["The Danube ends in the Black Sea."]).invoke("Where ...?")
+    Example:
+        >>> retriever = FaissRetriever.from_texts(["The Danube ends in the Black Sea."])
+        >>> retriever.invoke("Where does the Danube end?")
     """
 
     index: Any = Field(

@@ -13,16 +13,24 @@ from fitrag_integrations.ports import Method
 
 
 class FitRagRetriever(FromFitted, FitRagOptions, DerivedRetriever):
-    """Retriever that reranks what ``base`` returns and keeps the best sentences within a token
-    budget.
+    """Retriever that keeps the sentences that answer, within a token budget (FIT-RAG).
 
-    ::
+    It scores and reranks what ``base`` returns and reduces it to its best sentences. It returns
+    nothing if ``gate`` finds that the model knows the answer. With ``k`` it returns the best piece
+    of each of up to ``k`` documents; options that would stop earlier then apply only if they are
+    set.
 
-        FitRagRetriever(base=store.as_retriever(search_kwargs={"k": 100}), max_tokens=800)
+    Args:
+        base: Retriever of candidates, a hundred in the paper: any Runnable or callable.
+        k: Maximum number of documents; None is no limit.
+        ids: "pieces" for ids of their own, "source" for those of the documents.
 
-    It gives nothing where ``gate`` finds that the model knows the answer by itself. Whoever asks
-    for ``k`` documents gets as many, where there are: what is best in each of the best documents,
-    one piece of each. The options that would stop earlier hold only where they are set.
+    The other options are those of ``fitrag_integrations.methods.FitRag``.
+
+    Example:
+        >>> base = store.as_retriever(search_kwargs={"k": 100})
+        >>> found = FitRagRetriever(base=base, max_tokens=800).invoke("Who designed the bridge?")
+        >>> print(found.explain())
     """
 
     def method_now(self, **options: Any) -> Method:

@@ -17,16 +17,24 @@ K = 5  # documents of a round, as in the paper
 
 
 class ITRGRetriever(ITRGOptions, DerivedRetriever, Writing):
-    """Retriever that alternates retrieval and generation, and returns the documents of the last
-    round.
+    """Retriever that alternates retrieval and generation, and returns the last round's documents
+    (ITRG).
 
-    ::
-
-        ITRGRetriever(base=store.as_retriever(), llm=llm, rounds=3)
-
-    ``llm`` writes; None is the small model of the package, a stand-in only. The ``context`` of what
-    comes back has the query, the documents and the text of every round, and the last text under
+    Use it for questions whose second fact can only be found with the first. The ``context`` of the
+    result has the query, documents and text of every round, and the last text as
     ``details["document"]``.
+
+    Args:
+        base: Retriever of every round: any Runnable or callable.
+        llm: Language model that writes between rounds; None is the bundled one, a stand-in only.
+        k: Documents per round, and returned; None is 5. As an argument of ``invoke``: returned.
+        ids: "pieces" for ids of their own, "source" for those of the documents.
+
+    The other options are those of ``fitrag_integrations.methods.ITRG``.
+
+    Example:
+        >>> retriever = ITRGRetriever(base=store.as_retriever(), llm=llm, rounds=3)
+        >>> found = retriever.invoke("Where was the director of Amarcord born?")
     """
 
     k: Count | None = Field(

@@ -15,9 +15,16 @@ from fitrag_integrations.ports import Method
 class MethodRetriever(FromFitted, Searching):
     """Retriever of the excerpts that ``method`` keeps from the documents of ``base``.
 
-    ::
+    Args:
+        base: Retriever to query: any Runnable or callable.
+        method: Method of this package or of your own: ``method(question, ports)`` returns a flow.
+        search: Search tool, provider, Runnable or callable, for a method that searches the web.
+        llm: Language model, for a method that writes.
+        k: Maximum number of documents; None is no limit.
+        ids: "pieces" for ids of their own, "source" for those of the documents.
 
-        MethodRetriever(base=vectorstore.as_retriever(), method=FitRag(top_n=5))
+    Example:
+        >>> MethodRetriever(base=store.as_retriever(), method=FitRag(top_n=5)).invoke("Who?")
     """
 
     method: AnyModel = Field(

@@ -17,16 +17,26 @@ ROLES = {"proxy": "draft", "judge": "judge", "rewriter": "rewrite"}  # and their
 
 
 class SlimPLMRetriever(SlimPLMOptions, DerivedRetriever, Writing):
-    """Retriever for the claims and questions that a small proxy model could not answer.
+    """Retriever for the claims and questions that a small proxy model could not answer (SlimPLM).
 
-    ::
+    It returns nothing if the judge finds that the question is known. The ``context`` of the result
+    has the decision, the claims with their verdicts, and the notes.
 
-        SlimPLMRetriever(base=store.as_retriever(), llm=llm)
+    Args:
+        base: Retriever to query: any Runnable or callable.
+        proxy: Model that writes the heuristic answer, such as a chat model; None is the bundled
+            one.
+        judge: Model that decides whether that answer shows knowledge; None is the bundled one.
+        rewriter: Model that turns the answer into claims and queries; None is ``llm``.
+        llm: Language model in place of a ``rewriter``; without either, the question is the query.
+        k: Maximum number of documents; None is no limit.
+        ids: "pieces" for ids of their own, "source" for those of the documents.
 
-    It gives nothing where the judge finds that the question is known. ``proxy``, ``judge`` and
-    ``rewriter`` may be Runnables, such as chat models; ``llm`` stands in for a ``rewriter``. The
-    ``context`` of what comes back has the decision, the claims with their verdicts, and what there
-    is to note.
+    The other options are those of ``fitrag_integrations.methods.SlimPLM``.
+
+    Example:
+        >>> retriever = SlimPLMRetriever(base=store.as_retriever(), llm=llm)
+        >>> found = retriever.invoke("Who scored Amarcord?")
     """
 
     def methods(self, configs: Sequence[RunnableConfig], **options: object) -> list[Method]:

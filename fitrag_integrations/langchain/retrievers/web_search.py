@@ -21,12 +21,18 @@ from fitrag_integrations.types import Context
 class WebSearchRetriever(FlowRetriever):
     """Retriever of web search results, marked as untrusted, in the order of the search.
 
-    ::
+    Documents carry ``url``, ``web`` and ``trust``; the ``context`` of the result has the query and
+    the notes. A search that fails raises its error; one without results returns no documents.
 
-        WebSearchRetriever(search=WebSearch(SearxngSearch("https://..."), pages=PageReader()))
+    Args:
+        search: Search tool, provider, Runnable or callable.
+        rewrite: Search for keywords, as CRAG does, instead of the question.
+        llm: Language model that writes the keywords; None takes them from the question.
+        k: Maximum number of documents; None is no limit.
 
-    Documents carry ``url``, ``web`` and ``trust``; the ``context`` of what comes back has the query
-    and what there is to note. A search that fails raises; one that finds nothing gives nothing.
+    Example:
+        >>> search = WebSearch(SearxngSearch("https://search.example"), pages=PageReader())
+        >>> WebSearchRetriever(search=search).invoke("Who designed the bridge?")
     """
 
     search: AnyModel = Field(description="Search tool, provider, Runnable or callable.")

@@ -21,17 +21,27 @@ from fitrag_integrations.types import Action
 
 
 class CorrectiveRouter(Condensing, JudgeFields, Router):
-    """Judge the documents and give them to the branch of the action; streams pass through.
+    """Runnable that grades documents and calls the branch of CRAG's action, with streaming.
 
-    ::
+    The input is ``{"question", "documents"}`` or, with a ``base``, a question. The branch receives
+    it with ``question``, ``documents``, ``action`` and ``grades``; the documents are unchanged and
+    the grades in their order. The judgment is a run of its own, ``RetrievalJudge``, and is in the
+    metadata of the branch's runs as ``fitrag``. A batch calls evaluator and each branch once.
 
-        CorrectiveRouter(correct=answer, ambiguous=both, incorrect=search_web, base=retriever)
+    Args:
+        correct: Branch if a document is surely about the question.
+        incorrect: Branch if none is; in the paper, the web alone.
+        ambiguous: Branch if that is unclear; None is ``incorrect``.
+        base: Retriever for inputs without documents.
+        condense: Language model or chain that makes one question of a conversation.
+        question_key: Key of the question in a dict; None tries "question", "input", "query",
+            "messages".
 
-    Takes ``{"question", "documents"}``, or with a ``base`` a question alone. The branch gets
-    ``{"question", "documents", "action", "grades"}`` beside what else the dict had; the documents
-    as they came, the grades in their order. Judging is a run of its own, ``RetrievalJudge``, and
-    stands in the metadata of the branch's runs as ``fitrag``. A batch is one call of the evaluator
-    and one of each branch.
+    The other options are those of ``fitrag_integrations.langchain.RetrievalJudge``.
+
+    Example:
+        >>> router = CorrectiveRouter(correct=answer, incorrect=search_web, base=retriever)
+        >>> router.invoke("Who designed the bridge?")
     """
 
     correct: AnyRunnable = Field(

@@ -82,15 +82,23 @@ class OwnDecision(Base):  # type: ignore[misc]
 
 
 class KnowledgeDecision(GateFields, OwnDecision):
-    """Answer a ``Noul`` question with the probability that the model knows the answer itself.
+    """Decision model that answers a ``Noul`` question with the probability that a question is
+    known.
 
-    ::
+    The state is the user's question: a text, a message, a dict with "question", "input" or "query",
+    or a conversation, whose last message of the user counts.
 
-        ask = {"known": KnowledgeDecision.question()}
-        KnowledgeDecision(gate=ik).invoke({"state": "Who wrote ...?", "questions": ask})
+    Args:
+        model: Name under which decisions are recorded.
+        instructions: Text that a question must have to be answered.
+        on_error: Always "raise": a failure of the gate is no probability.
 
-    The state is the user's question: a text, a message, a dict with "question", "input" or
-    "query", or a conversation, whose last message of the user counts.
+    The other options are those of ``fitrag_integrations.langchain.RetrievalGate``.
+
+    Example:
+        >>> questions = {"known": KnowledgeDecision.question()}
+        >>> given = {"state": "Who wrote ...?", "questions": questions}
+        >>> KnowledgeDecision(gate=gate).invoke(given)
     """
 
     model: str = Field(
@@ -115,15 +123,21 @@ class KnowledgeDecision(GateFields, OwnDecision):
 
 
 class RelevanceDecision(JudgeFields, OwnDecision):
-    """Answer a ``Noul`` question with how surely a document is about a question, in [0, 1].
+    """Decision model that answers a ``Noul`` question with how surely a document is relevant, in
+    [0, 1].
 
-    ::
+    The probability is the grade of CRAG's evaluator, mapped from [-1, 1] to [0, 1].
 
-        ask = {"relevant": RelevanceDecision.question()}
-        state = {"question": "Who wrote ...?", "document": "The score was written by ..."}
-        RelevanceDecision().invoke({"state": state, "questions": ask})
+    Args:
+        model: Name under which decisions are recorded.
+        instructions: Text that a question must have to be answered.
 
-    It is the grade of CRAG's evaluator, from [-1, 1] brought to [0, 1].
+    The other options are those of ``fitrag_integrations.langchain.RetrievalJudge``.
+
+    Example:
+        >>> questions = {"relevant": RelevanceDecision.question()}
+        >>> state = {"question": "Who wrote ...?", "document": "The score was written by ..."}
+        >>> RelevanceDecision().invoke({"state": state, "questions": questions})
     """
 
     model: str = Field(
@@ -173,11 +187,18 @@ class Decided:
 
 
 class DecisionGate(Decided):
-    """Be a gate over any decision model, which is asked one ``Noul`` question about a question.
+    """Gate over any decision model, which answers one ``Noul`` question about each question.
 
-    ::
+    Args:
+        model: A ``BaseDecisionModel``.
+        instructions: Text of the ``Noul`` question.
+        threshold: A question is known above this number, in [0, 1]; None is 0.5.
 
-        KnowledgeRouter(gate=DecisionGate(model), llm=llm, unknown=chain)
+    Raises:
+        InputError: If ``model`` is no decision model, or ``threshold`` is out of range.
+
+    Example:
+        >>> KnowledgeRouter(gate=DecisionGate(model), llm=llm, unknown=chain)
     """
 
     draft_tokens = 0
@@ -201,10 +222,21 @@ class DecisionGate(Decided):
 
 
 class DecisionEvaluator(Decided):
-    """Be CRAG's evaluator over any decision model: the probability of yes, brought to [-1, 1].
+    """Evaluator of CRAG over any decision model: the probability of yes, mapped to [-1, 1].
 
-    The state it is asked about is ``{"question", "document"}``. Nobody has fitted thresholds for
-    it: give ``thresholds=ActionThresholds(...)`` beside it.
+    The state of a pair is ``{"question", "document"}``. No thresholds are fitted for it: pass
+    ``thresholds=ActionThresholds(...)`` beside it.
+
+    Args:
+        model: A ``BaseDecisionModel``.
+        instructions: Text of the ``Noul`` question.
+
+    Raises:
+        InputError: If ``model`` is no decision model.
+
+    Example:
+        >>> thresholds = ActionThresholds(0.5, -0.5)
+        >>> RetrievalJudge(evaluator=DecisionEvaluator(model), thresholds=thresholds)
     """
 
     thresholds = None

@@ -76,12 +76,24 @@ class GateFields(FromFitted, Condensing, DeciderOptions, Settings):
 
 
 class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
-    """Runnable that returns ``{"retrieve", "p_known", "threshold", "why"}`` for a question.
+    """Runnable that returns ``{"retrieve", "p_known", "threshold", "why"}`` for a question (IK).
 
     The question is a text, a message, the last one of the user in a list of messages, or an entry
-    of a dict. A batch is one call of the gate::
+    of a dict. A batch calls the gate once.
 
-        RetrievalGate(gate=ik).invoke("Who wrote the score of Amarcord?")["retrieve"]
+    Args:
+        gate: Object with ``p_known(questions, drafts)``; None is the bundled ``IKClassifier``.
+        drafter: Model that writes the draft that the gate reads; any Runnable from a prompt to
+            text.
+        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        condense: Language model or chain that makes one question of a conversation.
+        question_key: Key of the question in a dict; None tries "question", "input", "query",
+            "messages".
+
+    The other options are those of ``fitrag_integrations.methods.Decider``.
+
+    Example:
+        >>> RetrievalGate(gate=gate).invoke("Who wrote the score of Amarcord?")["retrieve"]
     """
 
     _use: ClassVar[str] = "Decide whether a question needs retrieval, or is known without."

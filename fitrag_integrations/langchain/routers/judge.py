@@ -37,14 +37,20 @@ class JudgeFields(FromFitted, JudgeOptions, Settings):
 
 class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
     """Runnable that returns ``{"action", "grades", "thresholds"}`` for ``{"question",
-    "documents"}``.
+    "documents"}`` (CRAG).
 
     ``action`` is "correct", "ambiguous" or "incorrect"; ``grades`` are in [-1, 1], one per
-    document, -1 for one without text. A batch is one call of the evaluator. As a node of a graph,
-    with edges on the action::
+    document, -1 for one without text. A batch calls the evaluator once.
 
-        graph.add_node("judge", RetrievalJudge())
-        graph.add_conditional_edges("judge", lambda state: state["action"])
+    Args:
+        evaluator: Object with ``evaluate(pairs)``; None is the bundled one.
+        thresholds: None are the evaluator's own; a text names a preset of the paper.
+        question_key: Key of the question in a dict; None tries "question", "input", "query",
+            "messages".
+
+    Example:
+        >>> graph.add_node("judge", RetrievalJudge())
+        >>> graph.add_conditional_edges("judge", lambda state: state["action"])
     """
 
     _use: ClassVar[str] = "Judge whether documents answer a question."

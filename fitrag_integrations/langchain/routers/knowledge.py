@@ -22,16 +22,26 @@ from fitrag_integrations.types import Context
 
 class KnowledgeRouter(GateFields, Router):
     """Runnable that sends a known question to ``known`` and any other to ``unknown``, with
-    streaming.
+    streaming (IK).
 
-    ::
+    The branch receives the input unchanged. The decision is a run of its own, ``RetrievalGate``,
+    and is in the metadata of the branch's runs as ``fitrag``. A batch calls gate and each branch
+    once.
 
-        KnowledgeRouter(gate=ik, known=llm_chain, unknown=chain).stream("Who wrote ...?")
+    Args:
+        unknown: Branch that answers with retrieval.
+        known: Branch that answers without; None is ``llm`` with FIT-RAG's no-retrieval prompt.
+        llm: Language model of the default ``known``.
 
-    A threshold that was fitted for another model than the one that answers raises
-    ``ThresholdMismatchError``, unless ``allow_other_model``. The branch gets the input as it is.
-    The decision is a run of its own, ``RetrievalGate``, and stands in the metadata of the branch's
-    runs as ``fitrag``. A batch is one call of the gate and one of each branch.
+    The other options are those of ``fitrag_integrations.langchain.RetrievalGate``.
+
+    Raises:
+        ThresholdMismatchError: If the threshold was fitted for another model than the one that
+            answers, unless ``allow_other_model``.
+
+    Example:
+        >>> router = KnowledgeRouter(gate=gate, llm=llm, unknown=chain)
+        >>> for piece in router.stream("Who designed the bridge?"): ...
     """
 
     known: AnyRunnable | None = Field(

@@ -41,17 +41,26 @@ class RetrievalGateState(AgentState[Any]):
 
 
 class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
-    """Hide the retrieval ``tools`` from the model while the user's question is one it knows.
+    """Middleware that hides retrieval tools from the model while it knows the answer (IK).
 
-    ::
+    The gate is called once per message of the user; the decision is in the state as
+    ``retrieval_decision``.
 
-        create_agent(model, [search], middleware=[RetrievalGateMiddleware(ik, tools=["search"])])
+    Args:
+        gate: Object with ``p_known(questions, drafts)``; None is the bundled one.
+        tools: Names of the retrieval tools, or the tools.
+        message: Answer to a call of a hidden tool; None lets the call through.
+        question: Function from the messages to the question; None is the text of the user's last
+            one.
+        options: ``drafter``, ``threshold``, ``on_error`` and ``allow_other_model`` of
+            ``RetrievalGate``.
 
-    ``tools`` are names, or the tools themselves. The gate is asked once per message of the user,
-    and the decision stays in the state as ``retrieval_decision``. A call of a hidden tool that the
-    model makes all the same is answered with ``message``; None lets it through. ``question`` finds
-    the question in the messages; None takes the text of the last one of the user. ``drafter``,
-    ``threshold``, ``on_error`` and ``allow_other_model`` are those of ``RetrievalGate``.
+    Raises:
+        InputError: If an argument is of the wrong kind.
+
+    Example:
+        >>> gate = RetrievalGateMiddleware(tools=[search])
+        >>> agent = create_agent(model, [search], middleware=[gate])
     """
 
     state_schema = RetrievalGateState

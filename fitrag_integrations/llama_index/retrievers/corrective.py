@@ -6,11 +6,21 @@ from fitrag_integrations.llama_index.base.options import CragOptions
 
 
 class CorrectiveRetriever(CragOptions):
-    """Grade what a retriever finds, search the web where that is not enough, keep what matters.
+    """Retriever that grades what ``base`` returns, refines it, and searches the web if it is not
+    good (CRAG).
 
-    ``search`` is a provider, a tool, a retriever, or a function from a query to results; without
-    one nothing is searched. ``llm`` rewrites the question into keywords; without it they are taken
-    from the question. ``evaluator`` None is the embedded one. The other options are those of
-    ``fitrag_integrations.methods.Crag``. Nodes from the web say so in their metadata: ``web``,
-    ``url``, and ``trust``, which is ``"untrusted"``.
+    Nodes from the web have ``web``, ``url`` and ``trust`` ("untrusted") in their metadata.
+
+    Args:
+        base: Retriever of candidates.
+        search: Search provider, tool, retriever, or function of a query; without one the web is not
+            searched.
+        llm: Language model that writes the keywords; None takes them from the question.
+
+    The other options are those of ``fitrag_integrations.methods.Crag``.
+
+    Example:
+        >>> retriever = CorrectiveRetriever(index.as_retriever(), search=my_search_tool)
+        >>> nodes = retriever.retrieve("How often does the night bus leave?")
+        >>> retriever.last_run.value.action
     """

@@ -24,10 +24,17 @@ _loading = Lock()
 
 
 class FaissRetriever(FlowRetriever):
-    """Find the ``similarity_top_k`` nodes nearest to a query.
+    """Retriever of the nodes of a ``FaissIndex``, in memory or in a folder.
 
-    ``index`` is a ``FaissIndex`` or the folder of a saved one, read at the first query. Nodes
-    carry their ids, metadata and, as score, the inner product.
+    Nodes keep their ids and metadata; their score is the inner product.
+
+    Args:
+        index: ``FaissIndex``, another object with ``search(queries, k)``, or a folder, loaded at
+            the first query.
+        similarity_top_k: Maximum number of nodes.
+
+    Example:
+        >>> FaissRetriever.from_texts(["The Danube ends in the Black Sea."]).retrieve("Where?")
     """
 
     _held: ClassVar[tuple[str, ...]] = ("_index",)

@@ -6,8 +6,17 @@ from fitrag_integrations.llama_index.base.options import FitRagOptions
 
 
 class FitRagRetriever(FitRagOptions):
-    """Rerank and reduce what a retriever finds, or skip it where the model knows (FIT-RAG).
+    """Retriever that keeps the sentences that answer, within a token budget (FIT-RAG).
 
-    Give ``base`` a generous number of results, a hundred in the paper. ``scorer`` None is the
-    embedded one. The options are those of ``fitrag_integrations.methods.FitRag``.
+    It returns an empty list if ``gate`` finds that the model knows the answer.
+
+    Args:
+        base: Retriever of candidates, a hundred in the paper.
+
+    The other options are those of ``fitrag_integrations.methods.FitRag``.
+
+    Example:
+        >>> retriever = FitRagRetriever(index.as_retriever(similarity_top_k=100), max_tokens=800)
+        >>> nodes = retriever.retrieve("Who designed the bridge?")
+        >>> print(retriever.explain())
     """

@@ -13,10 +13,21 @@ from fitrag_integrations.types import Context
 
 
 class ITRGRetriever(ITRGOptions):
-    """Let retrieval and generation take turns, and give the nodes of the last round.
+    """Retriever that alternates retrieval and generation, and returns the last round's nodes
+    (ITRG).
 
-    ``llm`` writes; None is the small model of the package, which is a stand-in only. The other
-    options are those of ``fitrag_integrations.methods.ITRG``. ``last_run`` has every round.
+    Use it for questions whose second fact can only be found with the first. ``last_run`` has every
+    round.
+
+    Args:
+        base: Retriever of every round.
+        llm: Language model that writes between rounds; None is the bundled one, a stand-in only.
+
+    The other options are those of ``fitrag_integrations.methods.ITRG``.
+
+    Example:
+        >>> retriever = ITRGRetriever(index.as_retriever(), llm=llm, rounds=3)
+        >>> nodes = retriever.retrieve("Where was the director of Amarcord born?")
     """
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:

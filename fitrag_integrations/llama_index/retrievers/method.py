@@ -16,10 +16,17 @@ from fitrag_integrations.ports import Method
 
 
 class MethodRetriever(FromFitted, MethodOverBase):
-    """Run any method over a retriever; an empty list means that nothing was worth showing.
+    """Retriever of the excerpts that ``method`` keeps from the nodes of ``base``.
 
-    ``base`` is the wrapped retriever, ``search`` what a method may search the web with, ``llm``
-    what it may write with.
+    Args:
+        base: Retriever to query.
+        method: Method of this package or of your own: ``method(question, ports)`` returns a flow.
+        search: Search provider, tool, retriever, or function, for a method that searches the web.
+        llm: Language model, for a method that writes.
+        ids: "pieces" for ids of their own, "source" for those of the nodes.
+
+    Example:
+        >>> MethodRetriever(index.as_retriever(), method=FitRag(top_n=5)).retrieve("Who?")
     """
 
     _held: ClassVar[tuple[str, ...]] = ("_caller",)

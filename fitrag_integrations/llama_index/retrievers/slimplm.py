@@ -6,11 +6,21 @@ from fitrag_integrations.llama_index.base.options import SlimPLMOptions
 
 
 class SlimPLMRetriever(SlimPLMOptions):
-    """Retrieve for the claims and questions a proxy model left open, or not at all.
+    """Retriever for the claims and questions that a small proxy model could not answer (SlimPLM).
 
-    ``proxy`` writes the heuristic answer and ``judge`` says whether it is known; None are the
-    embedded ones. ``rewriter`` turns it into claims and queries; None is ``llm``, and without
-    either the question itself is retrieved for. All three may be LlamaIndex LLMs. The other options
-    are those of ``fitrag_integrations.methods.SlimPLM``. An empty list means that the question is
-    known.
+    It returns an empty list if the judge finds that the question is known. ``proxy``, ``judge`` and
+    ``rewriter`` may be LlamaIndex LLMs.
+
+    Args:
+        base: Retriever to query.
+        proxy: Model that writes the heuristic answer; None is the bundled one.
+        judge: Model that decides whether that answer shows knowledge; None is the bundled one.
+        rewriter: Model that turns the answer into claims and queries; None is ``llm``.
+        llm: Language model in place of a ``rewriter``; without either, the question is the query.
+
+    The other options are those of ``fitrag_integrations.methods.SlimPLM``.
+
+    Example:
+        >>> retriever = SlimPLMRetriever(index.as_retriever(), llm=llm)
+        >>> nodes = retriever.retrieve("Who scored Amarcord?")
     """

@@ -19,11 +19,19 @@ from fitrag_integrations.types import Context
 class WebSearchRetriever(MethodOverBase):
     """Retriever of web search results, marked as untrusted, in the order of the search.
 
-    ``search`` is a provider, such as ``fitrag_integrations.web.WebSearch``, a tool, a retriever, or
-    a function from a query to results. With ``rewrite`` it is asked for keywords, by ``llm`` where
-    there is one, else for the question itself. Nodes carry ``url``, ``web`` and ``trust``; they
-    have a score only where the search gave a ``retrieval_score``. A search that fails raises; one
-    that finds nothing gives no nodes.
+    Nodes have ``url``, ``web`` and ``trust`` in their metadata, and a score only if the search
+    returned a ``retrieval_score``. A search that fails raises its error; one without results
+    returns no nodes.
+
+    Args:
+        search: Search provider, such as ``fitrag_integrations.web.WebSearch``, tool, retriever, or
+            function of a query.
+        rewrite: Search for keywords, as CRAG does, instead of the question.
+        llm: Language model that writes the keywords; None takes them from the question.
+
+    Example:
+        >>> search = WebSearch(SearxngSearch("https://search.example"))
+        >>> WebSearchRetriever(search).retrieve("Who designed the bridge?")
     """
 
     def __init__(

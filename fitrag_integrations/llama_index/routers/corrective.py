@@ -32,19 +32,26 @@ from fitrag_integrations.values.thresholds import ActionThresholds
 
 
 class CorrectiveRouterQueryEngine(FromFitted, Router):
-    """Grade what ``base`` retrieves and let the engine of the action answer.
+    """Query engine that grades what ``base`` retrieves and answers by the engine of CRAG's action.
 
-    What the engine gets to work with:
+    An engine with ``synthesize`` receives the retrieved nodes; another, and ``incorrect`` always,
+    receives the question only. ``ambiguous`` adds the nodes that it retrieves itself. The response
+    is the engine's, including streams; ``metadata["fitrag"]`` has action, grades and thresholds.
 
-    - ``correct``: the nodes retrieved, graded and in their order, if it has ``synthesize``; its
-      own retriever and postprocessors are passed by. Without it, the question.
-    - ``incorrect``: the question; the nodes are put aside, so this is the one to search the web.
-    - ``ambiguous``: the nodes retrieved and, behind them, those it retrieves itself, if it has
-      ``synthesize``; else the question. None is the engine of ``incorrect``.
+    Args:
+        base: Retriever whose nodes are graded.
+        correct: Engine if a node is surely about the question; its own retriever and postprocessors
+            are not used.
+        incorrect: Engine if none is; the one to search the web.
+        ambiguous: Engine if that is unclear; None is ``incorrect``.
+        evaluator: Object with ``evaluate(pairs)``; None is the bundled one.
+        thresholds: None are the evaluator's own; a text names a preset of the paper.
+        allow_other_model: Accept thresholds that were fitted for another evaluator.
+        verdict: "embedded" or a folder: the action is decided by all grades and answers.
 
-    The response is the engine's, streams and all; ``metadata["fitrag"]`` says the action, the
-    grades and the thresholds. ``evaluator`` None is the embedded one; it and ``thresholds`` are
-    those of ``fitrag_integrations.methods.Crag``.
+    Example:
+        >>> engine = CorrectiveRouterQueryEngine(retriever, correct=engine, incorrect=web_engine)
+        >>> engine.query("Who designed the bridge?").metadata["fitrag"]["action"]
     """
 
     _held: ClassVar[tuple[str, ...]] = ("_judge", "_caller")

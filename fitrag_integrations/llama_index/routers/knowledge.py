@@ -53,17 +53,29 @@ class _Answering:
 
 
 class KnowledgeRouterQueryEngine(FromFitted, WritingRouter):
-    """Query engine whose language model answers what it knows; the engine ``retrieve`` answers the
-    rest.
+    """Query engine whose language model answers what it knows; ``retrieve`` answers the rest (IK).
 
-    A known question goes to ``llm``, ``Settings.llm`` where None, with FIT-RAG's no-retrieval
-    prompt or ``template``: one of this package, its name, or one of LlamaIndex's with
-    ``{query_str}``; with ``streaming`` its answer streams. Of any other question the response is
-    that of ``retrieve``, streams and all. A threshold that was fitted for another model than
-    ``llm`` raises ``ThresholdMismatchError``, unless ``allow_other_model``. Either way
-    ``metadata["fitrag"]`` says what was decided and which steps were taken. ``gate`` None is the
-    embedded one; ``drafter`` may be a LlamaIndex LLM, such as ``llm`` itself. The rest is as in
-    ``fitrag_integrations.methods.Decider``.
+    The response to an unknown question is that of ``retrieve``, including streams.
+    ``metadata["fitrag"]`` has the decision and the steps.
+
+    Args:
+        gate: Object with ``p_known(questions, drafts)``; None is the bundled one.
+        retrieve: Query engine for unknown questions.
+        llm: Language model for known ones; None is ``Settings.llm``.
+        streaming: Whether the answer of ``llm`` streams.
+        template: Prompt of ``llm``: a template of this package, its name, or one of LlamaIndex's
+            with ``{query_str}``; None is FIT-RAG's no-retrieval prompt.
+        drafter: Model that writes the draft that the gate reads; may be a LlamaIndex LLM.
+        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        on_error: "retrieve" retrieves if gate or drafter fails; "raise" raises the error.
+        allow_other_model: Accept a threshold that was fitted for another model.
+
+    Raises:
+        ThresholdMismatchError: If the threshold was fitted for another model than ``llm``.
+
+    Example:
+        >>> engine = KnowledgeRouterQueryEngine(gate, retrieve=index.as_query_engine(), llm=llm)
+        >>> engine.query("Who designed the bridge?").metadata["fitrag"]["decision"]
     """
 
     _held: ClassVar[tuple[str, ...]] = ("_decider", "_answering")

@@ -43,13 +43,24 @@ class _Sides:
 
 
 class KnowledgeSelector(FromFitted, Configured, BaseSelector):
-    """Choose for a ``RouterQueryEngine`` or a ``RouterRetriever`` whether to retrieve.
+    """Selector of a ``RouterQueryEngine`` or ``RouterRetriever`` by whether the model knows the
+    answer (IK).
 
-    ``known`` is the index, from 0, of the choice that goes without retrieval, ``unknown`` that of
-    the one that retrieves; descriptions are not looked at. ``gate`` None is the embedded one;
-    ``drafter`` may be a LlamaIndex LLM. The rest is as in
-    ``fitrag_integrations.methods.Decider``. The selection's ``reason`` gives ``p_known``, the
+    The descriptions of the choices are not used. The selection's ``reason`` has ``p_known``, the
     threshold and why.
+
+    Args:
+        gate: Object with ``p_known(questions, drafts)``; None is the bundled one.
+        known: Index of the choice without retrieval, from 0.
+        unknown: Index of the choice that retrieves.
+        drafter: Model that writes the draft that the gate reads; may be a LlamaIndex LLM.
+        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        on_error: "retrieve" retrieves if gate or drafter fails; "raise" raises the error.
+        allow_other_model: Accept a threshold that was fitted for another model.
+
+    Example:
+        >>> tools = [model_tool, index_tool]
+        >>> RouterQueryEngine(selector=KnowledgeSelector(), query_engine_tools=tools)
     """
 
     _held: ClassVar[tuple[str, ...]] = ("_decider", "_sides")
