@@ -577,6 +577,15 @@ def test_help_and_dir_know_what_is_there():
         assert getattr(ours, name) is not None
 
 
+def test_the_help_of_a_retriever_is_no_longer_than_that_of_its_base():
+    shown = pydoc.render_doc(FitRagRetriever, renderer=pydoc.plaintext)
+    theirs = pydoc.render_doc(BaseRetriever, renderer=pydoc.plaintext)
+    assert shown.count("\n") <= theirs.count("\n")
+    assert "Validator" not in str(inspect.signature(FitRagRetriever))
+    own = FitRagRetriever.model_fields.keys() - BaseRetriever.model_fields.keys()
+    assert all(FitRagRetriever.model_fields[name].description for name in own)
+
+
 # --- the options are the methods' own
 
 

@@ -2,9 +2,8 @@
 
 import pickle
 
-import numpy as np
 import pytest
-from fakes import PASSAGES, QUESTIONS, OverlapScorer, words
+from fakes import PASSAGES, QUESTIONS, OverlapScorer, WordEncoder
 from llama_fakes import node
 from llama_index.core.schema import NodeRelationship, TextNode
 
@@ -15,19 +14,6 @@ pytest.importorskip("faiss")
 from fitrag_integrations.retrieval import FaissIndex  # noqa: E402
 
 QUESTION = QUESTIONS[0]
-
-
-class WordEncoder:
-    """Count each known word; vectors have length 1."""
-
-    name = "words"
-    vocabulary = sorted(set().union(*(words(f"{p.title} {p.text}") for p in PASSAGES)))
-    width = len(vocabulary)
-
-    def encode(self, texts):
-        rows = [[float(word in words(text)) for word in self.vocabulary] for text in texts]
-        vectors = np.asarray(rows, np.float32)
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
 
 TEXTS = [passage.text for passage in PASSAGES]
@@ -67,19 +53,11 @@ async def test_async_equals_sync():
 
 
 async def test_many_queries_are_one_search():
-    made = retriever()
-    calls = []
-    encode = WordEncoder.encode
-
-    class Counting(WordEncoder):
-        def encode(self, texts):
-            calls.append(len(texts))
-            return encode(self, texts)
-
-    made = FaissRetriever.from_texts(TEXTS, encoder=Counting())
-    calls.clear()
+    encoder = WordEncoder()
+    made = FaissRetriever.from_texts(TEXTS, encoder=encoder)
+    encoder.batches.clear()
     many = made.retrieve_many(QUESTIONS)
-    assert calls == [3]
+    assert encoder.batches == [3]
     assert [*map(told, many)] == [told(made.retrieve(question)) for question in QUESTIONS]
     assert [*map(told, await made.aretrieve_many(QUESTIONS))] == [*map(told, many)]
     failed = made.retrieve_many([QUESTION, ""], return_exceptions=True)
