@@ -1,5 +1,6 @@
-"""What holds for every test: no hub, one tokenizer thread, and no example is timed."""
+"""What holds for every test: no hub, one tokenizer thread, no timed example, no loop left open."""
 
+import asyncio
 import importlib.util
 import os
 
@@ -13,3 +14,7 @@ if importlib.util.find_spec("hypothesis"):  # the tests on a GPU do without
 
     settings.register_profile("unhurried", settings(), deadline=None)  # a busy machine is no defect
     settings.load_profile("unhurried")
+
+# LlamaIndex's sync calls take the main thread's event loop, or make one that nobody closes; the
+# collector reports that in whatever test it runs. Where the loop is set to none they close theirs.
+asyncio.set_event_loop(None)
