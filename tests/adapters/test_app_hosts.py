@@ -43,11 +43,12 @@ print(nodes.explain())
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the host's own
-def test_a_notebook_shows_what_was_found_and_the_progress():
+async def test_a_notebook_shows_what_was_found_and_the_progress():
     nbformat, nbclient = map(pytest.importorskip, ("nbformat", "nbclient"))
     pytest.importorskip("ipykernel")
     notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, CELLS)))
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3")
+    await client.async_execute()
     progress, found, told, told_nodes, kept = (cell.outputs for cell in notebook.cells)
     assert "Encoding passages" in str(progress)
     for (shown,) in (found, kept):
