@@ -59,18 +59,21 @@ def main() -> int:
         for name, folder in wholes.items():
             code, said = child(jobs[name], folder)
             assert code == 0, f"{name} does not run: {said}"
-        attacks = {"full": (args.full, full), "read-only": (args.read_only, read_only)}
-        for attack, (count, run) in {**attacks, "writers": (args.writers, writers)}.items():
-            for at in range(count):
+        attacks = [("full", args.full, full), ("read-only", args.read_only, read_only)]
+        attacks += [("writers", args.writers, writers)]
+        for at in range(max(count for _, count, _ in attacks)):
+            for attack, count, run in attacks:
+                if at >= count:
+                    continue
                 name = names[at % len(names)]
                 found = run(jobs[name], wholes[name], home / "runs" / f"{attack}-{at}", chance)
                 wrong += [{"attack": attack, "verb": name, "found": one} for one in found]
                 counts[attack] = counts.get(attack, 0) + 1
                 print(json.dumps({"attack": attack, "verb": name, "found": found}), flush=True)
+                if args.out:
+                    row = {"seed": args.seed, "runs": counts, "wrong": wrong}
+                    args.out.write_text(json.dumps(row, indent=1) + "\n")
     print(f"{counts}, wrong: {len(wrong)}")
-    if args.out:
-        row = {"seed": args.seed, "runs": counts, "wrong": wrong}
-        args.out.write_text(json.dumps(row, indent=1) + "\n")
     return int(bool(wrong))
 
 
