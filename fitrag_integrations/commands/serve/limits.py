@@ -38,7 +38,7 @@ LIMITS = (
     ("lists and objects within each other", f"{DEPTH}", "", "413"),
     ("requests being answered", f"{Settings.concurrency}", "--concurrency", "429"),
     ("documents or passages of a request", f"{Settings.documents:,}", "--documents", "422"),
-    ("characters of a document", f"{CHARACTERS:,}", "", "422"),
+    ("characters of a document or passage", f"{CHARACTERS:,}", "", "422"),
     ("characters of a query", f"{QUERY_CHARACTERS:,}", "", "422"),
     ("sentences of a request for `relevant_spans`", f"{Settings.sentences:,}", "--sentences",
      "422"),
