@@ -61,14 +61,14 @@ def test_an_interrupted_wait_cancels_the_coroutine():
         os.kill(os.getpid(), signal.SIGINT)
         try:
             await asyncio.sleep(60)
-        finally:
+        except asyncio.CancelledError:
             ended.append(True)
+            raise
 
-    started = time.monotonic()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
     try:
         with pytest.raises(KeyboardInterrupt):
             finish(endless)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert ended == [True] and time.monotonic() - started < 10
+    assert ended == [True]

@@ -2,12 +2,23 @@
 
 import json
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 HANG = object()
 """A reply that does not come before the server is closed."""
+
+
+def drip(handler):
+    """Send a blank from time to time, for longer than any test waits."""
+    handler.send_response(200)
+    handler.end_headers()
+    with suppress(OSError):  # the client has left
+        for _ in range(200):
+            handler.wfile.write(b" ")
+            time.sleep(0.05)
 
 
 class Scripted:

@@ -164,10 +164,7 @@ class _Reading:
             return
         if guessed:
             yield FileNote(name, guessed, is_read=True)
-        title = _title(text, file)
-        for n, (start, end) in enumerate(_spans(text, self.split(text), self.max_words)):
-            where = {"start": start, "end": end}
-            yield Passage(f"{name}#{n}", text[start:end], title, source=name, metadata=where)
+        yield from _cut(text, self.split, self.max_words, name, _title(text, file), name)
 
 
 def _title(text: str, file: Path) -> str:
@@ -194,6 +191,15 @@ def _spans(
         begin, last, words = (begin if words else start), end, words + count
     if words:
         yield begin, last
+
+
+def _cut(
+    text: str, split: SentenceSplitter, max_words: int, page: str, title: str, source: str
+) -> Iterator[Passage]:
+    """Cut a text into passages with the ids "page#n"."""
+    for n, (start, end) in enumerate(_spans(text, split(text), max_words)):
+        where = {"start": start, "end": end}
+        yield Passage(f"{page}#{n}", text[start:end], title, source=source, metadata=where)
 
 
 def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
@@ -266,9 +272,7 @@ def _page(
     texts = [check_text(f"text[{i}]", each) for i, each in enumerate(row["text"])]
     said = [_KILT_MARK.sub("", each).strip() for each in texts]
     text = "\n".join(each for i, each in enumerate(said) if each and (i or each != title))
-    for n, (start, end) in enumerate(_spans(text, split(text), max_words)):
-        where = {"start": start, "end": end}
-        yield Passage(f"{page}#{n}", text[start:end], title, source=name, metadata=where)
+    yield from _cut(text, split, max_words, page, title, name)
 
 
 def _passage(row: dict[str, Any], name: str, number: int) -> Passage:
