@@ -23,6 +23,7 @@ CHARACTERS, QUERY_CHARACTERS = 2_000_000, 200_000  # of a document, and of a que
 HEADER_SECONDS, HEADER_BYTES = 10.0, 16_384
 BODY_SECONDS = 20.0  # until the whole body has arrived
 READING = 4  # bodies being read, for each request that may be open
+HELD = 32  # bodies of the largest size whose bytes all that are being read may have together
 CONNECTIONS = 1000  # of a process, and at most half of the files it may open
 SILENT_SECONDS = 120.0  # in which a worker gives no sign of life: one that loads models is not dead
 LIMITS = (
@@ -34,6 +35,7 @@ LIMITS = (
     ("body of a request", f"{Settings.payload:,} bytes", "--payload", "413"),
     ("time for the whole body", f"{BODY_SECONDS:g} s, or the deadline", "", "408"),
     ("bodies that arrive at once", f"{READING} times the concurrency", "", "429"),
+    ("bytes of bodies that arrive at once", f"{HELD} times those of one body", "", "429"),
     ("values, lists and objects of a body", f"{ELEMENTS:,}", "", "413"),
     ("lists and objects within each other", f"{DEPTH}", "", "413"),
     ("requests being answered", f"{Settings.concurrency}", "--concurrency", "429"),
@@ -71,7 +73,7 @@ class Door:
 
     def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
-        self._open = self._reading = 0
+        self._open = self._reading = self._held = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
@@ -161,13 +163,21 @@ class Door:
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > most:
             raise Refusal(413, "Payload", f"the body has {int(declared)} bytes, allowed {most}")
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if len(body) > most:
-                raise Refusal(413, "Payload", f"the body has over {most} bytes")
-            if message["type"] == "http.disconnect" or not message.get("more_body"):
-                return bytes(body)
+        try:
+            while True:
+                message = await receive()
+                chunk = message.get("body", b"")
+                body += chunk
+                self._held += len(chunk)
+                if len(body) > most:
+                    raise Refusal(413, "Payload", f"the body has over {most} bytes")
+                if self._held > HELD * most:
+                    busy = "too many large bodies are being sent: try again in 1 s"
+                    raise Refusal(429, "Overloaded", busy)
+                if message["type"] == "http.disconnect" or not message.get("more_body"):
+                    return bytes(body)
+        finally:
+            self._held -= len(body)
 
 
 def worded(kind: str, reason: str) -> dict[str, str]:

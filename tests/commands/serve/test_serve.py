@@ -324,6 +324,32 @@ async def test_a_body_that_never_ends_holds_no_slot():
     assert [m["status"] for m in sent if m["type"] == "http.response.start"] == [408] * 6
 
 
+async def test_the_bytes_of_bodies_that_never_end_are_bounded_together():
+    async def ready(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    def begun(size):
+        parts = iter([{"type": "http.request", "body": b"x" * size, "more_body": True}])
+
+        async def receive():
+            return next(parts, None) or await asyncio.Event().wait()
+
+        return receive
+
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    door = Door(ready, Settings(payload=1000, deadline=0.5), Metrics())
+    scope = {"type": "http", "path": "/rerank", "headers": []}
+    slow = [asyncio.create_task(door(scope, begun(900), send)) for _ in range(40)]
+    await asyncio.gather(*slow)
+    found = [m["status"] for m in sent if m["type"] == "http.response.start"]
+    assert sorted(found) == [408] * 35 + [429] * 5
+    assert (await through(door))[0] == 200  # the bytes are free again
+
+
 def test_too_many_sentences_are_refused_before_they_are_judged():
     settings = Settings(sentences=20)
     with TestClient(create_app(settings)) as asking:
