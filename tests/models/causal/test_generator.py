@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
 from fitrag_integrations.models import LocalGenerator
+from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import sure_part
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.ports import Drafter, Generator
@@ -96,6 +97,23 @@ def test_a_draft_is_measured_token_by_token(generator, base):
         found = (draft.logprobs, draft.margins, draft.entropies)
         for a, b in zip(found, expected, strict=True):
             assert a == pytest.approx(b, abs=1e-4)
+
+
+def test_a_step_decodes_a_few_tokens_and_measures_only_drafts(base, monkeypatch):
+    made = LocalGenerator.from_pretrained(base, max_new_tokens=60, stop=["zzz"])
+    tokenizer, measure = made._engine.tokenizer, causal_decoding.token_facts
+    decode, sizes, measured = tokenizer.decode, [], []
+    monkeypatch.setattr(
+        tokenizer, "decode", lambda ids, **how: sizes.append(len(ids)) or decode(ids, **how)
+    )
+    monkeypatch.setattr(
+        causal_decoding, "token_facts", lambda *given: measured.append(1) or measure(*given)
+    )
+    (text,) = made.generate(["The king of"])
+    assert text and max(sizes[:-1]) < 12 <= len(sizes) and not measured
+    made.draft(["who?"])
+    assert measured
+    made.unload()
 
 
 def test_rescoring_a_draft_is_drafting_it(generator):

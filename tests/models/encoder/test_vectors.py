@@ -57,12 +57,12 @@ def dense(width, out, activation="Tanh"):
 NORMALIZE = ("Normalize", {}, {})
 
 
-def pooled(folder, texts, pooling, *, skipped=0):
+def pooled(folder, texts, pooling, *, skipped=0, longest=64):
     """Return pooled states of transformers' own forward, a text at a time."""
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     rows = []
     for text in texts:
-        given = tokenizer(text, return_tensors="pt", truncation=True, max_length=64)
+        given = tokenizer(text, return_tensors="pt", truncation=True, max_length=longest)
         given.pop("token_type_ids", None)
         with torch.inference_mode():
             states = model(**given).last_hidden_state[0, skipped:]
@@ -90,6 +90,24 @@ def test_queries_and_documents_get_the_prompts_of_the_folder(tmp_path):
     plain = Encoder(folder, device="cpu", prompts={})
     for call in (plain.encode, plain.encode_query, plain.encode_document):
         close(call(TEXTS), pooled(folder, TEXTS, "mean"))
+
+
+def test_an_input_ends_where_the_positions_of_roberta_do(tmp_path):
+    from transformers import XLMRobertaConfig, XLMRobertaModel
+
+    tokenizer = AutoTokenizer.from_pretrained(write_bert(tmp_path))
+    tokenizer.model_max_length = int(1e30)  # as a tokenizer without a bound is saved
+    tokenizer.save_pretrained(tmp_path)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    ids = {"pad_token_id": tokenizer.pad_token_id, "vocab_size": len(tokenizer)}
+    torch.manual_seed(0)
+    config = XLMRobertaConfig(max_position_embeddings=66, num_attention_heads=4, **sizes, **ids)
+    XLMRobertaModel(config).save_pretrained(tmp_path)
+    encoder = Encoder(str(tmp_path), device="cpu")
+    most = 65 - tokenizer.pad_token_id  # positions start after the padding token's id
+    assert encoder.settings["max_tokens"] == most
+    long = "the danube is a river " * 60
+    close(encoder.encode([long]), pooled(tmp_path, [long], "mean", longest=most))
 
 
 async def test_async_calls_have_the_same_prompts(tmp_path):
