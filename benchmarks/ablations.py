@@ -1,13 +1,14 @@
 """Run figures 12 and 13 of FIT-RAG on retrieved passages, by the commands of docs/ablations.md.
 
-    python benchmarks/ablations.py DATA OUT [-n 20] [--seed 7]
+    python benchmarks/ablations.py DATA OUT [-n 20] [--seed 7] [--limit 0]
 
 DATA holds `wikipool` (questions with BM25's twenty passages) and `slimplm` (questions that Llama 2
 7B answered by itself, right or wrong). OUT gets the recipes of the page, `-n` questions of each of
-three sets, the labels and passages that the recognizer is fitted on, and the output of each verb.
-Printed is, for each recipe, the tokens of the prompt, right answers with a 95 % interval, and on
-how many questions prompt size and answer differ from the first recipe and from `reduced`. Where the
-prompt of `recognized` differs from `reduced`, the recognizer left the passages out.
+three sets in turn, of which `--limit` are answered, the rows that the recognizer is fitted on, and
+the output of each verb. Printed is, for each recipe, the tokens of the prompt, right answers with a
+95 % interval, and on how many questions prompt size and answer differ from the first recipe and
+from `reduced`. Where the prompt of `recognized` differs from `reduced`, the recognizer left the
+passages out.
 """
 
 from __future__ import annotations
@@ -42,18 +43,21 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("-n", type=int, default=20, help="questions of each set")
+    parser.add_argument("--limit", type=int, default=0, help="questions that are answered")
     parser.add_argument("--seed", type=int, default=7)
     args = parser.parse_args()
     data, out = args.data.resolve(), args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     (recipes,) = re.findall(r"```python\n(import json\n.*?)```", PAGE.read_text(), re.DOTALL)
     with contextlib.chdir(out):
-        exec(recipes, {})
-        write_rows(data, args.n, random.Random(args.seed))
-        fitrag("train recognizer known.jsonl --out my-recognizer")
+        if not Path("my-recognizer").exists():  # else an earlier run goes on
+            exec(recipes, {})
+            write_rows(data, args.n, random.Random(args.seed))
+            fitrag("train recognizer known.jsonl --out my-recognizer")
         for figure, names in FIGURES.items():
             methods = ",".join(f"{name}.toml" for name in names)
-            fitrag(f"evaluate methods questions.jsonl --out {figure}.jsonl --methods {methods}")
+            command = f"evaluate methods questions.jsonl --out {figure}.jsonl --methods {methods}"
+            fitrag(f"{command} --limit {args.limit or args.n * len(SETS)}")
             show(figure, list(read_jsonl(Path(f"{figure}.jsonl"))), names)
 
 
@@ -61,10 +65,14 @@ def write_rows(data: Path, count: int, chance: random.Random) -> None:
     """Write the questions of both figures, and those that the recognizer is fitted on."""
     pool = {row["id"]: passage_row(row) for row in read_jsonl(data / "wikipool/passages.jsonl.gz")}
     retrieved = list(read_jsonl(data / "wikipool/bm25_top20.jsonl.gz"))
+    samples = [
+        chance.sample([row for row in retrieved if row["dataset"] == dataset], count)
+        for dataset in SETS
+    ]
     drawn = [
         row | {"passages": [pool[name] for name in row["candidates"]]}
-        for dataset in SETS
-        for row in chance.sample([row for row in retrieved if row["dataset"] == dataset], count)
+        for several in zip(*samples, strict=True)
+        for row in several
     ]
     asked = {row["question"] for row in drawn}
     labeled = [*read_jsonl(data / "slimplm/necessity_llama2_7b.jsonl.gz")]
