@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from test_loading import change
 from tiny import make_scorer, write_bert, write_cross_encoder
-from tiny_causal import write_gpt2, write_ik, write_llama
+from tiny_causal import write_ik, write_llama
 
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models import (
     BiLabelScorer,
     IKClassifier,
@@ -96,24 +96,3 @@ def test_a_spoiled_checkpoint_is_refused(tmp_path, loader, spoiled):
     with pytest.raises(ModelLoadError, match=message) as caught:
         load(folder)
     assert str(folder) in str(caught.value)
-
-
-@pytest.mark.parametrize("loader", ["Encoder", "from_reranker", "evaluator"])
-def test_a_length_above_the_positions_is_refused(tmp_path, loader):
-    folder = LOADERS[loader][0](tmp_path)
-    load = {
-        "Encoder": Encoder.from_pretrained,
-        "from_reranker": BiLabelScorer.from_reranker,
-        "evaluator": RetrievalEvaluator.from_pretrained,
-    }[loader]
-    with pytest.raises(InputError, match=r"max_length: .*100000.* the positions"):
-        load(folder, device="cpu", max_length=100_000)
-
-
-def test_a_pad_token_is_not_needed_to_write(tmp_path):
-    with_pad, without = write_gpt2(tmp_path / "a", pad=True), write_gpt2(tmp_path / "b")
-    found = [
-        LocalGenerator.from_pretrained(base, max_new_tokens=5).generate(["a river", "the king of"])
-        for base in (with_pad, without)
-    ]
-    assert found[0] == found[1]

@@ -1,7 +1,6 @@
 """Prompts of chat models, token for token as transformers writes them, and what may go wrong."""
 
 import json
-import shutil
 
 import pytest
 import torch
@@ -119,17 +118,6 @@ def without(part):
     return lambda tensors: {name: t for name, t in tensors.items() if part not in name}
 
 
-def with_nan(tensors):
-    name = next(name for name in tensors if name.endswith("q_proj.weight"))
-    tensors[name][0, 0] = float("nan")
-    return tensors
-
-
-def reshaped(tensors):
-    name = next(name for name in tensors if name.endswith("q_proj.weight"))
-    return {**tensors, name: torch.zeros(3, 3)}
-
-
 MAKERS = {"llama": write_llama, "bert": write_bert, "t5": write_t5}
 
 
@@ -138,7 +126,6 @@ MAKERS = {"llama": write_llama, "bert": write_bert, "t5": write_t5}
     [
         ("llama", without("lm_head"), LocalGenerator.from_pretrained, r"lack lm_head\.weight"),
         ("llama", without("layers.1.mlp"), LocalGenerator.from_pretrained, "lack model.layers.1"),
-        ("llama", with_nan, LocalGenerator.from_pretrained, "q_proj.weight holds NaN"),
         ("bert", dict, LocalGenerator.from_pretrained, "cannot write"),
         ("bert", dict, NecessityJudge.from_pretrained, "cannot write"),
         ("bert", dict, RetrievalEvaluator.from_pretrained, "outputs|lack"),
@@ -146,7 +133,6 @@ MAKERS = {"llama": write_llama, "bert": write_bert, "t5": write_t5}
         ("bert", without("encoder.layer.1"), Encoder, "lack encoder.layer.1"),
         ("t5", without("block.1"), load_base, "lack encoder.block.1"),
         ("t5", dict, LocalGenerator.from_pretrained, "encoder with a decoder.*RemoteGenerator"),
-        ("llama", reshaped, LocalGenerator.from_pretrained, r"q_proj.*\[3, 3\].*two models"),
     ],
 )
 def test_no_weight_is_random(tmp_path, base, change, load, message):
@@ -169,20 +155,6 @@ def test_a_missing_shard_is_named(tmp_path):
     lost.unlink()
     with pytest.raises(ModelLoadError, match=f"{lost.name} is missing.*index.json"):
         LocalGenerator.from_pretrained(sharded)
-
-
-def test_a_tokenizer_of_another_model_is_refused(tmp_path):
-    base, other = write_llama(tmp_path / "a"), write_gpt2(tmp_path / "b")
-    path = tmp_path / "a" / "tokenizer.json"
-    fields = json.loads(path.read_text())
-    for at in range(9):
-        fields["added_tokens"].append(
-            {**fields["added_tokens"][0], "id": 400 + at, "content": f"<{at}>"}
-        )
-    path.write_text(json.dumps(fields))
-    with pytest.raises(ModelLoadError, match="embedding .*another model's"):
-        LocalGenerator.from_pretrained(base)
-    shutil.rmtree(other)
 
 
 def test_an_argument_for_transformers_reaches_it(tmp_path):
