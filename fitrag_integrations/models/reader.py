@@ -16,9 +16,10 @@ from torch import Tensor
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
+from fitrag_integrations.models.calls import PairReader
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans
-from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
+from fitrag_integrations.models.encoder.pair_model import PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evaluator.head import FURTHEST, rarity_of
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues
@@ -30,7 +31,7 @@ from fitrag_integrations.models.runtime.folder import (
 from fitrag_integrations.models.runtime.worker import Steps
 
 
-class ExtractiveReader(PairModel):
+class ExtractiveReader(PairReader, PairModel):
     """Find the answer to a question in a passage.
 
     Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train reader`.
@@ -58,25 +59,6 @@ class ExtractiveReader(PairModel):
         self._head = head.to(engine.device).float().eval()
         below = manifest.get("thresholds", {}).get("abstain_below")
         self.abstain_below = None if below is None else check_number("abstain_below", below)
-
-    def read(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[Answer]:
-        """Return the best answer of each pair, in order.
-
-        Args:
-            pairs: Questions and passages.
-            show_progress: Whether to draw a progress bar; None draws one on a terminal.
-
-        Returns:
-            Answers of at most 24 tokens, whose text is never empty.
-
-        Raises:
-            InputError: If a pair is not a question and a passage with text.
-        """
-        return self._shown(self._read, checked_pairs(pairs), show_progress)
-
-    async def aread(self, pairs: Sequence[Pair]) -> list[Answer]:
-        """Async version of `read`."""
-        return await self._acall(self._read, checked_pairs(pairs))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, threshold and encoder to a folder that `from_pretrained` reads."""

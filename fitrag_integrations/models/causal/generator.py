@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias, Unpack
 
 from fitrag_integrations.core.checks import check_many, check_whole
+from fitrag_integrations.models.calls import Writer
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.loading import CausalModel, shared_causal
 from fitrag_integrations.models.causal.words import (
     PROMPT,
-    checked_pairs,
     checked_texts,
     choice_ids,
     common_prefix,
@@ -31,7 +31,7 @@ from fitrag_integrations.values.prompt import USUAL_TOKENS, LimitedPrompt
 Item: TypeAlias = tuple[str, Writing]
 
 
-class LocalGenerator(CausalModel):
+class LocalGenerator(Writer, CausalModel):
     """Local causal language model that continues prompts and drafts closed-book answers, greedily.
 
     Calls from any thread or event loop are queued to one worker and batched by tokens. Prompts are
@@ -131,48 +131,6 @@ class LocalGenerator(CausalModel):
         if self._engine.is_chat:
             return LimitedPrompt(self._engine.render(question))
         return LimitedPrompt(filled(self.prompt, question=question), one_line=True)
-
-    def generate(self, prompts: Sequence[str]) -> list[str]:
-        """Continue each prompt greedily; gives the new text alone, without blanks around it."""
-        return self._call(self._generate, self._asked("prompts", prompts))
-
-    async def agenerate(self, prompts: Sequence[str]) -> list[str]:
-        """Async version of `generate`."""
-        return await self._acall(self._generate, self._asked("prompts", prompts))
-
-    def answer(self, questions: Sequence[str]) -> list[str]:
-        """Answer each question closed-book, in at most `max_new_tokens` tokens."""
-        return self._call(self._answer, self._asked("questions", questions, one_line=True))
-
-    async def aanswer(self, questions: Sequence[str]) -> list[str]:
-        """Async version of `answer`."""
-        return await self._acall(self._answer, self._asked("questions", questions, one_line=True))
-
-    def draft(self, questions: Sequence[str]) -> list[Draft]:
-        """Write the first `draft_tokens` tokens of an answer to each question."""
-        return self._call(self._draft, self._drafted(questions))
-
-    async def adraft(self, questions: Sequence[str]) -> list[Draft]:
-        """Async version of `draft`."""
-        return await self._acall(self._draft, self._drafted(questions))
-
-    def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Compute how sure the model is of each token of existing drafts, in one pass.
-
-        Args:
-            questions: Questions.
-            drafts: One draft per question; a blank one comes back empty.
-        """
-        return self._call(self._rescore, checked_pairs(questions, drafts))
-
-    async def arescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Async version of `rescore`.
-
-        Args:
-            questions: Questions.
-            drafts: One draft per question; a blank one comes back empty.
-        """
-        return await self._acall(self._rescore, checked_pairs(questions, drafts))
 
     def stream(self, prompt: str) -> Iterator[str]:
         """Continue one prompt piece by piece; joined, the pieces are what `generate` gives.

@@ -21,9 +21,10 @@ from torch.nn.utils.rnn import pad_sequence
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.models.calls import PairGrader
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import best_scores
-from fitrag_integrations.models.encoder.pair_model import PairModel, checked_pairs
+from fitrag_integrations.models.encoder.pair_model import PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues, Rarity
 from fitrag_integrations.models.runtime.batching import in_blocks
@@ -72,7 +73,7 @@ class EvaluatorHead(nn.Module):
         return logits.squeeze(-1)
 
 
-class HeadGrader(PairModel):
+class HeadGrader(PairGrader, PairModel):
     """Grade pairs in [-1, 1] with an encoder and a head of our own; `RetrievalEvaluator` owns it.
 
     A passage longer than the encoder's input takes its best chunk's grade.
@@ -93,14 +94,6 @@ class HeadGrader(PairModel):
         self._head.span.to(engine.device)  # run on all states of a batch, which stay where they are
         self._clues = clues
         self._temperature = positive(self.manifest, "temperature")
-
-    def evaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Grade each pair, in the order given."""
-        return self._call(self._grades, checked_pairs(pairs))
-
-    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Async version of `evaluate`."""
-        return await self._acall(self._grades, checked_pairs(pairs))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, thresholds and encoder to a folder that `from_pretrained` reads."""

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.models.calls import KnowledgeGate
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.generator import LocalGenerator, first_tokens
 from fitrag_integrations.models.causal.loading import CausalModel
-from fitrag_integrations.models.causal.words import checked_pairs, share
+from fitrag_integrations.models.causal.words import share
 from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import reading
 from fitrag_integrations.models.runtime.saved import Origin
@@ -22,7 +23,7 @@ THRESHOLD = 0.5
 Texts = tuple[str, str]  # a question and a draft, empty for none
 
 
-class CausalGate(CausalModel):
+class CausalGate(KnowledgeGate, CausalModel):
     """Gate over a causal model: the probability that each question is known.
 
     Built from an `engine`, a folder's `manifest`, and the name of its `adapter` on the engine.
@@ -81,29 +82,6 @@ class CausalGate(CausalModel):
         if self._drafter is None:
             self._drafter = self.generator(draft_tokens=max(1, self.draft_tokens))
         return self._drafter
-
-    def p_known(
-        self,
-        questions: Sequence[str],
-        drafts: Sequence[str],
-        *,
-        show_progress: bool | None = False,
-    ) -> list[float]:
-        """Return the probability that each question is known.
-
-        Args:
-            questions: Questions.
-            drafts: One draft per question; a blank one is none, and the question alone decides.
-            show_progress: Draw a bar. None draws it on a terminal.
-
-        Returns:
-            Probabilities in [0, 1], in the order given.
-        """
-        return self._shown(self._known, checked_pairs(questions, drafts), show_progress)
-
-    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Async version of `p_known`, in [0, 1]."""
-        return await self._acall(self._known, checked_pairs(questions, drafts))
 
     def gaps(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
         """Return the logit of knowing of `pairs`, any number; on the worker only. Drafts are

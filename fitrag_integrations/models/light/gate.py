@@ -7,8 +7,8 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
+from fitrag_integrations.models.calls import KnowledgeGate, Writer
 from fitrag_integrations.models.causal.words import (
-    checked_pairs,
     checked_texts,
     common_prefix,
     filled,
@@ -30,7 +30,7 @@ FACTS = 11 + 3 * SINGLE
 """What `causal.states` measures of a draft beside the states."""
 
 
-class LightGenerator(Shipped):
+class LightGenerator(Writer, Shipped):
     """Write closed-book answers and drafts, as `LocalGenerator` does over the model that ships."""
 
     kind = "generator"
@@ -48,38 +48,6 @@ class LightGenerator(Shipped):
         """Write the prompt for a closed-book answer."""
         return filled(self.manifest["prompt"], question=question)
 
-    def generate(self, prompts: Sequence[str]) -> list[str]:
-        """Continue each prompt greedily, as long as it asks; gives the new text alone."""
-        return self._call(self._texts, self._asked("prompts", prompts))
-
-    async def agenerate(self, prompts: Sequence[str]) -> list[str]:
-        """Async version of `generate`."""
-        return await self._acall(self._texts, self._asked("prompts", prompts))
-
-    def answer(self, questions: Sequence[str]) -> list[str]:
-        """Answer each question closed-book."""
-        return self._call(self._texts, self._questions(self._asked("questions", questions)))
-
-    async def aanswer(self, questions: Sequence[str]) -> list[str]:
-        """Async version of `answer`."""
-        return await self._acall(self._texts, self._questions(self._asked("questions", questions)))
-
-    def draft(self, questions: Sequence[str]) -> list[Draft]:
-        """Write the first tokens of an answer to each question, and tell how sure each was."""
-        return self._call(self._written, self._drafted(questions))
-
-    async def adraft(self, questions: Sequence[str]) -> list[Draft]:
-        """Async version of `draft`."""
-        return await self._acall(self._written, self._drafted(questions))
-
-    def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Return how sure the model is of each token of drafts already written."""
-        return self._call(self._rescored, checked_pairs(questions, drafts))
-
-    async def arescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Async version of `rescore`."""
-        return await self._acall(self._rescored, checked_pairs(questions, drafts))
-
     def read(self, question: str, draft: str) -> tuple[list[int], list[int]]:
         """Encode a question's prompt and what follows it. On the worker only."""
         prompt = self.question_prompt(question)
@@ -95,8 +63,8 @@ class LightGenerator(Shipped):
         ids = self.llama.tokenizer.encode(text, add_special_tokens=False).ids
         return text if len(ids) <= count else self.llama.tokenizer.decode(ids[:count]).strip()
 
-    def _asked(self, field: str, texts: Sequence[str]) -> list[Item]:
-        """Check texts, and say how long the reply to each may be: as it asks, within bounds."""
+    def _asked(self, field: str, texts: Sequence[str], *, one_line: bool = False) -> list[Item]:
+        """Check texts, and return how long the reply to each may be: as it asks, within bounds."""
         most = self.max_new_tokens
         wanted = [min(LimitedPrompt(text).tokens or most, most) for text in texts]
         return list(zip(checked_texts(field, texts), wanted, strict=True))
@@ -104,29 +72,35 @@ class LightGenerator(Shipped):
     def _drafted(self, questions: Sequence[str]) -> list[Item]:
         checked = checked_texts("questions", questions)
         wanted = [LimitedPrompt(text).tokens or self.draft_tokens for text in questions]
-        return self._questions(list(zip(checked, wanted, strict=True)))
+        return list(zip(checked, wanted, strict=True))
 
     def _questions(self, items: Sequence[Item]) -> list[Item]:
         return [(self.question_prompt(question), most) for question, most in items]
 
-    def _texts(self, items: Sequence[Item]) -> Steps[list[str]]:
+    def _generate(self, items: Sequence[Item]) -> Steps[list[str]]:
         drafts = yield from self._written(items)
         return [draft.text for draft in drafts]
+
+    def _answer(self, items: Sequence[Item]) -> Steps[list[str]]:
+        return self._generate(self._questions(items))
+
+    def _draft(self, items: Sequence[Item]) -> Steps[list[Draft]]:
+        return self._written(self._questions(items))
 
     def _written(self, items: Sequence[Item]) -> Steps[list[Draft]]:
         made = []
         for prompt, most in items:
-            made.append(_draft(*self.llama.written(prompt, most, self.stop)))
+            made.append(_measured_draft(*self.llama.written(prompt, most, self.stop)))
             yield len(made), len(items)
         return made
 
-    def _rescored(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Draft]]:
+    def _rescore(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Draft]]:
         made = []
         for question, draft in pairs:
             prompt, ids = self.read(question, draft)
             if ids:
                 _, logits = self.llama.passed([*prompt, *ids])
-                made.append(_draft(draft, facts(logits[-len(ids) - 1 : -1], ids)))
+                made.append(_measured_draft(draft, facts(logits[-len(ids) - 1 : -1], ids)))
             else:
                 made.append(Draft(""))
             yield len(made), len(pairs)
@@ -136,7 +110,7 @@ class LightGenerator(Shipped):
         return self.worker
 
 
-class LightGate(Shipped):
+class LightGate(KnowledgeGate, Shipped):
     """Gate of the bundled language model over NumPy, with the results of `IKClassifier`."""
 
     kind = "ik"
@@ -152,23 +126,6 @@ class LightGate(Shipped):
         self.model_name = self.fitted.model
         self.name = f"IK for {self.model_name}"
         self.drafter = LightGenerator()
-
-    def p_known(
-        self,
-        questions: Sequence[str],
-        drafts: Sequence[str],
-        *,
-        show_progress: bool | None = False,
-    ) -> list[float]:
-        """Return the probability that each question is known, in [0, 1], in the order given.
-
-        One draft per question; a blank one is none, and then the question alone decides.
-        """
-        return self._shown(self._known, checked_pairs(questions, drafts), show_progress)
-
-    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Async version of `p_known`, in [0, 1]."""
-        return await self._acall(self._known, checked_pairs(questions, drafts))
 
     def _known(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[float]]:
         found: list[float] = []
@@ -194,7 +151,7 @@ class LightGate(Shipped):
         return self.drafter.worker
 
 
-def _draft(text: str, measured: Floats) -> Draft:
+def _measured_draft(text: str, measured: Floats) -> Draft:
     numbers = cast(list[list[float]], measured.tolist())
     return Draft(text, *zip(*numbers, strict=True)) if numbers else Draft("")
 

@@ -20,7 +20,8 @@ import numpy as np
 from fitrag_integrations.core.extras import installed, torch_needed
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, checked_pairs
+from fitrag_integrations.models.calls import Judged, PairGrader, PairReader, SentenceScorer
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.light import heads
 from fitrag_integrations.models.light.engine import Floats, LightEngine, engine_of
@@ -43,14 +44,12 @@ from fitrag_integrations.models.scorer.items import (
     Item,
     Range,
     best_logits,
-    checked_items,
     chunk_spans,
     sigmoid,
 )
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 
-Judged = tuple[BiLabelScore, list[BiLabelScore]]
 ONNX, HALF = Way("onnx"), Way("torch", "bfloat16")
 _log = logging.getLogger(__name__)
 
@@ -108,7 +107,7 @@ class LightModel(Shipped):
         return scores.clip(-FURTHEST, FURTHEST)
 
 
-class LightScorer(LightModel):
+class LightScorer(SentenceScorer, LightModel):
     """Bundled scorer without torch: scores passages and sentences as `BiLabelScorer.embedded()`.
 
     A passage gets both labels, a sentence as many as the manifest of the span head names.
@@ -150,16 +149,6 @@ class LightScorer(LightModel):
         base = Path(str(self.manifest["base"])).name
         return self._correction.name(f"bilabel {base} {self.manifest['head']['sha256'][:8]}")
 
-    def score(
-        self, pairs: Sequence[Pair], *, show_progress: bool | None = False
-    ) -> list[BiLabelScore]:
-        """Return the two labels of each pair, in the order given; `show_progress` draws a bar."""
-        return self._shown(self._score, checked_pairs(pairs), show_progress)
-
-    async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
-        """Async version of `score`."""
-        return await self._acall(self._score, checked_pairs(pairs))
-
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
         found = yield from self._found(pairs, self._logits)
         return [self._whole(rows) for rows in found]
@@ -170,14 +159,6 @@ class LightScorer(LightModel):
 
     def _whole(self, chunks: Sequence[Floats]) -> BiLabelScore:
         return self._correction.labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
-
-    def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Return the labels of each passage and of spans of it, in the order given."""
-        return self._call(self._judge, checked_items(items))
-
-    async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Async version of `score_sentences`."""
-        return await self._acall(self._judge, checked_items(items))
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         groups = self._engine.tokenizer.encode([(question, text) for question, text, _ in items])
@@ -212,7 +193,7 @@ class LightScorer(LightModel):
         return list(zip(logits, np.split(found, ends[:-1]), strict=True))
 
 
-class LightEvaluator(LightModel):
+class LightEvaluator(PairGrader, LightModel):
     """Grade pairs in [-1, 1], as `RetrievalEvaluator` does."""
 
     kind = "evaluator"
@@ -221,14 +202,6 @@ class LightEvaluator(LightModel):
         super().__init__()
         self.name = str(self.manifest["name"])
         self.thresholds = ActionThresholds.from_dict(self.manifest["thresholds"])
-
-    def evaluate(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[float]:
-        """Grade each pair, in the order given; `show_progress` draws a bar."""
-        return self._shown(self._grades, checked_pairs(pairs), show_progress)
-
-    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Async version of `evaluate`."""
-        return await self._acall(self._grades, checked_pairs(pairs))
 
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
         found = yield from self._found(pairs, self._logits)
@@ -242,7 +215,7 @@ class LightEvaluator(LightModel):
         return found
 
 
-class LightReader(LightModel):
+class LightReader(PairReader, LightModel):
     """Find the answer to a question in a passage, as `ExtractiveReader` does."""
 
     kind = "reader"
@@ -251,15 +224,7 @@ class LightReader(LightModel):
         super().__init__()
         self.abstain_below: float | None = self.manifest["thresholds"]["abstain_below"]
 
-    def read(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[Answer]:
-        """Return the best answer of each pair, in the order given; `show_progress` draws a bar."""
-        return self._shown(self._answers, checked_pairs(pairs), show_progress)
-
-    async def aread(self, pairs: Sequence[Pair]) -> list[Answer]:
-        """Async version of `read`."""
-        return await self._acall(self._answers, checked_pairs(pairs))
-
-    def _answers(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:
+    def _read(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:
         found = yield from self._found(pairs, self._spans)
         return [answer_of(pair[1], chunks) for pair, chunks in zip(pairs, found, strict=True)]
 

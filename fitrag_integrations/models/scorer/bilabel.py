@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.models.calls import Judged, PairScorer, SentenceScorer
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
@@ -43,15 +44,12 @@ from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.items import CALIBRATED, Correction, Item
 from fitrag_integrations.models.scorer.one_pass import (
     Head,
-    Judged,
-    SentenceScorer,
     SpanJudge,
     load_span_head,
     save_onepass,
 )
 from fitrag_integrations.models.scorer.pruner import Pruner, PrunerOptions
 from fitrag_integrations.models.scorer.reranker import (
-    PairScorer,
     ReadyReranker,
     RerankerOptions,
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import os
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ChecksumError
+from fitrag_integrations.models.calls import Judged
 from fitrag_integrations.models.encoder.engine import Engine, Forward
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.evaluator.head import Read
@@ -44,10 +44,8 @@ from fitrag_integrations.models.scorer.items import (
     Item,
     Range,
     best_logits,
-    checked_items,
     chunk_spans,
 )
-from fitrag_integrations.models.scorer.reranker import PairScorer
 from fitrag_integrations.models.scorer.spans import (
     LineHead,
     SpanEvidence,
@@ -57,7 +55,6 @@ from fitrag_integrations.models.scorer.spans import (
 from fitrag_integrations.types import BiLabelScore
 
 T = TypeVar("T")
-Judged: TypeAlias = tuple[BiLabelScore, list[BiLabelScore]]
 Head: TypeAlias = SpanHead | LineHead
 Ranges: TypeAlias = dict[int, list[Range]]  # by the chunk's identity
 
@@ -95,31 +92,6 @@ def run_spans(
     wanted = {id(chunk): each for chunk, each in zip(chunks, flat, strict=True)}
     forward: Forward[T] = partial(measure, wanted)
     return places, chunks, (yield from engine.run_chunks(chunks, forward))
-
-
-class SentenceScorer(PairScorer):
-    """Scorer that scores sentences of its passages as well, in the same forward pass."""
-
-    def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Score passages and spans of them.
-
-        Args:
-            items: Tuples of a question, a passage and its spans, [start, end) in the text.
-
-        Returns:
-            For each item the label that `score` gives its passage, and a label for each span.
-
-        Raises:
-            InputError: If an item is not such a tuple, or a span is empty or outside the text.
-        """
-        return self._call(self._judge, checked_items(items))
-
-    async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
-        """Async version of `score_sentences`."""
-        return await self._acall(self._judge, checked_items(items))
-
-    @abstractmethod
-    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]: ...
 
 
 class WholeScorer(Protocol):

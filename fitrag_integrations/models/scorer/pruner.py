@@ -21,11 +21,12 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.models.calls import Judged, SentenceScorer
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.choosing import fastest
-from fitrag_integrations.models.runtime.engine import Options, PairOptions
+from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
 from fitrag_integrations.models.runtime.loading import (
     Checkpoint,
     check_vocabulary,
@@ -38,7 +39,7 @@ from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.families.family import Folder, OutputRows
 from fitrag_integrations.models.scorer.items import Item, of_logits
-from fitrag_integrations.models.scorer.one_pass import Judged, Ranges, SentenceScorer, run_spans
+from fitrag_integrations.models.scorer.one_pass import Ranges, run_spans
 from fitrag_integrations.models.scorer.reranker import SMALLEST
 from fitrag_integrations.types import BiLabelScore
 
@@ -54,7 +55,7 @@ class PrunerOptions(PairOptions, total=False):
     temperature: float
 
 
-class Pruner(SentenceScorer):
+class Pruner(SentenceScorer, EngineModel[Engine]):
     """One-pass scorer over a published pruner; `OnePassScorer.from_pruner` makes one.
 
     A passage's `has_answer` is the sigmoid of the ranking logit, a sentence's the mean keep

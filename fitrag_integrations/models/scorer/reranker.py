@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self, Unpack
@@ -17,8 +16,8 @@ from torch import Tensor
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.models.calls import PairScorer
 from fitrag_integrations.models.encoder.engine import Engine
-from fitrag_integrations.models.encoder.pair_model import checked_pairs
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
@@ -36,34 +35,6 @@ FAMILIES = {family.name: family for family in (monot5.FAMILY, *causal.FAMILIES, 
 SMALLEST = 1e-7  # of a probability, so that its logit is a number
 
 
-class PairScorer(EngineModel[Engine]):
-    """Scorer of (question, passage) pairs on an engine's worker."""
-
-    def score(
-        self, pairs: Sequence[Pair], *, show_progress: bool | None = False
-    ) -> list[BiLabelScore]:
-        """Score pairs of question and passage.
-
-        Args:
-            pairs: Pairs of a question and a `Passage`.
-            show_progress: Draw a bar. None draws it on a terminal.
-
-        Returns:
-            The labels of each pair, in order; probabilities in [0, 1].
-
-        Raises:
-            InputError: Naming the first pair that is not a question and a passage with text.
-        """
-        return self._shown(self._score, checked_pairs(pairs), show_progress)
-
-    async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
-        """Async version of `score`."""
-        return await self._acall(self._score, checked_pairs(pairs))
-
-    @abstractmethod
-    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]: ...
-
-
 class RerankerOptions(PairOptions, total=False):
     """Keyword arguments of `from_reranker`, described in `ReadyReranker.from_pretrained`."""
 
@@ -73,7 +44,7 @@ class RerankerOptions(PairOptions, total=False):
     instruction: str | None
 
 
-class ReadyReranker(PairScorer):
+class ReadyReranker(PairScorer, EngineModel[Engine]):
     """Scorer over a published reranker; `BiLabelScorer.from_reranker` makes one.
 
     `has_answer` is the sigmoid of the output over `temperature`, and `llm_prefer` is None. A

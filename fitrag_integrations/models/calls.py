@@ -1,0 +1,201 @@
+"""What users call of each kind of model, blocking and async, whatever runs it.
+
+The models over PyTorch and those that ship without it inherit these calls; a kind implements the
+task behind each, which runs on its worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from fitrag_integrations.models.answer import Answer
+from fitrag_integrations.models.causal.words import checked_pairs as checked_drafts
+from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
+from fitrag_integrations.models.runtime.saved import SavedModel
+from fitrag_integrations.models.runtime.worker import Task
+from fitrag_integrations.models.scorer.items import Item, checked_items
+from fitrag_integrations.types import BiLabelScore, Draft
+
+Judged: TypeAlias = tuple[BiLabelScore, list[BiLabelScore]]
+Method: TypeAlias = Callable[..., Any]
+
+
+class PairScorer(SavedModel):
+    """Scorer of (question, passage) pairs."""
+
+    _score: Task[Pair, BiLabelScore]
+
+    def score(
+        self, pairs: Sequence[Pair], *, show_progress: bool | None = False
+    ) -> list[BiLabelScore]:
+        """Score pairs of question and passage.
+
+        Args:
+            pairs: Pairs of a question and a `Passage`.
+            show_progress: Draw a bar. None draws it on a terminal.
+
+        Returns:
+            The labels of each pair, in order; probabilities in [0, 1].
+
+        Raises:
+            InputError: Naming the first pair that is not a question and a passage with text.
+        """
+        return self._shown(self._score, checked_pairs(pairs), show_progress)
+
+    async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
+        """Async version of `score`."""
+        return await self._acall(self._score, checked_pairs(pairs))
+
+
+class SentenceScorer(PairScorer):
+    """Scorer that scores sentences of its passages as well, in the same forward pass."""
+
+    _judge: Task[Item, Judged]
+
+    def score_sentences(self, items: Sequence[Item]) -> list[Judged]:
+        """Score passages and spans of them.
+
+        Args:
+            items: Tuples of a question, a passage and its spans, [start, end) in the text.
+
+        Returns:
+            For each item the label that `score` gives its passage, and a label for each span.
+
+        Raises:
+            InputError: If an item is not such a tuple, or a span is empty or outside the text.
+        """
+        return self._call(self._judge, checked_items(items))
+
+    async def ascore_sentences(self, items: Sequence[Item]) -> list[Judged]:
+        """Async version of `score_sentences`."""
+        return await self._acall(self._judge, checked_items(items))
+
+
+class PairReader(SavedModel):
+    """Reader of answers in passages."""
+
+    _read: Task[Pair, Answer]
+
+    def read(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[Answer]:
+        """Return the best answer of each pair, in order.
+
+        Args:
+            pairs: Questions and passages.
+            show_progress: Whether to draw a progress bar; None draws one on a terminal.
+
+        Returns:
+            Answers of at most 24 tokens, whose text is never empty.
+
+        Raises:
+            InputError: If a pair is not a question and a passage with text.
+        """
+        return self._shown(self._read, checked_pairs(pairs), show_progress)
+
+    async def aread(self, pairs: Sequence[Pair]) -> list[Answer]:
+        """Async version of `read`."""
+        return await self._acall(self._read, checked_pairs(pairs))
+
+
+class PairGrader(SavedModel):
+    """Evaluator of pairs, in [-1, 1]."""
+
+    _grades: Task[Pair, float]
+
+    def evaluate(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[float]:
+        """Return the grade of each pair, in [-1, 1], in order.
+
+        Args:
+            pairs: Questions and passages.
+            show_progress: Whether to draw a progress bar; None draws one on a terminal.
+
+        Raises:
+            InputError: If a pair is not a question and a passage with text.
+        """
+        return self._shown(self._grades, checked_pairs(pairs), show_progress)
+
+    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
+        """Async version of `evaluate`."""
+        return await self._acall(self._grades, checked_pairs(pairs))
+
+
+class KnowledgeGate(SavedModel):
+    """Gate: the probability that a language model knows the answer to each question."""
+
+    _known: Task[tuple[str, str], float]
+
+    def p_known(
+        self,
+        questions: Sequence[str],
+        drafts: Sequence[str],
+        *,
+        show_progress: bool | None = False,
+    ) -> list[float]:
+        """Return the probability that each question is known.
+
+        Args:
+            questions: Questions.
+            drafts: One draft per question; a blank one is none, and the question alone decides.
+            show_progress: Draw a bar. None draws it on a terminal.
+
+        Returns:
+            Probabilities in [0, 1], in the order given.
+        """
+        return self._shown(self._known, checked_drafts(questions, drafts), show_progress)
+
+    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
+        """Async version of `p_known`, in [0, 1]."""
+        return await self._acall(self._known, checked_drafts(questions, drafts))
+
+
+class Writer(SavedModel):
+    """Language model that continues prompts, answers and drafts, greedily."""
+
+    _asked: Method  # checks prompts or questions, with how the reply to each is written
+    _drafted: Method
+    _generate: Method
+    _answer: Method
+    _draft: Method
+    _rescore: Task[tuple[str, str], Draft]
+
+    def generate(self, prompts: Sequence[str]) -> list[str]:
+        """Continue each prompt greedily; gives the new text alone, without blanks around it."""
+        return self._call(self._generate, self._asked("prompts", prompts))
+
+    async def agenerate(self, prompts: Sequence[str]) -> list[str]:
+        """Async version of `generate`."""
+        return await self._acall(self._generate, self._asked("prompts", prompts))
+
+    def answer(self, questions: Sequence[str]) -> list[str]:
+        """Answer each question closed-book, in at most `max_new_tokens` tokens."""
+        return self._call(self._answer, self._asked("questions", questions, one_line=True))
+
+    async def aanswer(self, questions: Sequence[str]) -> list[str]:
+        """Async version of `answer`."""
+        return await self._acall(self._answer, self._asked("questions", questions, one_line=True))
+
+    def draft(self, questions: Sequence[str]) -> list[Draft]:
+        """Write the first `draft_tokens` tokens of an answer to each question."""
+        return self._call(self._draft, self._drafted(questions))
+
+    async def adraft(self, questions: Sequence[str]) -> list[Draft]:
+        """Async version of `draft`."""
+        return await self._acall(self._draft, self._drafted(questions))
+
+    def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
+        """Compute how sure the model is of each token of existing drafts, in one pass.
+
+        Args:
+            questions: Questions.
+            drafts: One draft per question; a blank one comes back empty.
+        """
+        return self._call(self._rescore, checked_drafts(questions, drafts))
+
+    async def arescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
+        """Async version of `rescore`.
+
+        Args:
+            questions: Questions.
+            drafts: One draft per question; a blank one comes back empty.
+        """
+        return await self._acall(self._rescore, checked_drafts(questions, drafts))
