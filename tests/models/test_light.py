@@ -10,7 +10,8 @@ import pytest
 from fitrag_integrations import Passage
 from fitrag_integrations.core import extras
 from fitrag_integrations.errors import InputError, MissingExtraError, ModelLoadError
-from fitrag_integrations.methods import defaults
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods import ITRG, defaults
 from fitrag_integrations.models import (
     BiLabelScorer,
     ExtractiveReader,
@@ -19,12 +20,13 @@ from fitrag_integrations.models import (
     RetrievalEvaluator,
 )
 from fitrag_integrations.models.light import engine as light_engine
-from fitrag_integrations.models.light.gate import LightGate
+from fitrag_integrations.models.light.gate import LightGate, LightGenerator
 from fitrag_integrations.models.light.models import (
     LightEvaluator,
     LightReader,
     LightScorer,
 )
+from fitrag_integrations.ports import Ports
 from fitrag_integrations.values.prompt import LimitedPrompt
 
 NEAR = 1e-4  # the same rounded embeddings
@@ -161,7 +163,8 @@ def test_nothing_of_it_loads_torch():
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = sys.modules["peft"] = None
 from fitrag_integrations.core import extras
-from fitrag_integrations.methods import defaults
+from fitrag_integrations.flow import run
+from fitrag_integrations.methods import ITRG, defaults
 defaults.installed = lambda name: name != "torch"
 from fitrag_integrations import Passage
 for role, verb in [("scorer", "score"), ("evaluator", "evaluate"), ("reader", "read")]:
@@ -257,3 +260,13 @@ def test_states_are_kept_within_bounds(monkeypatch):
 def test_threads_that_wait_do_not_spin(light):
     options = light._engine._session.get_session_options()
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+@pytest.mark.parametrize("mode", ["refine", "refresh"])
+def test_a_prompt_that_the_bundled_model_cannot_read_marks_the_row(mode):
+    passages = [Passage("1", f"{TEXT} " * 40, "Danube")]
+    writer = LightGenerator()
+    ports = Ports(lambda queries: [passages] * len(queries), generate=writer.generate)
+    context = run(ITRG(mode)(QUESTIONS[0], ports)).value
+    assert context.draft is None and "tokens of a prompt" in context.notes[-1]
+    writer.unload()
