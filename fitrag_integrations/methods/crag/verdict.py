@@ -107,7 +107,7 @@ class ListVerdict(Record, Checked):
         return any(name in ROLES[role] for name in self.used)
 
     def chance(self, numbers: Mapping[str, float]) -> float:
-        """Return the probability that some passage holds the answer."""
+        """Return the probability that some passage contains the answer, from its `numbers`."""
         total = self.bias + sum(self.weights[name] * numbers[name] for name in self.used)
         return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, total))))
 
