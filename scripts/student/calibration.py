@@ -4,7 +4,7 @@
 
 KINDS.jsonl is what `kinds.py --out` wrote and RUN its run, STUDENT.json what `measure.py ask
 student` wrote, of the retrieved lists. Of each kind, whole lists with about fifty labels are drawn
-forty times; figures are of the lists left. "refused" is how often the fit found no gain on
+twenty times; figures are of the lists left. "refused" is how often the fit found no gain on
 lists left out, so that the scores stay. Then the same lists with other rates of answers: with the
 answer taken from three lists in four, or three in four of the passages without it left out, half
 of the lists labeled before and half unlabeled after. At last, what expectation maximization makes
@@ -33,7 +33,7 @@ from fitrag_integrations.training.calibration import (  # noqa: E402
     prior_shift,
 )
 
-DRAWS = 40
+DRAWS = 20
 PRIOR = 0.1  # of the lists that has_answer was calibrated on
 List = tuple[Any, Any]  # logits and labels
 
