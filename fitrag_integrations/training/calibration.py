@@ -33,7 +33,7 @@ class FittedScores:
         slope: Factor of the logit, with its 95 % bootstrap interval in `slope_interval`.
         shift: Added to it, with its interval in `shift_interval`.
         labels: Number of labeled passages.
-        errors: Calibration error without and with it, mean over lists left out of a resample.
+        errors: Calibration error without and with it, each list corrected by what the others fit.
         losses: Log loss without and with it, likewise.
     """
 
@@ -75,34 +75,42 @@ def fit_scores(
         raise InputError.of("has_answer", given=given, allowed=allowed)
     others = [np.array(each, dtype=float) for each in unlabeled]
     rng = np.random.default_rng(seed)
-    drawn, errors, losses = [], [], []
-    for _ in range(RESAMPLES):
-        at, more = rng.integers(0, len(x), len(x)), rng.integers(0, len(others), len(others))
-        left = sorted({*range(len(x))} - {*at.tolist()})
-        mine, gold = (np.concatenate([each[i] for i in at]) for each in (x, y))
+
+    def fitted(lists: Sequence[int], more: Sequence[int]) -> tuple[float, float]:
+        mine, gold = (np.concatenate([each[i] for i in lists]) for each in (x, y))
         slope, shift = fit_line(mine, gold)
-        moved = (
-            prior_shift(
-                slope * mine + shift, slope * np.concatenate([others[i] for i in more]) + shift
-            )
-            if others
-            else 0.0
-        )
-        drawn.append((slope, shift + moved))
-        if left:
-            mine, gold = (np.concatenate([each[i] for i in left]) for each in (x, y))
-            both = [chances(mine), chances(slope * mine + shift)]
-            errors.append([calibration_error(p.tolist(), gold.astype(int).tolist()) for p in both])
-            losses.append([log_loss(p, gold) for p in both])
-    mine, gold = np.concatenate(x), np.concatenate(y)
-    slope, shift = fit_line(mine, gold)
-    if others:
-        shift += prior_shift(slope * mine + shift, slope * np.concatenate(others) + shift)
+        if len(more):
+            new = np.concatenate([others[i] for i in more])
+            shift += prior_shift(slope * mine + shift, slope * new + shift)
+        return slope, shift
+
+    drawn = [
+        fitted(rng.integers(0, len(x), len(x)), rng.integers(0, len(others), len(others)))
+        for _ in range(RESAMPLES)
+    ]
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0).tolist()
-    before, after = np.mean(errors, axis=0).tolist()
-    first, second = np.mean(losses, axis=0).tolist()
     ends = (low[0], high[0]), (low[1], high[1])
-    return FittedScores(slope, shift, *ends, count, (before, after), (first, second))
+    return FittedScores(*fitted(range(len(x)), range(len(others))), *ends, count, *left_out(x, y))
+
+
+def left_out(x: Sequence[Floats], y: Sequence[Floats]) -> tuple[Interval, Interval]:
+    """Compute calibration error and log loss, without the correction and with it.
+
+    Each list is corrected by what the others fit.
+
+    Args:
+        x: Logits, list by list.
+        y: Labels, likewise.
+    """
+    corrected = []
+    for at in range(len(x)):
+        rest = [np.concatenate([*each[:at], *each[at + 1 :], []]) for each in (x, y)]
+        slope, shift = fit_line(*rest)
+        corrected.append(slope * x[at] + shift)
+    gold = np.concatenate(y)
+    both = [chances(np.concatenate(each)) for each in (x, corrected)]
+    before, after = (calibration_error(p.tolist(), gold.astype(int).tolist()) for p in both)
+    return (before, after), (log_loss(both[0], gold), log_loss(both[1], gold))
 
 
 def fit_line(logits: Floats, labels: Floats) -> tuple[float, float]:

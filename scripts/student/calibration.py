@@ -4,7 +4,7 @@
 
 KINDS.jsonl is what `kinds.py --out` wrote and RUN its run, STUDENT.json what `measure.py ask
 student` wrote, of the retrieved lists. Of each kind, whole lists with about fifty labels are drawn
-twenty times; figures are of the lists left. "refused" is how often the fit found no gain on
+a hundred times; figures are of the lists left. "refused" is how often the fit found no gain on
 lists left out, so that the scores stay. Then the same lists with other rates of answers: with the
 answer taken from three lists in four, or three in four of the passages without it left out, half
 of the lists labeled before and half unlabeled after. At last, what expectation maximization makes
@@ -29,11 +29,11 @@ from fitrag_integrations.training.calibration import (  # noqa: E402
     LABELS,
     chances,
     fit_line,
-    fit_scores,
+    left_out,
     prior_shift,
 )
 
-DRAWS = 20
+DRAWS = 100
 PRIOR = 0.1  # of the lists that has_answer was calibrated on
 List = tuple[Any, Any]  # logits and labels
 
@@ -100,11 +100,13 @@ def labeled(lists: list[Any]) -> list[str]:
         sizes = np.cumsum([len(lists[i][0]) for i in order])
         cut = min(int(np.searchsorted(sizes, LABELS)) + 1, len(lists) - 1)
         some, rest = ([lists[i] for i in part] for part in (order[:cut], order[cut:]))
-        fitted = fit_scores([x for x, _ in some], [y for _, y in some])
-        keep = fitted.losses[1] >= fitted.losses[0]
+        x, y = zip(*some, strict=True)
+        _, (without, corrected) = left_out(x, y)
+        keep = corrected >= without
         refused += keep
         before.append(error(rest))
-        after.append(before[-1] if keep else error(rest, fitted.slope, fitted.shift))
+        line = (1.0, 0.0) if keep else fit_line(np.concatenate(x), np.concatenate(y))
+        after.append(error(rest, *line))
     low, high = np.quantile(after, [0.025, 0.975])
     rate = np.concatenate([y for _, y in lists]).mean()
     return [
