@@ -31,14 +31,14 @@ from llama_index.core.llms import (
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.prompts import PromptTemplate
-from llama_index.core.query_engine import RouterQueryEngine
+from llama_index.core.query_engine import RetrieverQueryEngine, RouterQueryEngine
 from llama_index.core.tools import QueryEngineTool
 
 from fitrag_integrations import langchain as lc
 from fitrag_integrations import llama_index as li
 from fitrag_integrations.langchain.base.conversation import PROMPT
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.models import ExtractiveReader
+from fitrag_integrations.models import IKClassifier
 
 Condense: TypeAlias = Callable[[str], str]
 Component: TypeAlias = Callable[[list[list[BaseMessage]]], Sequence[set[str]]]
@@ -129,7 +129,26 @@ WAYS: dict[str, Condense | None] = {
 }
 
 
-def runnables(index: object, condense: Condense | None) -> dict[str, Component]:
+class Remembered:
+    """Bundled gate that drafts and decides once for each question, whichever router calls it."""
+
+    draft_tokens = 0
+
+    def __init__(self) -> None:
+        self.gate = IKClassifier.embedded()
+        self.threshold = self.gate.threshold
+        self.known: dict[str, float] = {}
+
+    def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
+        """Return how likely each question is known, in [0, 1]."""
+        new = [question for question in dict.fromkeys(questions) if question not in self.known]
+        if new:
+            written = [draft.text for draft in self.gate.drafter.draft(new)]
+            self.known.update(zip(new, self.gate.p_known(new, written), strict=True))
+        return [self.known[question] for question in questions]
+
+
+def runnables(index: object, gate: Remembered, condense: Condense | None) -> dict[str, Component]:
     """Return what takes a conversation in LangChain."""
     base = lc.FaissRetriever(index=index, k=3)
     method = lc.MethodRunnable(method=FitRag(), retriever=base, condense=condense) | (
@@ -139,7 +158,9 @@ def runnables(index: object, condense: Condense | None) -> dict[str, Component]:
     def graded(given: dict[str, Any]) -> set[str]:
         return {document.metadata["title"] for document in given["documents"]}
 
-    knowledge = lc.KnowledgeRouter(known=lambda _: set(), unknown=method, condense=condense)
+    knowledge = lc.KnowledgeRouter(
+        gate=gate, known=lambda _: set(), unknown=method, condense=condense
+    )
     corrective = lc.CorrectiveRouter(correct=graded, incorrect=graded, base=base, condense=condense)
     return {
         "`MethodRunnable(FitRag())`": method.batch,
@@ -169,20 +190,21 @@ class Rewriter(CustomLLM):
         yield self.complete(prompt)
 
 
-def engines(index: object, condense: Condense | None) -> dict[str, Component]:
+def engines(index: object, gate: Remembered, condense: Condense | None) -> dict[str, Component]:
     """Return the query engines of LlamaIndex, behind its chat engine where there is `condense`."""
     base = li.FaissRetriever(index, similarity_top_k=3)
-    method = li.MethodQueryEngine(FitRag(), base, reader=ExtractiveReader.embedded())
+    method = li.MethodQueryEngine(FitRag(), base, llm=MockLLM())
+    plain = RetrieverQueryEngine.from_args(base, llm=MockLLM())
     alone = EmptyIndex().as_query_engine(response_mode="generation", llm=MockLLM())
     tools = [QueryEngineTool.from_defaults(one, description="") for one in (alone, method)]
     made = {
         "`MethodQueryEngine(FitRag())`": method,
         "`KnowledgeRouterQueryEngine`": li.KnowledgeRouterQueryEngine(
-            retrieve=method, llm=MockLLM(), allow_other_model=True
+            gate, retrieve=method, llm=MockLLM()
         ),
-        "`KnowledgeSelector`": RouterQueryEngine(li.KnowledgeSelector(), tools, llm=MockLLM()),
+        "`KnowledgeSelector`": RouterQueryEngine(li.KnowledgeSelector(gate), tools, llm=MockLLM()),
         "`CorrectiveRouterQueryEngine`": li.CorrectiveRouterQueryEngine(
-            base, correct=method, incorrect=method
+            base, correct=plain, incorrect=plain
         ),
     }
 
@@ -223,8 +245,9 @@ def main() -> None:
         for at, (subject, asked, _) in enumerate(FOLLOWING)
     ]
     found: dict[str, list[str]] = {}
+    gate = Remembered()
     for condense in WAYS.values():
-        made = runnables(index, condense) | engines(index, condense)
+        made = runnables(index, gate, condense) | engines(index, gate, condense)
         for name, component in made.items():
             pairs = zip(FOLLOWING, component(talks), strict=True)
             hits = sum(row[0] in titles for row, titles in pairs)
