@@ -67,7 +67,7 @@ class Port(Generic[Q, A]):
         asked = acall if call is None else call
         return cls(name, call, acall, owner=owner or getattr(asked, "__self__", asked))
 
-    def __hash__(self) -> int:  # callables need not be hashable, and names tell most ports apart
+    def __hash__(self) -> int:  # callables need not be hashable, and names distinguish most ports
         with contextlib.suppress(TypeError):
             return hash((self.name, self.call, self.acall))
         return hash(self.name)

@@ -101,7 +101,7 @@ class Traced(Generic[R]):
         """Return a few lines: what was requested, what was returned and what was kept."""
         asked = [f"{number}. {step}" for number, step in enumerate(self.steps, start=1)]
         head = []
-        if isinstance(self.outcome, Context | Telling):
+        if isinstance(self.outcome, Context | Explained):
             head = [f"question: {shortened(self.outcome.question)}"]
         return "\n".join([*head, *asked, *_outcome_lines(self.outcome)])
 
@@ -133,8 +133,8 @@ class Traced(Generic[R]):
 
 
 @runtime_checkable
-class Telling(Protocol):
-    """A value that tells, line by line, what it holds."""
+class Explained(Protocol):
+    """Value that describes itself, line by line."""
 
     @property
     def question(self) -> str: ...
@@ -171,7 +171,7 @@ def _outcome_lines(outcome: object) -> Iterator[str]:
         return
     if isinstance(outcome, Context):
         yield from [*decided(outcome), *noted(outcome)]
-    elif isinstance(outcome, Telling):
+    elif isinstance(outcome, Explained):
         yield from outcome.trace_lines()
     else:
         yield f"value: {shortened(outcome)}"

@@ -38,7 +38,7 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
     def __init__(self, scorer: Scorer | None = None, *, weight: float = DEFAULTS.weight) -> None:
         self.scorer = scorer
         self.weight = check_number("weight", weight, low=0.0, high=1.0)
-        score_port(scorer)  # tells of a wrong object here
+        score_port(scorer)  # rejects a wrong object here
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in ("scorer", "weight"):

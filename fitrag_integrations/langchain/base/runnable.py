@@ -134,7 +134,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         """
         if input is not None:
             self._noted(run_many(self.explained([input], [ensure_config(config)])))
-        return self._told()
+        return self._explained()
 
     async def aexplain(
         self, input: Input | None = None, config: RunnableConfig | None = None
@@ -142,7 +142,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         """Async version of `explain`."""
         if input is not None:
             self._noted(await arun_many(self.explained([input], [ensure_config(config)])))
-        return self._told()
+        return self._explained()
 
     def _arguments(self) -> type[BaseModel]:
         return self._takes
@@ -185,7 +185,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         self._last.traced = traces[-1] if traces else self._last.traced
         return traces
 
-    def _told(self) -> str:
+    def _explained(self) -> str:
         if self._last.traced is None:
             raise InputError.of("input", given=None, allowed="an input: nothing was run so far")
         return self._last.traced.explain()

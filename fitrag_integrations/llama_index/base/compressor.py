@@ -41,7 +41,7 @@ class Postprocessor(BaseNodePostprocessor):
 
     def __init__(self, *, callback_manager: CallbackManager | None = None, **options: Any) -> None:
         options = {name: restored(name, value) for name, value in options.items()}
-        made_from(type(self), self.made, options)  # tells what is wrong
+        made_from(type(self), self.made, options)  # names what is wrong
         models = {each.name for each in settings_of(self.made) if each.kind is None}
         plain = {name: value for name, value in options.items() if name not in models}
         super().__init__(callback_manager=callback_manager or CallbackManager(), **plain)
@@ -111,7 +111,7 @@ class Postprocessor(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         flow = self._flow(nodes, query_bundle)
-        with self._told(nodes, query_bundle) as kept:
+        with self._reduced(nodes, query_bundle) as kept:
             kept.extend(self._kept(nodes, run(flow)))
         return kept
 
@@ -120,7 +120,7 @@ class Postprocessor(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         flow = self._flow(nodes, query_bundle)
-        with self._told(nodes, query_bundle) as kept:
+        with self._reduced(nodes, query_bundle) as kept:
             kept.extend(self._kept(nodes, await arun(flow)))
         return kept
 
@@ -130,7 +130,7 @@ class Postprocessor(BaseNodePostprocessor):
         return flow
 
     @contextmanager
-    def _told(
+    def _reduced(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
     ) -> Iterator[list[NodeWithScore]]:
         """Report what is put into the list given out."""

@@ -1,4 +1,4 @@
-"""What these components tell LlamaIndex's instrumentation besides the framework's own events."""
+"""Events of these components for LlamaIndex's instrumentation, besides the framework's own."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ class TraceEvent(Event):
     row: dict[str, Any]
 
 
-def tell(events: Iterable[BaseEvent]) -> None:
+def emit(events: Iterable[BaseEvent]) -> None:
     """Report several events, in order."""
     for event in events:
         dispatcher.event(event)
 
 
-def tell_decided(context: Context) -> None:
+def emit_decision(context: Context) -> None:
     """Report what was done for a question: its row, a gate's decision or CRAG's action."""
     dispatcher.event(TraceEvent(row=trace_row(context)))
     decision, query = context.decision, context.question

@@ -1,7 +1,7 @@
 """Have the options of a method, read off its dataclass, as keywords and attributes of a class.
 
 A field that is added to the method is an option here without a line more (`methods.settings`): it
-is in the signature, can be set after construction, and what is wrong is told either way.
+is in the signature, can be set after construction, and what is wrong is rejected either way.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Configured:
         self._last = traces[-1] if traces else self._last
         return traces
 
-    def _told(self) -> str:
+    def _explained(self) -> str:
         if self._last is None:
             raise InputError.of("query", given=None, allowed="a query: nothing was run so far")
         return self._last.explain()

@@ -15,7 +15,7 @@ from llama_index.core.base.response.schema import (
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.llama_index.base.convert import context_nodes
-from fitrag_integrations.llama_index.base.events import tell_decided
+from fitrag_integrations.llama_index.base.events import emit_decision
 from fitrag_integrations.methods import adapting
 from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.types import Context
@@ -28,7 +28,7 @@ def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
     """
     outcome = traced.value
     context = outcome if isinstance(outcome, Context) else outcome.context
-    tell_decided(context)
+    emit_decision(context)
     nodes, summary = context_nodes(context), {"fitrag": report(traced, context)}
     if isinstance(tokens, AsyncGenerator):
         return AsyncStreamingResponse(tokens, nodes, summary)

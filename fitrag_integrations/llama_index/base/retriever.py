@@ -19,8 +19,8 @@ from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 from fitrag_integrations.llama_index.base.convert import Ids, check_ids, context_nodes
 from fitrag_integrations.llama_index.base.events import (
     dispatcher,
-    tell,
-    tell_decided,
+    emit,
+    emit_decision,
     tell_reduced,
 )
 from fitrag_integrations.llama_index.base.fields import Configured, made_from
@@ -47,13 +47,13 @@ class FlowRetriever(Configured, BaseRetriever):
         """Return what was asked, what came back and what was kept, for ``query`` or last time."""
         if query is not None:
             self.trace_many([query])
-        return self._told()
+        return self._explained()
 
     async def aexplain(self, query: QueryType | None = None) -> str:
         """Async version of `explain`."""
         if query is not None:
             await self.atrace_many([query])
-        return self._told()
+        return self._explained()
 
     def as_tool(
         self,
@@ -94,7 +94,7 @@ class FlowRetriever(Configured, BaseRetriever):
         ``return_exceptions``, stands in the place of its query's nodes.
         """
         bundles = bundles_of(queries)
-        tell(RetrievalStartEvent(str_or_query_bundle=bundle) for bundle in bundles)
+        emit(RetrievalStartEvent(str_or_query_bundle=bundle) for bundle in bundles)
         return self._many(bundles, self.trace_many(bundles), return_exceptions)
 
     @dispatcher.span
@@ -103,7 +103,7 @@ class FlowRetriever(Configured, BaseRetriever):
     ) -> list[Any]:
         """Retrieve for all queries in lock step, as ``retrieve_many``."""
         bundles = bundles_of(queries)
-        tell(RetrievalStartEvent(str_or_query_bundle=bundle) for bundle in bundles)
+        emit(RetrievalStartEvent(str_or_query_bundle=bundle) for bundle in bundles)
         traces = await self.atrace_many(bundles)  # many nodes take their time to make, too
         return await asyncio.to_thread(self._many, bundles, traces, return_exceptions)
 
@@ -120,7 +120,7 @@ class FlowRetriever(Configured, BaseRetriever):
     ) -> list[Any]:
         settled(traces, return_exceptions)
         found = [traced.error or self._found(traced) for traced in traces]
-        tell(
+        emit(
             RetrievalEndEvent(str_or_query_bundle=bundle, nodes=nodes)
             for bundle, nodes in zip(bundles, found, strict=True)
             if not isinstance(nodes, Exception)
@@ -134,7 +134,7 @@ class FlowRetriever(Configured, BaseRetriever):
 class MethodOverBase(FlowRetriever):
     """Retriever of the excerpts that a method keeps from the nodes of ``base``.
 
-    An empty list means that nothing was worth showing. What the run decided is told by
+    An empty list means that nothing was worth showing. What the run decided is in
     ``explain()`` and ``last_run``; the nodes themselves carry scores and places only. With
     ``ids="source"`` a node has its source's id instead of one of its own, for evaluators that match
     by id: of several pieces of one source LlamaIndex then keeps the first.
@@ -170,7 +170,7 @@ class MethodOverBase(FlowRetriever):
         return context_nodes(context, check_ids(self.ids))
 
     def _found(self, traced: Traced[Context]) -> list[NodeWithScore]:
-        tell_decided(traced.value)
+        emit_decision(traced.value)
         nodes = self.nodes(traced.value)
         tell_reduced(traced, self._method, nodes)
         return nodes

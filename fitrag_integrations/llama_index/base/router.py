@@ -23,7 +23,7 @@ from llama_index.core.types import TokenAsyncGen, TokenGen
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port, Traced, arun, arun_many, run, run_many
-from fitrag_integrations.llama_index.base.events import dispatcher, tell
+from fitrag_integrations.llama_index.base.events import dispatcher, emit
 from fitrag_integrations.llama_index.base.fields import Configured
 from fitrag_integrations.llama_index.base.models import astream, stream
 from fitrag_integrations.llama_index.base.ports import aeach, bundles_of, each, has_own, settled
@@ -48,7 +48,7 @@ class Router(Configured, BaseQueryEngine):
     """Answer by a flow that decides and asks an engine; batches run in lock step."""
 
     def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[object]]:
-        """Return one flow per query; ``alone`` tells that its answer may be a stream."""
+        """Return one flow per query; with ``alone`` its answer may be a stream."""
         raise NotImplementedError  # not abstract: the framework puts a span around those
 
     def _response(self, traced: Traced[object], *, alone: bool = False) -> RESPONSE_TYPE:
@@ -84,7 +84,7 @@ class Router(Configured, BaseQueryEngine):
         """Return what was asked and decided, for ``query``, which is answered, or last time."""
         if query is not None:
             self._noted([run(self._flows(bundles_of([query]))[0])])
-        return self._told()
+        return self._explained()
 
     @dispatcher.span
     def query_many(
@@ -96,7 +96,7 @@ class Router(Configured, BaseQueryEngine):
         ``return_exceptions``, stands in the place of its query's response.
         """
         bundles = bundles_of(queries)
-        tell(QueryStartEvent(query=bundle) for bundle in bundles)
+        emit(QueryStartEvent(query=bundle) for bundle in bundles)
         return self._responses(
             bundles, self._noted(run_many(self._flows(bundles))), return_exceptions
         )
@@ -107,7 +107,7 @@ class Router(Configured, BaseQueryEngine):
     ) -> list[object]:
         """Decide for all queries in lock step, as ``query_many``; engines answer side by side."""
         bundles = bundles_of(queries)
-        tell(QueryStartEvent(query=bundle) for bundle in bundles)
+        emit(QueryStartEvent(query=bundle) for bundle in bundles)
         traces = self._noted(await arun_many(self._flows(bundles)))
         # many nodes take their time to make, too
         return await asyncio.to_thread(self._responses, bundles, traces, return_exceptions)
@@ -128,7 +128,7 @@ class Router(Configured, BaseQueryEngine):
     ) -> list[Any]:
         settled(traces, return_exceptions)
         responses = [traced.error or self._response(traced) for traced in traces]
-        tell(
+        emit(
             QueryEndEvent(query=bundle, response=response)
             for bundle, response in zip(bundles, responses, strict=True)
             if not isinstance(response, Exception)

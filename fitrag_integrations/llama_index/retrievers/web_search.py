@@ -42,7 +42,7 @@ class WebSearchRetriever(MethodOverBase):
         llm: Any = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        search_port(search)  # tells of a wrong one, None among them
+        search_port(search)  # rejects a wrong one, None included
         caller = Caller(Missing("retrieve", None), search, llm)  # the web is all there is
         super().__init__(caller, WebSearching(rewrite), callback_manager=callback_manager)
 

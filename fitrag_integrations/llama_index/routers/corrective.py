@@ -13,7 +13,7 @@ from llama_index.core.schema import QueryBundle
 
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import whole_node
-from fitrag_integrations.llama_index.base.events import tell_decided
+from fitrag_integrations.llama_index.base.events import emit_decision
 from fitrag_integrations.llama_index.base.ports import Caller
 from fitrag_integrations.llama_index.base.router import (
     Handed,
@@ -106,7 +106,7 @@ class CorrectiveRouterQueryEngine(FromFitted, Router):
         (found,) = yield from ports.retrieve.ask([bundle.query_str])
         judged = yield from self._judge(bundle.query_str, found)
         context = _context(bundle.query_str, found, judged)
-        tell_decided(context)
+        emit_decision(context)
         handed = self._handed(bundle, context, judged.action)
         (response,) = yield from engines[judged.action].ask([handed])
         return Routed(context, response)

@@ -15,7 +15,7 @@ from llama_index.core.schema import QueryBundle
 
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.llama_index.base.events import tell_decided
+from fitrag_integrations.llama_index.base.events import emit_decision
 from fitrag_integrations.llama_index.base.models import check_model
 from fitrag_integrations.llama_index.base.ports import generate_port
 from fitrag_integrations.llama_index.base.router import (
@@ -129,7 +129,7 @@ class KnowledgeRouterQueryEngine(FromFitted, WritingRouter):
         check_model(self._decider, self._answering.llm)
         context = yield from decided_context(self._decider, bundle.query_str)
         if context.decision is not None and context.decision.retrieve:
-            tell_decided(context)
+            emit_decision(context)
             (response,) = yield from unknown.ask([Handed(bundle)])
             return Routed(context, response)
         port = write()

@@ -15,7 +15,7 @@ from llama_index.core.tools.types import ToolMetadata
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Traced, arun, run
-from fitrag_integrations.llama_index.base.events import explanation, tell_decided
+from fitrag_integrations.llama_index.base.events import emit_decision, explanation
 from fitrag_integrations.llama_index.base.fields import Configured
 from fitrag_integrations.llama_index.base.ports import bundle_of
 from fitrag_integrations.llama_index.base.router import decided_context
@@ -94,7 +94,7 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
         if query is not None:
             question = bundle_of(query).query_str
             self._noted([run(decided_context(self._decider, question))])
-        return self._told()
+        return self._explained()
 
     def as_tool(
         self,
@@ -140,7 +140,7 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
     def _selected(self, traced: Traced[Context]) -> SelectorResult:
         self._noted([traced])
         context = traced.value
-        tell_decided(context)
+        emit_decision(context)
         assert context.decision is not None
         index = self.unknown if context.decision.retrieve else self.known
         reason = explanation(context)
