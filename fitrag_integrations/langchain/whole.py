@@ -25,7 +25,11 @@ from fitrag_integrations.types import Context, Excerpt
 
 
 class Answer(str):
-    """Text of an answer, with its context, prompt, source and trace."""
+    """Text of an answer, with its context, prompt and source.
+
+    Args:
+        traced: The run.
+    """
 
     traced: Traced[Answered]
 

@@ -26,10 +26,11 @@ BRIDGE, LIGHTHOUSE = "When was the bridge over the Tirva opened?", "Who built th
 
 CELLS = (
     f"""
-from fitrag_integrations import langchain as lc, llama_index as li
+from fitrag_integrations import Passage, langchain as lc, llama_index as li
 from fitrag_integrations.retrieval import FaissIndex
 TEXTS, QUESTION = {TEXTS!r}, {BRIDGE!r}
-index = FaissIndex.build(TEXTS, show_progress=True)
+passages = [Passage(str(at), text) for at, text in enumerate(TEXTS)]
+index = FaissIndex.build(passages, show_progress=True)
 """,
     "found = lc.FitRagRetriever(base=lc.FaissRetriever(index=index)).invoke(QUESTION)\nfound",
     "print(found.explain())",

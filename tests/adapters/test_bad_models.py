@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import pytest
 from fakes import QUESTIONS, FixedGate
@@ -20,6 +21,7 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from pydantic import PrivateAttr
 
 from fitrag_integrations import langchain as lc
 from fitrag_integrations import llama_index as li
@@ -107,20 +109,21 @@ BLOCKS = {
 class Blocks(MockChat):
     """Answer with blocks of content."""
 
-    reply: str
+    _blocks: list[object] = PrivateAttr(default_factory=list)
 
     @llm_chat_callback()
     def chat(self, messages, **kwargs):
-        return ChatResponse(message=ChatMessage(role="assistant", blocks=BLOCKS[self.reply]))
+        return ChatResponse(message=ChatMessage(role="assistant", blocks=self._blocks))
 
     @llm_chat_callback()
     async def achat(self, messages, **kwargs):
-        return ChatResponse(message=ChatMessage(role="assistant", blocks=BLOCKS[self.reply]))
+        return ChatResponse(message=ChatMessage(role="assistant", blocks=self._blocks))
 
 
 @pytest.mark.parametrize("reply", BLOCKS)
 def test_models_of_llama_index_that_write_nothing(reply):
-    llm = Blocks(reply=reply)
+    llm = Blocks()
+    llm._blocks = BLOCKS[reply]
     response = li.MethodQueryEngine(FitRag(), NodeRetriever(), llm=llm).query(QUESTION)
     assert str(response) == "" and response.source_nodes
     assert WROTE_NOTHING in response.metadata["fitrag"]["notes"]
@@ -184,7 +187,7 @@ async def test_a_stream_that_breaks_gives_what_came_and_the_error(how):
         aanswer,
     ):
         seen, pieces = [], begin()
-        pieces = await pieces if asyncio.iscoroutine(pieces) else pieces
+        pieces = await pieces if inspect.iscoroutine(pieces) else pieces
         with pytest.raises(ConnectionError, match="the line broke"):
             if hasattr(pieces, "__aiter__"):
                 async for piece in pieces:
@@ -204,8 +207,8 @@ async def test_a_stream_that_breaks_gives_what_came_and_the_error(how):
 def test_messages_without_a_question_are_refused_by_name(given):
     for part in (
         lc.RetrievalGate(gate=FixedGate(0.9)),
-        lc.KnowledgeRouter(gate=FixedGate(0.9), known=str, unknown=str),
-        lc.CorrectiveRouter(base=OverlapBase(), correct=str, incorrect=str),
+        lc.KnowledgeRouter(gate=FixedGate(0.9), known=len, unknown=len),
+        lc.CorrectiveRouter(base=OverlapBase(), correct=len, incorrect=len),
         lc.MethodRunnable(method=FitRag(), retriever=OverlapBase()),
     ):
         with pytest.raises(InputError, match=r"messages?|input"):
