@@ -147,7 +147,11 @@ SEEDS = {
     "folders": ["[" * 2000],
     "tensors": ['\x36\0\0\0\0\0\0\0{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}\0\0\0\0'],
     "rows": ['{"question": "q", "passages": [{"text": "t"}]}\n'],
-    "requests": ['{"query": "q", "documents": ["\\\\ud800"], "relevant_spans": {}}', "[" * 200],
+    "requests": [
+        '{"query": "q", "texts": ["a"], "\\ud800": 1}',
+        '{"query": "q", "documents": ["\\ud800"], "relevant_spans": {}}',
+        "[" * 200,
+    ],
     "growing": ["{}", "[" * 2000],
     "json_replies": ['{"choices": [{"text": "x"}]}', "[1, 2]"],
     "searches": ['{"results": [{"title": "t", "url": "u", "content": "c"}]}'],

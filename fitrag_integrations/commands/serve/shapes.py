@@ -28,7 +28,8 @@ class Shape(BaseModel):
         if isinstance(given, dict) and cls.model_config["extra"] == "forbid":
             for name in given:
                 if name not in cls.model_fields:
-                    raise ValueError(f"no such field: {str(name)[:100]}")
+                    shown = str(name)[:100].encode("utf-8", "backslashreplace").decode()
+                    raise ValueError(f"no such field: {shown}")
         return given
 
 
