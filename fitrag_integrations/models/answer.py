@@ -50,10 +50,8 @@ def found_in(chunk: EncodedPair, select: float, span: float, first: int, last: i
 def answer_of(passage: Passage, chunks: Sequence[Found]) -> Answer:
     """Return the best span of the chunk that the reader selects."""
     best = max(chunks, key=lambda found: found.select)
-    start, end = (best.start, best.end) if best.end else _first_word(passage.text)
+    start, end = best.start, best.end
+    if not end:  # the first word
+        start = len(passage.text) - len(passage.text.lstrip())
+        end = start + len(passage.text.split(maxsplit=1)[0])
     return Answer(passage.text[start:end], start, end, sigmoid(best.select))
-
-
-def _first_word(text: str) -> tuple[int, int]:
-    start = len(text) - len(text.lstrip())
-    return start, start + len(text[start:].split(maxsplit=1)[0])

@@ -97,7 +97,16 @@ class EligibilityDetector(SavedModel):
             inputs = 2 * pairs * (1 + bool(manifest.get("sees_rest")))
             hidden = check_whole("hidden", entry["hidden"], low=1)
             network = read_arrays(folder, entry)
-            _check_shapes(folder / entry["file"], network, inputs, hidden)
+            wanted: dict[str, tuple[int, ...]] = {}
+            widths = [inputs, hidden, hidden, hidden, 1]
+            for layer, width, out in zip(LAYERS, widths, widths[1:], strict=False):
+                wanted |= {f"{layer}.weight": (out, width), f"{layer}.bias": (out,)}
+            found = {name: array.shape for name, array in network.items()}
+            if found != wanted:
+                path = folder / entry["file"]
+                raise ModelLoadError(
+                    f"{path} does not fit the model: given {found}, allowed {wanted}"
+                )
             made = cls(network, manifest=manifest)
             _ = made.name, made.threshold
         made._any_scorer = allow_other_scorer
@@ -148,17 +157,20 @@ class EligibilityDetector(SavedModel):
         return await self.aeligible_among([(scores, ()) for scores in combinations])
 
     def eligible_among(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[float]:
-        """Async version of `eligible`, given beside each combination the scores of what is left
-        out.
+        """Return the probability of each combination, given the scores of what it leaves out.
 
         Those matter only to a detector that was trained with them (`sees_rest`).
+
+        Args:
+            pairs: Scores of a combination, and those of what it leaves out.
+
+        Returns:
+            Probabilities in [0, 1], in order.
         """
         return self._call(self._judge, self._rows(pairs))
 
     async def aeligible_among(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[float]:
-        """Async version of `eligible_among`, in [0, 1] with its `pairs`, in [0, 1]; the event loop
-        stays free.
-        """
+        """Async version of `eligible_among`, in [0, 1]."""
         return await self._acall(self._judge, self._rows(pairs))
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -199,16 +211,6 @@ class EligibilityDetector(SavedModel):
 
     def _details(self) -> list[str]:
         return [f"threshold={self.threshold:.3g}"]
-
-
-def _check_shapes(path: Path, network: Arrays, inputs: int, hidden: int) -> None:
-    widths = [inputs, hidden, hidden, hidden, 1]
-    wanted: dict[str, tuple[int, ...]] = {}
-    for layer, width, out in zip(LAYERS, widths, widths[1:], strict=False):
-        wanted |= {f"{layer}.weight": (out, width), f"{layer}.bias": (out,)}
-    found = {name: array.shape for name, array in network.items()}
-    if found != wanted:
-        raise ModelLoadError(f"{path} does not fit the model: given {found}, allowed {wanted}")
 
 
 def score_row(

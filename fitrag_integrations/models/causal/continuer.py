@@ -132,9 +132,7 @@ class Continuer:
 def _continuation(
     text: str, tokenizer: Any, ids: Sequence[int], facts: Sequence[Sequence[float]]
 ) -> Continuation:
-    """Return each token what it adds to the decoded text; one that ends no character adds
-    nothing.
-    """
+    """Split a decoded text into what each token adds; one that ends no character adds nothing."""
     decoded = tokenizer.decode(ids)
     lengths = (len(tokenizer.decode(ids[:n]).rstrip("\ufffd")) for n in range(1, len(ids)))
     cuts = [*accumulate(lengths, max, initial=0), len(decoded)]

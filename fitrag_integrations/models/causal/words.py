@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.pairs import whole
+from fitrag_integrations.models.scorer.items import sigmoid
 
 PROMPT = "Question: {question}\nAnswer:"
 """Of a closed-book answer."""
@@ -76,8 +76,7 @@ def joined(prompt: str, text: str, *, spaced: bool) -> str:
 
 def share(logits: Sequence[float], temperature: float = 1.0) -> float:
     """Return the softmax of the first of two logits, in [0, 1]."""
-    gap = (logits[1] - logits[0]) / temperature
-    return 1.0 / (1.0 + math.exp(gap)) if gap < 700 else 0.0
+    return sigmoid((logits[0] - logits[1]) / temperature)
 
 
 def cut_at(text: str, stop: Sequence[str]) -> str:

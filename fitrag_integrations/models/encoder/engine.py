@@ -46,7 +46,7 @@ class Engine(SharedEngine):
 
     @torch.inference_mode()
     def run_chunks(self, chunks: Sequence[EncodedPair], forward: Forward[T]) -> Steps[list[T]]:
-        """Async version of `run` for chunks that are encoded already, once for each of them."""
+        """Run chunks that are encoded already; return a result for each. On the worker only."""
         each = {id(chunk): chunk for chunk in chunks}
 
         def one_batch(some: list[EncodedPair]) -> Sequence[T]:

@@ -85,7 +85,7 @@ class Grader(Protocol):
         ...
 
     def unload(self) -> None:
-        """Return the memory back."""
+        """Free the memory of the weights."""
         ...
 
 

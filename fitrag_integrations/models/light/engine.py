@@ -62,7 +62,8 @@ class LightEngine:
         self.weights = weights_of(home, manifest["embeddings"], encoder, fields)
         self.facts = manifest, fields  # what a choice depends on: checksums
         self.heads = int(manifest.get("heads", HEADS))
-        self._held = values_of(self.weights)  # the session reads them where they are
+        make = onnxruntime.OrtValue.ortvalue_from_numpy  # the session reads them where they are
+        self._held = {name: make(np.ascontiguousarray(a)) for name, a in self.weights.items()}
         self._session = _session(read_checked(home, manifest["graph"]), self._held)
         self.quick: Callable[[Batch], Floats] = self.states
         self.chosen: Way | None = None  # what `quick` is
@@ -158,12 +159,6 @@ def weights_of(
     weights |= read_arrays(encoder, fields["tuned"])
     used = (name for name in weights if not name.startswith("pooler."))
     return {f"encoder.{name}": weights[name] for name in used}
-
-
-def values_of(weights: Mapping[str, Floats]) -> dict[str, Any]:
-    """Return arrays as the runtime has them; they keep the arrays alive."""
-    make = onnxruntime.OrtValue.ortvalue_from_numpy
-    return {name: make(np.ascontiguousarray(array)) for name, array in weights.items()}
 
 
 def _session(graph: bytes, values: Mapping[str, Any]) -> Any:

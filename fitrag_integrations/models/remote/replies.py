@@ -88,13 +88,16 @@ def read_yes(reply: Row, *, yes: str = "Yes", no: str = "No") -> float:
             "the service returned no log-probabilities: use AskGate, which reads the text"
         )
     shown = tokens[0].shown
-    logits = [_logprob_of(word, shown) for word in (yes, no)]
-    if logits == [None, None]:
+    sums = [
+        math.fsum(math.exp(value) for token, value in shown.items() if token.strip(BLANKS) == word)
+        for word in (yes, no)
+    ]
+    if not any(sums):
         raise PortError(
             f"neither {yes!r} nor {no!r} is among the {len(shown)} likeliest first tokens"
         )
     least = min(shown.values())
-    of_yes, of_no = (least if logit is None else logit for logit in logits)
+    of_yes, of_no = (math.log(total) if total else least for total in sums)
     return 1.0 / (1.0 + math.exp(min(700.0, of_no - of_yes)))
 
 
@@ -158,9 +161,3 @@ def _logprob(value: Any) -> float:
     if math.isnan(number) or number > 1.0:
         raise ValueError(f"{value!r} is not a log-probability")
     return min(0.0, number)
-
-
-def _logprob_of(word: str, shown: Mapping[str, float]) -> float | None:
-    chances = [math.exp(value) for token, value in shown.items() if token.strip(BLANKS) == word]
-    total = math.fsum(chances)
-    return math.log(total) if total else None

@@ -68,7 +68,7 @@ class SavedModel:
         return made
 
     def unload(self) -> None:
-        """Return the memory back; a later call raises `ModelLoadError`.
+        """Free the memory of the weights; a later call raises `ModelLoadError`.
 
         Models that share its weights go on.
         """
@@ -97,9 +97,7 @@ class SavedModel:
         return await self._worker().acall(task, items)
 
     def _shown(self, task: Task[Q, A], items: Sequence[Q], show: bool | None) -> list[A]:
-        """Async version of `_call`, under a bar that moves by token batch where one is to be
-        shown.
-        """
+        """Call a task under a progress bar, which moves by token batch."""
         with bar(f"{type(self).__name__}, inputs", show=show) as on_progress:
             return self._worker().call(task, items, on_progress=on_progress)
 

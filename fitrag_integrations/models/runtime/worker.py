@@ -57,14 +57,8 @@ class ForkSafe:
         """Go on, in the parent and in the child."""
 
 
-S = TypeVar("S", bound=ForkSafe)
 _all: weakref.WeakSet[ForkSafe] = weakref.WeakSet()
 _forking = threading.Lock()  # one fork at a time
-
-
-def living(kind: type[S]) -> list[S]:
-    """Return all of a kind that are there."""
-    return [one for one in list(_all) if isinstance(one, kind)]
 
 
 def _before() -> None:
@@ -306,7 +300,10 @@ class _Turn:
             return []
         if answers is None:
             return [self]
-        self._hand_out(answers)
+        at = 0
+        for job in self._jobs:
+            job.answer(answers[at : at + len(job.items)])
+            at += len(job.items)
         return []
 
     def _answers(self) -> list[Any] | None:
@@ -325,12 +322,6 @@ class _Turn:
         for job in self._jobs:
             job.progress = progress
         return None
-
-    def _hand_out(self, answers: Sequence[Any]) -> None:
-        at = 0
-        for job in self._jobs:
-            job.answer(answers[at : at + len(job.items)])
-            at += len(job.items)
 
 
 def _joined(jobs: Sequence[_AnyJob], small: int) -> list[_Turn]:
@@ -381,8 +372,9 @@ def _end_all() -> None:
     Each finishes the batch it is in. Whoever waits for more, or asks later, gets an error.
     """
     _ending.set()
-    for worker in living(Worker):
-        worker.end()
+    for one in list(_all):
+        if isinstance(one, Worker):
+            one.end()
     until = time.monotonic() + EXIT_SECONDS
     for thread in threading.enumerate():
         if isinstance(thread, _Server):

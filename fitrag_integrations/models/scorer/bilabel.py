@@ -102,7 +102,7 @@ class BiLabelScorer(PairScorer, PairModel):
         """The name of the scorer, made of its base and its weights, for what is fitted on its
         scores.
 
-        Empty where its manifest tells of no weights.
+        Empty if its manifest names no weights.
         """
         digest = self.manifest.get("head", {}).get("sha256", "")
         base = Path(str(self.manifest.get("base", ""))).name

@@ -137,7 +137,7 @@ def chunk_spans(chunks: Sequence[EncodedPair], spans: Sequence[Range]) -> list[I
 
 
 def best_logits(count: int, parts: Sequence[tuple[Places, NDArray[Any]]]) -> NDArray[Any]:
-    """Return of each of `count` spans the largest logits any chunk gave it. Shape: (count, 2)."""
+    """Return the largest logits that any chunk gave each span. Shape: (count, 2)."""
     best = np.full((count, 2), -np.inf, dtype=parts[0][1].dtype)
     for which, logits in parts:
         best[which] = np.maximum(best[which], logits)
