@@ -14,12 +14,13 @@ of the package: 5df6d49 is the last one that decoded all ids and measured the ce
 token whether or not it was read.
 
 The tokenizer is the bundled language model's. Shown is the median processor time of the eight steps
-after each length.
+up to each length.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import statistics
 import tempfile
 import time
@@ -28,11 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from fitrag_integrations.models import LocalGenerator
+from fitrag_integrations.models.runtime.loading import Checkpoint
 from fitrag_integrations.models.runtime.saved import embedded_folder
 
+KINDS = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
 STOP = ("Question:",)
 STEPS = 8
 
@@ -43,28 +45,28 @@ def main() -> None:
     parser.add_argument("what", choices=("listener", "step"))
     parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--lengths", type=int, nargs="+", default=[16, 64, 256])
-    parser.add_argument("--kinds", nargs="+", default=["llama", "qwen2"])
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    longest = max(args.lengths) + STEPS
-    file = str(Path(embedded_folder("closed_book")) / "tokenizer.json")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=file)
-    tokenizer.pad_token = tokenizer.eos_token = tokenizer.convert_ids_to_tokens(0)
+    longest = max(args.lengths)
+    tokenizer: Any = Checkpoint(str(embedded_folder("closed_book")), "tokenizer").tokenizer()
     print(f"{args.rows} rows; milliseconds of the processor a step")
     if args.what == "listener":
         now, whole = listened(tokenizer, args.rows, args.lengths, longest)
         for length in args.lengths:
-            print(f"after {length:3} tokens: {after(now, length):6.1f}, whole {whole[length]:6.1f}")
+            print(
+                f"at {length:3} tokens: {median_at(now, length):6.1f}, whole {whole[length]:6.1f}"
+            )
     else:
         for kind in args.kinds:
             took = generated(tokenizer, kind, args.rows, longest)
-            shown = ", ".join(f"{n} tokens {after(took, n):6.1f}" for n in args.lengths)
-            print(f"{kind}, after {shown}", flush=True)
+            shown = ", ".join(f"{n} tokens {median_at(took, n):6.1f}" for n in args.lengths)
+            print(f"{kind}, at {shown}", flush=True)
 
 
-def after(took: Sequence[float], length: int) -> float:
-    """Return the median time of the steps after a length."""
-    return statistics.median(took[length : length + STEPS])
+def median_at(took: Sequence[float], length: int) -> float:
+    """Return the median time of the steps up to a length."""
+    return statistics.median(took[length - STEPS : length])
 
 
 def listened(
@@ -77,15 +79,16 @@ def listened(
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     ids = tokenizer(text, verbose=False)["input_ids"]
     starts = [n * len(ids) // count for n in range(count)]
-    rows = torch.tensor([(ids + ids)[at : at + longest + 1] for at in starts])
-    listener, took, whole = _Listener(tokenizer, count, STOP, None), [0.0], {}
+    rows = torch.tensor([(ids + ids)[at : at + longest] for at in starts])
+    listener, took = _Listener(tokenizer, count, STOP, None), list[float]()
+    whole: dict[int, float] = {}
     for step in range(1, longest + 1):
         began = time.process_time()
         listener(rows[:, :step], None)
         took.append(1000 * (time.process_time() - began))
     for length in lengths:
         times = []
-        for step in range(length, length + STEPS):
+        for step in range(length - STEPS + 1, length + 1):
             began = time.process_time()
             texts = tokenizer.batch_decode(rows[:, :step].tolist(), skip_special_tokens=True)
             [any(stop in text for stop in STOP) for text in texts]
@@ -96,8 +99,8 @@ def listened(
 
 def generated(tokenizer: Any, kind: str, count: int, longest: int) -> list[float]:
     """Time each step of a model with random weights, from one forward pass to the next."""
-    config = AutoConfig.for_model(
-        kind,
+    made = getattr(importlib.import_module("transformers"), KINDS[kind])
+    config = made.config_class(
         vocab_size=len(tokenizer),
         hidden_size=64,
         intermediate_size=128,
@@ -110,10 +113,10 @@ def generated(tokenizer: Any, kind: str, count: int, longest: int) -> list[float
     )
     torch.manual_seed(13)
     with tempfile.TemporaryDirectory() as folder:
-        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        made(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         writer = LocalGenerator.from_pretrained(
-            folder, device="cpu", batch_tokens=10**6, max_new_tokens=longest + 2, stop=STOP
+            folder, device="cpu", batch_tokens=10**6, max_new_tokens=longest + 1, stop=STOP
         )
     times: list[float] = []
     model: Any = writer._engine.model
