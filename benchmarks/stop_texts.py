@@ -101,7 +101,7 @@ def generated(tokenizer: Any, kind: str, count: int, longest: int) -> list[float
     """Time each step of a model with random weights, from one forward pass to the next."""
     made = getattr(importlib.import_module("transformers"), KINDS[kind])
     config = made.config_class(
-        vocab_size=len(tokenizer),
+        vocab_size=len(tokenizer) + 1,  # the tokenizer of Qwen adds a token of its own
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
