@@ -105,8 +105,11 @@ def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Fig
             value = float(np.mean(values[name]))
             bounds = draws.mean(values[name])
         else:
-            value = measure(outcomes)
-            bounds = draws.bounds(lambda places, of=measure: of(outcomes.take(places)), size)
+
+            def of_drawn(places: Any, of: Measure = measure) -> float | None:
+                return of(outcomes.take(places))
+
+            value, bounds = measure(outcomes), draws.bounds(of_drawn, size)
         found.append(Figure(name, value, bounds, size))
     return found
 
