@@ -70,9 +70,11 @@ def fit_scores(
     x, y = ([np.array(each, dtype=float) for each in given] for given in (logits, labels))
     count = sum(map(len, y))
     if count < LABELS or len({*np.concatenate(y)}) < 2:
-        given = f"{count} labels, {int(sum(map(np.sum, y)))} of them 1"
-        allowed = f"at least {LABELS} labeled passages, some 1 and some 0"
-        raise InputError.of("has_answer", given=given, allowed=allowed)
+        raise InputError.of(
+            "has_answer",
+            given=f"{count} labels, {int(sum(map(np.sum, y)))} of them 1",
+            allowed=f"at least {LABELS} labeled passages, some 1 and some 0",
+        )
     others = [np.array(each, dtype=float) for each in unlabeled]
     rng = np.random.default_rng(seed)
 

@@ -145,15 +145,13 @@ class BiLabelScorer(PairScorer, PairModel):
             ships = given.source == "embedded"
             home = embedded_folder(cls.ships_as) if ships else folder / given.source
             made = BiLabelScorer._load(home, options)
-            with ExitStack() as undo:
-                undo.callback(made.unload)
-                made._correct(given.check(made.name))
-                undo.pop_all()
+            if given.model != made.name:
+                made.unload()
+            given.check(made.name)
+            for one in (made, getattr(made, "_scorer", made)):  # of passages, and of sentences
+                one._correction = given
             return cast(Self, made)
         return super()._load(folder, options)
-
-    def _correct(self, given: Correction) -> None:
-        self._correction = given
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
@@ -281,9 +279,6 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
             made = cls(scorer, head, manifest=manifest)
             undo.pop_all()
         return made
-
-    def _correct(self, given: Correction) -> None:
-        self._correction = self._scorer._correction = given
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         return self._spans.judge(items)

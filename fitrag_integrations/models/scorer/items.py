@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -63,23 +63,24 @@ class Correction:
         needs = ("slope", "shift", "model", "source")
         given = read_manifest(folder, "model.json", kind=CALIBRATED, needs=needs)
         with reading(folder):
-            slope = check_number("slope", given["slope"], low=SMALLEST)
-            shift = check_number("shift", given["shift"])
-            return cls(slope, shift, str(given["model"]), str(given["source"]))
+            return cls(
+                check_number("slope", given["slope"], low=SMALLEST),
+                check_number("shift", given["shift"]),
+                str(given["model"]),
+                str(given["source"]),
+            )
 
     def save(self, folder: Path, **fields: object) -> None:
         """Write a folder that `BiLabelScorer.from_pretrained` loads, with further fields."""
-        own = {name: getattr(self, name) for name in ("model", "source", "slope", "shift")}
-        write_manifest(folder, "model.json", kind=CALIBRATED, fields={**own, **fields})
+        write_manifest(folder, "model.json", kind=CALIBRATED, fields={**asdict(self), **fields})
 
     def labels(self, has_answer: float, llm_prefer: float | None = None) -> BiLabelScore:
         """Return the score of two logits, or of one, corrected."""
         return of_logits(self.slope * has_answer + self.shift, llm_prefer)
 
     def name(self, scorer: str) -> str:
-        """Return the name of a scorer with this correction; its own where nothing changes."""
-        is_plain = (self.slope, self.shift) == (1.0, 0.0)
-        return scorer if is_plain else f"{scorer} calibrated {self.slope:.4g} {self.shift:.4g}"
+        """Return the name of a scorer with this correction; its own if none was fitted."""
+        return f"{scorer} calibrated {self.slope:.4g} {self.shift:.4g}" if self.model else scorer
 
     def check(self, scorer: str) -> Correction:
         """Return this; raise `ThresholdMismatchError` if it was fitted for another scorer."""
