@@ -297,12 +297,14 @@ async def test_event_streams_name_the_steps():
 
 def test_the_embedded_gate_waits_for_the_first_question():
     script = (
-        "from fitrag_integrations.langchain import *; import sys\n"
+        "import sys, langchain_core.language_models.base\n"
+        "theirs = {*sys.modules}  # older cores import transformers themselves\n"
+        "from fitrag_integrations.langchain import *\n"
         "KnowledgeRouter(known=str.upper, unknown=str.lower)\n"
         "CorrectiveRouter(correct=str.upper, incorrect=str.lower)\n"
         "CorrectiveRetriever(base=str.split); KnowledgeRefiner()\n"
         "RetrievalGateMiddleware(tools='search')\n"
-        "print(*sys.modules)"
+        "print(*({*sys.modules} - theirs))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
