@@ -236,13 +236,13 @@ class Answering:
 
         # the best-scored answer, the first of equals, and its place in its source
         at = max(range(len(answers)), key=lambda i: answers[i].score)
-        answer, excerpt = answers[at], context.excerpts[at]
+        best, excerpt = answers[at], context.excerpts[at]
         least = getattr(self.reader, "abstain_below", None)
-        if not answer.text or (least is not None and answer.score < float(least)):
-            return Answered("", _noted(context, ABSTAINED), prompt, score=float(answer.score))
-        place = excerpt.located(answer.start, answer.start + len(answer.text))
-        source = Excerpt(excerpt.passage, *place, float(answer.score))
-        return Answered(answer.text, context, prompt, source, float(answer.score))
+        if not best.text or (least is not None and best.score < float(least)):
+            return Answered("", _noted(context, ABSTAINED), prompt, score=float(best.score))
+        place = excerpt.located(best.start, best.start + len(best.text))
+        source = Excerpt(excerpt.passage, *place, float(best.score))
+        return Answered(best.text, context, prompt, source, float(best.score))
 
 
 def own_answer(context: Context) -> str:
