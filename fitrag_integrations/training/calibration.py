@@ -82,8 +82,8 @@ def fit_scores(
         mine, gold = (np.concatenate([each[i] for i in lists]) for each in (x, y))
         slope, shift = fit_line(mine, gold)
         if len(more):
-            new = np.concatenate([others[i] for i in more])
-            shift += prior_shift(slope * mine + shift, slope * new + shift)
+            moved = slope * np.concatenate([others[i] for i in more]) + shift
+            shift += prior_shift(slope * mine + shift, moved)
         return slope, shift
 
     drawn = [

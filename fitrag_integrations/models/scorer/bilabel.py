@@ -142,8 +142,9 @@ class BiLabelScorer(PairScorer, PairModel):
             return cast(Self, OnePassScorer._load(folder, options))
         if cls is BiLabelScorer and kind_in(folder) == CALIBRATED:
             given = Correction.read(folder)
-            ships = given.source == "embedded"
-            home = embedded_folder(cls.ships_as) if ships else folder / given.source
+            home = (
+                folder / given.source if given.source != "embedded" else embedded_folder("onepass")
+            )
             made = BiLabelScorer._load(home, options)
             if given.model != made.name:
                 made.unload()
