@@ -78,6 +78,10 @@ def fit_scores(
     others = [np.array(each, dtype=float) for each in unlabeled]
     rng = np.random.default_rng(seed)
 
+    def draw(size: int) -> list[int]:
+        found: list[int] = rng.integers(0, size, size).tolist()
+        return found
+
     def fitted(lists: Sequence[int], more: Sequence[int]) -> tuple[float, float]:
         mine, gold = (np.concatenate([each[i] for i in lists]) for each in (x, y))
         slope, shift = fit_line(mine, gold)
@@ -86,10 +90,7 @@ def fit_scores(
             shift += prior_shift(slope * mine + shift, moved)
         return slope, shift
 
-    drawn = [
-        fitted(rng.integers(0, len(x), len(x)), rng.integers(0, len(others), len(others)))
-        for _ in range(RESAMPLES)
-    ]
+    drawn = [fitted(draw(len(x)), draw(len(others))) for _ in range(RESAMPLES)]
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0).tolist()
     ends = (low[0], high[0]), (low[1], high[1])
     return FittedScores(*fitted(range(len(x)), range(len(others))), *ends, count, *left_out(x, y))

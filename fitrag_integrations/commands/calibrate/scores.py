@@ -48,7 +48,8 @@ class CalibrateScores:
             allowed = "a folder of `fitrag train bilabel` or `onepass`"
             raise InputError.of("--model", given=str(self.model), allowed=allowed)
         given = rows_as(self.rows, list_row)
-        scorer = models.load_scorer(self.hardware.of(self.model and str(self.model)))
+        folder = None if self.model is None else str(self.model)
+        scorer = models.load_scorer(self.hardware.of(folder))
         scores = in_lots(scorer.score, [pair for pairs, _ in given for pair in pairs])
         logits = [[next(scores).has_answer_logit for _ in pairs] for pairs, _ in given]
         labeled = [
