@@ -143,6 +143,7 @@ class Remembered:
         """Return how likely each question is known, in [0, 1]."""
         new = [question for question in dict.fromkeys(questions) if question not in self.known]
         if new:
+            assert self.gate.drafter is not None, "the embedded gate has one"
             written = [draft.text for draft in self.gate.drafter.draft(new)]
             self.known.update(zip(new, self.gate.p_known(new, written), strict=True))
         return [self.known[question] for question in questions]
@@ -228,10 +229,10 @@ def engines(index: object, gate: Remembered, condense: Condense | None) -> dict[
             found = chat.chat(str(question.content), earlier)
         return {each.node.metadata["title"] for each in found.source_nodes}
 
-    return {
-        name: lambda talks, engine=engine: [titles(engine, talk) for talk in talks]
-        for name, engine in made.items()
-    }
+    def over(engine: Any) -> Any:
+        return lambda talks: [titles(engine, talk) for talk in talks]
+
+    return {name: over(engine) for name, engine in made.items()}
 
 
 def main() -> None:
