@@ -1,5 +1,7 @@
 """Wrong options of every method, and a blank question, are rejected by the name of the field."""
 
+import re
+
 import pytest
 from baseline_fakes import World
 from by_eye import ByEye
@@ -110,7 +112,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(
-    "case", WRONG, ids=lambda case: f"{case[0].__name__}.{case[1]}={case[2]!r}"
+    "case",
+    WRONG,
+    ids=lambda case: re.sub(" at 0x.+>", ">", f"{case[0].__name__}.{case[1]}={case[2]!r}"),
 )
 def test_a_wrong_option_is_rejected_at_construction(case):
     kind, field, value, *message = case
