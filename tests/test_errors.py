@@ -16,7 +16,7 @@ WITHIN = {"PassingError", "Refused", "RobotsError", "Refusal", "Terminated"}
 # What Python's protocols ask for, what ends the command, and what a reader of files turns into one
 # of ours where it is caught.
 PYTHONS = {"AttributeError", "NotImplementedError", "TypeError", "ValueError", "AssertionError"}
-PYTHONS |= {"OSError", "typer.Exit", "ConnectionError", "httpx.ReadTimeout"}
+PYTHONS |= {"OSError", "UnicodeError", "typer.Exit", "ConnectionError", "httpx.ReadTimeout"}
 NAMED = [
     name
     for name, kind in inspect.getmembers(errors, inspect.isclass)

@@ -17,7 +17,6 @@ from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.encoder.vectors import load as load_dense
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.placing import cast, place, sent
-from fitrag_integrations.training.bilabel.fit import rounded
 
 ROTARY = ("llama", "qwen2", "mistral")
 HALF = Options(device="cpu", dtype="bfloat16")
@@ -123,7 +122,7 @@ def test_rotary_frequencies_of_encoders_stay(modernbert):
     recipe = {"pooling": "first", "normalize": True}
     dense = load_dense(modernbert, {"device": "cpu", "dtype": "bfloat16"}, recipe)
     assert_untouched(dense._trunk, fresh)
-    assert_untouched(rounded(load_base(modernbert)[0]), fresh)
+    assert_untouched(cast(copy.deepcopy(trunk), torch.bfloat16), fresh)
 
 
 def apart(half, full):
