@@ -40,12 +40,17 @@ def cite_documents(
     sources: Sequence[Document] = (),
     by_source: bool = False,
 ) -> Cited:
-    """Find what an `answer` cites of the documents its prompt numbered.
+    """Find what an answer cites of the documents that its prompt numbered.
 
-    With `sources`, the documents that these were cut from, a citation shows the whole source; each
-    is believed only if it has the document's text in the place the metadata says. `by_source`
-    gives one number to all pieces of a source, also without `sources`. Raises `InputError` for
-    what is no Document.
+    Args:
+        documents: The documents of the prompt, in its order.
+        answer: The answer, with numbers such as [1].
+        sources: Documents that these were cut from: a citation then shows the whole source, if it
+            has the document's text in the place that the metadata names.
+        by_source: Whether all pieces of a source have one number, also without `sources`.
+
+    Raises:
+        InputError: For anything that is not a Document.
     """
     return cite(_excerpts(documents, sources), answer, by_source=by_source)
 

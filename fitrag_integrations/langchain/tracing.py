@@ -34,12 +34,24 @@ class TraceHandler(BaseCallbackHandler):
         self._file = TraceFile(path, questions=questions)
 
     def on_retriever_end(self, documents: object, *, run_id: UUID, **kwargs: object) -> None:
-        """Write what a retriever of this package found."""
+        """Write what a retriever of this package found.
+
+        Args:
+            documents: What the retriever returned.
+            run_id: Id of the run; not used.
+            **kwargs: Not used.
+        """
         if isinstance(documents, Documents):
             self._file.add(trace_row(documents.context))
 
     def on_chain_end(self, outputs: object, *, run_id: UUID, **kwargs: object) -> None:
-        """Write what a whole method found."""
+        """Write what a whole method found.
+
+        Args:
+            outputs: What the method returned.
+            run_id: Id of the run; not used.
+            **kwargs: Not used.
+        """
         if isinstance(outputs, Answer):
             self._file.add(trace_row(outputs.context))
         elif isinstance(outputs, Traced) and isinstance(outputs.outcome, Context):

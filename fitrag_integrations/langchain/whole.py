@@ -153,7 +153,13 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[object]]:
-        """Return one flow per question."""
+        """Return one flow per question.
+
+        Args:
+            inputs: Questions, dicts with one, or messages.
+            configs: The config of each call, in the same order.
+            **options: Not used.
+        """
         offer, pairs = self._offer(), zip(inputs, configs, strict=True)
         return [self._answered(given, offer, config) for given, config in pairs]
 
@@ -166,7 +172,9 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
     def source(self, given: object, config: RunnableConfig) -> Flow[Source | Any] | None:
         """Return the flow to the language model and its prompt, or to the method's own answer.
 
-        ``given`` and ``config`` are those of ``stream``.
+        Args:
+            given: The input of `stream`.
+            config: The config of `stream`.
         """
         if self.llm is None or self.reader is not None:
             return None

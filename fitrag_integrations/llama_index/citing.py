@@ -42,12 +42,18 @@ def cite_nodes(
     sources: Sequence[BaseNode | NodeWithScore] = (),
     by_source: bool = False,
 ) -> Cited:
-    """Find what an `answer` cites of the nodes its prompt numbered.
+    """Find what an answer cites of the nodes that its prompt numbered.
 
-    With `sources`, the nodes or documents that these were cut from, a citation shows the whole
-    source; each is believed only if it has the node's text in the place the node says. `by_source`
-    gives one number to all pieces of a source, as the prompts of `MethodQueryEngine` do. Raises
-    `InputError` for what is no node.
+    Args:
+        nodes: The nodes of the prompt, in its order.
+        answer: The answer, with numbers such as [1].
+        sources: Nodes or documents that these were cut from: a citation then shows the whole
+            source, if it has the node's text in the place that the node names.
+        by_source: Whether all pieces of a source have one number, as in the prompts of
+            `MethodQueryEngine`.
+
+    Raises:
+        InputError: For anything that is not a node.
     """
     return cite(_excerpts(nodes, sources), answer, by_source=by_source)
 

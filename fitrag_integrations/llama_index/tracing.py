@@ -13,14 +13,16 @@ from fitrag_integrations.methods.explaining import TraceFile
 
 
 class TraceHandler(BaseEventHandler):
-    """Append a row of JSON Lines for each question that a component of this package ends.
+    """Event handler that appends a JSON line for each question that a component answers.
 
-    ::
+    Events of other packages' components are not written.
 
-        get_dispatcher().add_event_handler(TraceHandler("traces.jsonl"))
+    Args:
+        path: File to append to.
+        questions: Whether to write the questions.
 
-    Rows go to the file ``path``; ``questions=False`` leaves the questions
-    out of them. Other components' events leave nothing.
+    Example:
+        >>> get_dispatcher().add_event_handler(TraceHandler("traces.jsonl"))
     """
 
     _file: TraceFile = PrivateAttr()

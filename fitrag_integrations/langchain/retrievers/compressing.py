@@ -47,10 +47,13 @@ class CompressingRetriever(FlowRetriever):
 
     @classmethod
     def from_fitted(cls, folder: str | Path, *, base: AnyRunnable, **given: Any) -> Self:
-        """Rerank and compress what ``base`` finds with what ``fitrag fit`` found best.
+        """Rerank and compress with the settings that `fitrag fit` found best.
 
-        ``llm`` and ``allow_other_model`` are those of ``BiLabelReranker.from_fitted``; what else
-        is ``given`` goes to both compressors that have it, such as ``scorer``.
+        Args:
+            folder: Folder that `fitrag fit` wrote.
+            base: Retriever to start from.
+            **given: `llm` and `allow_other_model` of `BiLabelReranker.from_fitted`, and fields of
+                both compressors, such as `scorer`.
         """
         kinds = (BiLabelReranker, SubDocumentCompressor)
         return cls(base=base, compressors=[one.from_fitted(folder, **given) for one in kinds])
@@ -62,7 +65,13 @@ class CompressingRetriever(FlowRetriever):
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Return one flow per question; equal asks of one call join."""
+        """Return one flow per question; equal asks of one call join.
+
+        Args:
+            inputs: The questions.
+            configs: The config of each call, in the same order.
+            **options: `k`, the maximum number of documents returned.
+        """
         self.most(**options)
         base = Backend(runnable_of(self.base), name="retrieve")
         steps = [Backend(_step(each), name="compress") for each in self.compressors]

@@ -56,7 +56,13 @@ class FaissRetriever(FlowRetriever):
 
     @classmethod
     def load(cls, folder: str | PathLike[str], encoder: object = None, **fields: Any) -> Self:
-        """Read an index that ``FaissIndex.save`` wrote; ``encoder`` None is the one it names."""
+        """Load an index that `FaissIndex.save` wrote.
+
+        Args:
+            folder: Folder of the index.
+            encoder: Encoder of the queries; None is the one that the index names.
+            **fields: Further fields of the retriever, such as `k`.
+        """
         return cls(index=faiss_index().load(folder, encoder=encoder), **fields)
 
     @classmethod
@@ -69,7 +75,15 @@ class FaissRetriever(FlowRetriever):
         ids: Iterable[str] | None = None,
         **fields: Any,
     ) -> Self:
-        """Index texts; ``encoder`` None is the embedded one. Repeated texts count once."""
+        """Index texts; repeated texts count once.
+
+        Args:
+            texts: The texts.
+            encoder: Encoder of texts and queries; None is the embedded one.
+            metadatas: Metadata of each text.
+            ids: Id of each text.
+            **fields: Further fields of the retriever, such as `k`.
+        """
         documents = [
             Document(page_content=text, metadata=metadata, id=name or None)
             for text, metadata, name in described(texts, metadatas, ids)
@@ -80,7 +94,13 @@ class FaissRetriever(FlowRetriever):
     def from_documents(
         cls, documents: Iterable[Document], encoder: object = None, **fields: Any
     ) -> Self:
-        """Index documents; ``encoder`` None is the embedded one."""
+        """Index documents.
+
+        Args:
+            documents: The documents.
+            encoder: Encoder of documents and queries; None is the embedded one.
+            **fields: Further fields of the retriever, such as `k`.
+        """
         passages = map(to_passage, check_many("documents", documents, Document))
         return cls(index=faiss_index().build(passages, encoder=encoder), **fields)
 
@@ -91,7 +111,13 @@ class FaissRetriever(FlowRetriever):
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Return one flow per question; the search of one call is one."""
+        """Return one flow per question; the search of one call is one.
+
+        Args:
+            inputs: The questions.
+            configs: The config of each call, in the same order.
+            **options: `k`, the maximum number of documents returned.
+        """
         index, most = self.index, self.most(**options)
         asearch: Any = getattr(index, "asearch", None)
 

@@ -43,6 +43,10 @@ class SlimPLMRetriever(SlimPLMOptions, DerivedRetriever, Writing):
         """Return the method of each question, whose Runnables are called under its config.
 
         They are equal but for the configs, so that the calls of all questions join.
+
+        Args:
+            configs: The config of each question.
+            **options: Not used.
         """
         backends = self._backends()
         return [

@@ -61,7 +61,13 @@ class WebSearchRetriever(FlowRetriever):
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Return one flow per question; the searches of one call are one."""
+        """Return one flow per question; the searches of one call are one.
+
+        Args:
+            inputs: The questions.
+            configs: The config of each call, in the same order.
+            **options: `k`, the maximum number of documents returned.
+        """
         self.most(**options)
         offer, method = Offer.of(search=self.search, llm=self.llm), WebSearching(self.rewrite)
         pairs = zip(inputs, configs, strict=True)

@@ -105,7 +105,13 @@ class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, Any]]]:
-        """Return one flow per question; equal asks of one call join."""
+        """Return one flow per question; equal asks of one call join.
+
+        Args:
+            inputs: Questions, dicts with one, or messages.
+            configs: The config of each call, in the same order.
+            **options: Not used.
+        """
         triples = zip(inputs, self._deciders(configs), configs, strict=True)
         return [self._flow(*each) for each in triples]
 

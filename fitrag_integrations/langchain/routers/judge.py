@@ -63,7 +63,13 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
         configs: Sequence[RunnableConfig],
         **options: object,
     ) -> list[Flow[dict[str, Any]]]:
-        """Return one flow per question; equal asks of one call join."""
+        """Return one flow per question; equal asks of one call join.
+
+        Args:
+            inputs: Dicts with a question and documents.
+            configs: The config of each call, in the same order.
+            **options: Not used.
+        """
         judge = ActionJudge(**self.settings())
         return [self._flow(given, judge) for given in inputs]
 

@@ -85,14 +85,24 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
         self._gate = RetrievalGate(gate=gate, **options)
 
     def before_agent(self, state: object, runtime: object) -> dict[str, object] | None:
-        """Decide on a question that is new; leave the state alone for one that is not."""
+        """Decide on a question that is new; leave the state alone for one that is not.
+
+        Args:
+            state: State of the agent, with its messages.
+            runtime: Not used.
+        """
         asked = self._asked(state)
         if asked is None or asked == _asked_before(state):
             return None if asked else _update(state, None)
         return _update(state, {**self._gate.invoke(asked["question"]), **asked})
 
     async def abefore_agent(self, state: object, runtime: object) -> dict[str, object] | None:
-        """Async version of ``before_agent``."""
+        """Async version of `before_agent`.
+
+        Args:
+            state: State of the agent, with its messages.
+            runtime: Not used.
+        """
         asked = self._asked(state)
         if asked is None or asked == _asked_before(state):
             return None if asked else _update(state, None)
@@ -101,26 +111,46 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], T]
     ) -> T:
-        """Call the model, without the retrieval tools where the question is known."""
+        """Call the model, without the retrieval tools where the question is known.
+
+        Args:
+            request: The call of the model.
+            handler: Runs a call.
+        """
         return handler(self._without_tools(request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[T]]
     ) -> T:
-        """Call the model, without the retrieval tools where the question is known."""
+        """Call the model, without the retrieval tools where the question is known.
+
+        Args:
+            request: The call of the model.
+            handler: Runs a call.
+        """
         return await handler(self._without_tools(request))
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]
     ) -> T | ToolMessage:
-        """Answer a call of a hidden tool in its place; let any other through."""
+        """Answer a call of a hidden tool in its place; let any other through.
+
+        Args:
+            request: The call of the tool.
+            handler: Runs a call.
+        """
         answer = self._answer(request)
         return handler(request) if answer is None else answer
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]
     ) -> T | ToolMessage:
-        """Answer a call of a hidden tool in its place; let any other through."""
+        """Answer a call of a hidden tool in its place; let any other through.
+
+        Args:
+            request: The call of the tool.
+            handler: Runs a call.
+        """
         answer = self._answer(request)
         return await handler(request) if answer is None else answer
 

@@ -36,9 +36,13 @@ class Event(BaseEvent):
 
 
 class CompressionEvent(Event):
-    """Report a compression: how many nodes and, by the compressor's counter, how many tokens.
+    """Event of a compression: nodes, and tokens by the compressor's counter.
 
-    ``nodes_in`` and ``tokens_in`` are before it, ``nodes_out`` and ``tokens_out`` after it.
+    Args:
+        nodes_in: Number of nodes before it.
+        nodes_out: Number of nodes after it.
+        tokens_in: Number of tokens before it.
+        tokens_out: Number of tokens after it.
     """
 
     nodes_in: float
@@ -48,9 +52,13 @@ class CompressionEvent(Event):
 
 
 class RetrievalSkippedEvent(Event):
-    """Report a ``query`` that was not retrieved for, or whose passages were set aside, and ``why``.
+    """Event of a query that was not retrieved for, or whose passages were set aside.
 
-    ``p_known`` in [0, 1] and ``threshold`` are None where the gate gave none.
+    Args:
+        query: The query.
+        p_known: Probability in [0, 1] that the model knows the answer; None if the gate has none.
+        threshold: Probability above which it counts as known; None if the gate has none.
+        why: The reason in one sentence.
     """
 
     query: str
@@ -60,11 +68,17 @@ class RetrievalSkippedEvent(Event):
 
 
 class RouteDecisionEvent(Event):
-    """Report which way a question, ``query``, was sent, and why.
+    """Event of a routed question: which way it was sent, and why.
 
-    ``route`` is ``"known"`` or ``"unknown"`` of a gate, else CRAG's action. ``p_known`` in [0, 1]
-    and ``threshold`` are a gate's, ``best_grade``, ``upper`` and ``lower`` in [-1, 1] an
-    evaluator's; each is None where there is none. ``notes`` say what was degraded on the way.
+    Args:
+        query: The question.
+        route: "known" or "unknown" of a gate, else CRAG's action.
+        p_known: A gate's probability in [0, 1].
+        threshold: The gate's threshold, in [0, 1].
+        best_grade: An evaluator's best grade, in [-1, 1].
+        upper: The evaluator's upper threshold, in [-1, 1].
+        lower: The evaluator's lower threshold, in [-1, 1].
+        notes: What was degraded on the way.
     """
 
     query: str

@@ -56,14 +56,26 @@ class FaissRetriever(FlowRetriever):
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: Any = None, **settings: Any) -> FaissRetriever:
-        """Read a saved index now; ``encoder`` as in ``FaissIndex.load``."""
+        """Load a saved index now.
+
+        Args:
+            folder: Folder that `FaissIndex.save` wrote.
+            encoder: Encoder of the queries; None is the one that the index names.
+            **settings: Further arguments of the retriever, such as `similarity_top_k`.
+        """
         return cls(faiss_index().load(folder, encoder=encoder), **settings)
 
     @classmethod
     def from_nodes(
         cls, nodes: Sequence[BaseNode], *, encoder: Any = None, **settings: Any
     ) -> FaissRetriever:
-        """Index nodes, which come back with class, relationships and offsets."""
+        """Index nodes, which are returned with class, relationships and offsets.
+
+        Args:
+            nodes: The nodes.
+            encoder: Encoder of nodes and queries; None is the embedded one.
+            **settings: Further arguments of the retriever, such as `similarity_top_k`.
+        """
         given = check_many("nodes", nodes, BaseNode)  # type: ignore[type-abstract]
         passages = [stored_passage(node) for node in given]
         return cls(faiss_index().build(passages, encoder=encoder), **settings)
@@ -78,7 +90,15 @@ class FaissRetriever(FlowRetriever):
         encoder: Any = None,
         **settings: Any,
     ) -> FaissRetriever:
-        """Index texts; ``title`` and ``source`` of their metadata are used, ids are optional."""
+        """Index texts.
+
+        Args:
+            texts: The texts.
+            metadatas: Metadata of each text; `title` and `source` are used.
+            ids: Id of each text; without one it is made from the text.
+            encoder: Encoder of texts and queries; None is the embedded one.
+            **settings: Further arguments of the retriever, such as `similarity_top_k`.
+        """
         passages = [_passage(*each) for each in described(texts, metadatas, ids)]
         return cls(faiss_index().build(passages, encoder=encoder), **settings)
 
