@@ -99,7 +99,8 @@ def show(figure: str, rows: list[dict[str, Any]], names: tuple[str, ...]) -> Non
     by = {name: [row for row in rows if row["method"] == name] for name in names}
     print(f"{figure}, {len(by[names[0]])} questions")
     for name, own in by.items():
-        right = mean_interval([float(row["correct"]) for row in own])
+        hits = [float(row["correct"]) for row in own]
+        low, high = mean_interval(hits)
         beside = "; ".join(
             f"other tokens, answer than {other}: "
             + ", ".join(
@@ -110,7 +111,10 @@ def show(figure: str, rows: list[dict[str, Any]], names: tuple[str, ...]) -> Non
             if other != name
         )
         tokens = fmean(row["tokens_in"] for row in own)
-        print(f"{name:11} tokens {tokens:6.0f}, right {right}; {beside}", flush=True)
+        print(
+            f"{name:11} tokens {tokens:6.0f}, right {fmean(hits):.3f} [{low:.3f}, {high:.3f}]; {beside}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

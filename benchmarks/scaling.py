@@ -54,7 +54,8 @@ def passages(args: argparse.Namespace) -> list[Row]:
             (row,) = in_turns(job, 1, "", warm=False)  # type: ignore[arg-type]
             row = {"what": f"{count:,} passages{name}", "passages": count, "ms": row["ms"]}
             row["ms each"] = row["ms"] / count
-            rows.append(row | ({"peak MB": memory("VmHWM") - before} if before else {}))
+            peak = max(0.0, memory("VmHWM") - before)  # an earlier engine may have left more
+            rows.append(row | ({"peak MB": peak} if before else {}))
             print(rows[-1], flush=True)
         if hasattr(scorer, "unload"):
             scorer.unload()

@@ -339,10 +339,12 @@ def retriever(args: argparse.Namespace) -> list[Row]:
 
 
 FIRST = """
+from fitrag_integrations import Passage
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
 EMBEDDED_SCORER.score([("who", Passage("1", "a text"))])
 """
 IN_TORCH = """
+from fitrag_integrations import Passage
 from fitrag_integrations.models import BiLabelScorer
 BiLabelScorer.embedded(device="cpu").score([("who", Passage("1", "a text"))])
 """
