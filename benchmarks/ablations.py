@@ -111,10 +111,8 @@ def show(figure: str, rows: list[dict[str, Any]], names: tuple[str, ...]) -> Non
             if other != name
         )
         tokens = fmean(row["tokens_in"] for row in own)
-        print(
-            f"{name:11} tokens {tokens:6.0f}, right {fmean(hits):.3f} [{low:.3f}, {high:.3f}]; {beside}",
-            flush=True,
-        )
+        right = f"{fmean(hits):.3f} [{low:.3f}, {high:.3f}]"
+        print(f"{name:11} tokens {tokens:6.0f}, right {right}; {beside}", flush=True)
 
 
 if __name__ == "__main__":
