@@ -55,7 +55,8 @@ def main() -> int:
         prepare(home, bundled=True)
         for name in filter(lambda name: name.startswith("load_"), dir(models)):
             setattr(models, name, cache(getattr(models, name)))  # once, and not in every child
-        wholes = {name: home / "whole" / name.replace(" ", "-") for name in names}
+        # a folder names the model in it, so that all have one name
+        wholes = {name: home / "whole" / name.replace(" ", "-") / "out" for name in names}
         for name, folder in wholes.items():
             code, said = child(jobs[name], folder)
             assert code == 0, f"{name} does not run: {said}"

@@ -35,6 +35,7 @@ from fitrag_integrations.models.scorer.items import InChunk, Item, Range
 from fitrag_integrations.models.scorer.one_pass import SpanReader, save_onepass
 from fitrag_integrations.models.scorer.spans import SpanEvidence, SpanHead
 from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.training.loop.checkpoints import only_run
 from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
 from fitrag_integrations.training.losses import fit_temperatures
 from fitrag_integrations.training.options import Rate, Seed, Steps, Validation
@@ -298,6 +299,7 @@ class OnePassPlan:
     device: Annotated[str | None, Option("Device of the scorer.", default="cpu")] = None
 
 
+@only_run
 def fit_onepass(rows: Sequence[PassageRow], out: Path, plan: OnePassPlan) -> dict[str, float]:
     """Train a head over a scorer's folder and save it.
 

@@ -27,6 +27,7 @@ from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.encoder import trunk_passes, tune_layers
+from fitrag_integrations.training.loop.checkpoints import only_run
 from fitrag_integrations.training.loop.loop import Loop, LoopSettings, Running, epochs
 from fitrag_integrations.training.loop.parallel import full_precision, training_device
 from fitrag_integrations.training.losses import span_between, span_loss
@@ -160,6 +161,7 @@ class ReaderPlan:
     bfloat16: Bfloat16 = True
 
 
+@only_run
 def fit_reader(
     rows: Sequence[ReadingRow],
     out: Path,

@@ -39,7 +39,7 @@ from fitrag_integrations.training.bilabel.module import (
 )
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.encoder import rarity_of, start_encoder, tune_layers, with_lora
-from fitrag_integrations.training.loop.checkpoints import begin, run_fields
+from fitrag_integrations.training.loop.checkpoints import begin, only_run, run_fields
 from fitrag_integrations.training.loop.loop import (
     Loop,
     LoopSettings,
@@ -56,6 +56,7 @@ from fitrag_integrations.training.rows import LABELS, Labelled, labelled_json, w
 __all__ = ["BilabelPlan", "ReaderPlan", "Running", "fit_bilabel", "fit_reader"]
 
 
+@only_run
 def fit_bilabel(
     rows: Sequence[Labelled],
     out: Path,

@@ -47,6 +47,7 @@ from fitrag_integrations.training.causal.adapter import (
     fit_whole,
     own_engine,
 )
+from fitrag_integrations.training.loop.checkpoints import only_run
 from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
 from fitrag_integrations.training.loop.parallel import Processes, join, training_device
 from fitrag_integrations.training.losses import figures_of, fit_temperatures
@@ -157,6 +158,7 @@ class IKPlan:
         return tuple(sorted(set(given)))
 
 
+@only_run
 def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dict[str, float]:
     """Train an IK classifier, calibrate it on held-out questions and save it.
 

@@ -36,6 +36,7 @@ from fitrag_integrations.training.causal.adapter import (
     written,
 )
 from fitrag_integrations.training.collecting import Gold, gold_answers, matching_ratio
+from fitrag_integrations.training.loop.checkpoints import only_run
 from fitrag_integrations.training.losses import figures_of, fit_temperatures
 from fitrag_integrations.training.options import CausalBase, DraftTokens, JudgedModel, Template
 from fitrag_integrations.training.rows import (
@@ -76,6 +77,7 @@ def is_known(draft: str, answers: Gold, theta: float = THETA) -> bool:
     return matching_ratio(draft, answers) > theta
 
 
+@only_run
 def fit_necessity(
     rows: Iterable[Mapping[str, object]], out: Path, plan: NecessityPlan
 ) -> dict[str, float]:
@@ -163,6 +165,7 @@ class ClaimRow:
     leads: Leads
 
 
+@only_run
 def fit_rewriter(
     rows: Iterable[Mapping[str, object]], out: Path, plan: RewriterPlan
 ) -> dict[str, float]:

@@ -40,6 +40,7 @@ from fitrag_integrations.training.eligibility.rows import (
     EligibilityRow,
     eligibility_rows,
 )
+from fitrag_integrations.training.loop.checkpoints import only_run
 from fitrag_integrations.training.losses import figures_of, fit_temperatures
 from fitrag_integrations.training.options import Seed
 from fitrag_integrations.values.thresholds import FittedThreshold
@@ -122,6 +123,7 @@ class EligibilityPlan(Checked):
             raise InputError.of("label", given=self.label, allowed=", ".join(LABELS))
 
 
+@only_run
 def fit_eligibility(
     rows: Iterable[Mapping[str, object]], out: Path, plan: EligibilityPlan
 ) -> dict[str, float]:

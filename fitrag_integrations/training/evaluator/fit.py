@@ -38,7 +38,7 @@ from fitrag_integrations.training.evaluator.module import (
     labelled_pairs,
     start_regression,
 )
-from fitrag_integrations.training.loop.checkpoints import begin, run_fields
+from fitrag_integrations.training.loop.checkpoints import begin, only_run, run_fields
 from fitrag_integrations.training.loop.loop import Loop, LoopSettings, Running, epochs, steps_over
 from fitrag_integrations.training.loop.parallel import join, training_device
 from fitrag_integrations.training.losses import figures_of
@@ -123,6 +123,7 @@ class EvaluatorPlan:
         return self.steps if self.epochs is None else steps_over(count, size, self.epochs)
 
 
+@only_run
 def fit_evaluator(
     rows: Sequence[Judged],
     out: Path,

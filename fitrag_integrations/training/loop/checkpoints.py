@@ -6,21 +6,55 @@ batch's dropout follows from its number, so there is no state of a random genera
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import inspect
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from fitrag_integrations.core.files import replacing, write_whole
+from fitrag_integrations.core.files import only_writer, replacing, storing, write_whole
 from fitrag_integrations.errors import InputError, TrainingError
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+RANKS = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")  # torch's, MPI's
+
+
+def only_run(fit: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Lock the folder `out` of a function that trains, so that a second run in it is refused.
+
+    Of several processes that train one model the first locks it. A folder that is still empty
+    when the function raises is removed.
+    """
+    signature = inspect.signature(fit)
+
+    @wraps(fit)
+    def alone(*args: Given.args, **named: Given.kwargs) -> Result:
+        out = Path(signature.bind(*args, **named).arguments["out"])
+        if any(os.environ.get(name, "0") != "0" for name in RANKS):
+            return fit(*args, **named)
+        with storing(out), contextlib.suppress(FileExistsError):
+            out.mkdir(parents=True, exist_ok=True)
+        with only_writer(out):
+            try:
+                return fit(*args, **named)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    out.rmdir()
+                raise
+
+    return alone
 
 
 def save_checkpoint(
