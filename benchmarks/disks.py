@@ -108,7 +108,8 @@ def writers(job: Job, done: Path, folder: Path, chance: random.Random) -> list[s
     """Start a job twice; rows go to one file under two names, folders to one folder."""
     how, out = chance.choice(LINKS), folder / "out"
     out.mkdir(parents=True)
-    other = folder / "other"
+    (folder / "linked").mkdir()
+    other = folder / "linked" / "out"  # the name of a folder is the name of the model in it
     rows = job.files[0].endswith(".jsonl") and len(job.files) == 1
     if how == "same name" or (how == "hard link" and not rows):
         other = out
