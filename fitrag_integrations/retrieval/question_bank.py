@@ -16,7 +16,7 @@ from pathlib import Path
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.files import replacing, write_whole
+from fitrag_integrations.core.files import only_writer, replacing, write_whole
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
@@ -113,21 +113,29 @@ class QuestionBank:
         return cls(texts, known, vectors, Origin.read(described, encoder))
 
     def save(self, folder: str | Path) -> None:
-        """Write the bank into a folder; `bank.json`, which names the rest, is written last."""
+        """Write the bank into a folder; `bank.json`, which names the rest, is written last.
+
+        Args:
+            folder: Folder to write.
+
+        Raises:
+            InputError: If another thread or process is writing it.
+        """
         from safetensors.numpy import save_file
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / _VECTORS) as beside:
-            save_file({"vectors": self._store.first()[1]}, beside)
         rows = zip(self.questions, self.known, strict=True)
         asked = ({"question": text, "known": label} for text, label in rows)
-        write_jsonl(folder / _QUESTIONS, asked)
-        names = (_VECTORS, _QUESTIONS)
-        files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
-        manifest = {"format": FORMAT, "kind": KIND, "encoder": self._origin.describe()}
-        text = json.dumps({**manifest, "files": files}, indent=2)
-        write_whole(folder / _MANIFEST, text + "\n")
+        with only_writer(folder):
+            with replacing(folder / _VECTORS) as beside:
+                save_file({"vectors": self._store.first()[1]}, beside)
+            write_jsonl(folder / _QUESTIONS, asked)
+            names = (_VECTORS, _QUESTIONS)
+            files = {n: hashlib.sha256((folder / n).read_bytes()).hexdigest() for n in names}
+            manifest = {"format": FORMAT, "kind": KIND, "encoder": self._origin.describe()}
+            text = json.dumps({**manifest, "files": files}, indent=2)
+            write_whole(folder / _MANIFEST, text + "\n")
 
     def neighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
         """Find the nearest questions by Euclidean distance.
