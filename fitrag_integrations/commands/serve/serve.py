@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
-from fitrag_integrations.commands.engine.options import EncoderHardware, Model
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.options import EncoderHardware, Model, ModelOptions
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.serve.limits import HEADER_BYTES
 from fitrag_integrations.commands.serve.settings import PREFIX, Settings
 from fitrag_integrations.commands.serve.workers import Workers
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.defaults import DEFAULTS
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,8 @@ class ServePlan:
     vLLM, /v2/rerank as Cohere, with relevant_spans; /compress, /route and /gate add to a row what
     the verbs of these names add. GET /health, /info, /metrics. The key that every route asks for
     is read from FITRAG_SERVE_API_KEY; without one the service is open. SIGTERM lets what is being
-    answered end; SIGHUP replaces the processes one after the other.
+    answered end; SIGHUP replaces the processes one after the other. With --mcp, the tools rerank,
+    compress, grade and, with --index, retrieve are offered to one agent.
     """
 
     host: Annotated[str, Option("Address to listen on.")] = "127.0.0.1"
@@ -33,6 +38,10 @@ class ServePlan:
     evaluator: Annotated[str | None, Option("Its folder.", default="the embedded one")] = None
     gate: Annotated[str | None, Option("Its folder.", default="the embedded one")] = None
     hardware: EncoderHardware = EncoderHardware()
+    mcp: Annotated[
+        bool, Option("Offer tools over the Model Context Protocol on stdin and stdout instead.")
+    ] = False
+    index: Annotated[Path | None, Option("Index that the tool `retrieve` searches.")] = None
     documents: Annotated[int, Option("Documents a request may hold.", min=1)] = Settings.documents
     sentences: Annotated[int, Option("Sentences a request for relevant_spans may hold.", min=1)] = (
         Settings.sentences
@@ -67,7 +76,16 @@ class ServePlan:
         )
 
     def run(self) -> None:
-        """Serve until told to stop."""
+        """Serve until SIGTERM, or as tools until the client is gone."""
+        refuse_if(self.index is not None and not self.mcp, "--index", str(self.index), "with --mcp")
+        if self.mcp:
+            require_extra("mcp.server", extra="mcp", feature="fitrag serve --mcp")
+            from fitrag_integrations.commands.serve.tools import serve_tools
+
+            index = None
+            if self.index is not None:
+                index = models.load_retriever(self.index, ModelOptions(), k=DEFAULTS.candidates)
+            return serve_tools(self.settings(), index)
         for module in ("fastapi", "prometheus_client", "uvicorn"):
             require_extra(module, extra="serve", feature="fitrag serve")
         import uvicorn

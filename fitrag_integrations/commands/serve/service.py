@@ -59,9 +59,10 @@ class Service:
 
     async def start(self) -> None:
         """Load the models, in a thread: the event loop stays free."""
-        await asyncio.to_thread(self._load)
+        await asyncio.to_thread(self.load)
 
-    def _load(self) -> None:
+    def load(self) -> None:
+        """Load the models."""
         given = self._settings
         self._scorer = models.load_scorer(self._options(given.model))
         evaluator = models.load_evaluator(self._options(given.evaluator))

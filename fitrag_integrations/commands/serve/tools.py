@@ -1,0 +1,111 @@
+"""`fitrag serve --mcp`: the models as tools of the Model Context Protocol, over stdio."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from fitrag_integrations.commands.engine.models import passage_json
+from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.commands.serve.service import Service
+from fitrag_integrations.commands.serve.settings import Settings
+from fitrag_integrations.commands.serve.shapes import Rerank, Row
+from fitrag_integrations.core.checks import check_text, check_whole
+from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import FitRagError
+from fitrag_integrations.ports import Retriever
+
+Found: TypeAlias = dict[str, Any]
+Tool: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Tools over the models of a service, with its limits. An agent reads their docstrings.
+
+    Args:
+        service: Service whose models are loaded.
+        retriever: What `retrieve` searches; without one, there is no such tool.
+    """
+
+    service: Service
+    retriever: Retriever | None = None
+
+    async def retrieve(self, query: str, k: int = DEFAULTS.k) -> list[Found]:
+        """Search the index. Returns the k best passages, each with id, title, text and score."""
+        assert self.retriever is not None
+        check_text("query", query, blank=False)
+        (found,) = await asyncio.to_thread(self.retriever.retrieve, [query])
+        return [dict(passage_json(each)) for each in found[: check_whole("k", k, low=1)]]
+
+    async def rerank(self, query: str, documents: list[str], top_n: int = 5) -> list[Found]:
+        """Rank documents by whether they answer a query, best first. Returns the index of each in
+        the list given, its relevance from 0 to 1, and its text.
+        """
+        asked = {"query": query, "documents": documents, "top_n": top_n}
+        found = await self.service.rerank(Rerank.model_validate(asked))
+        return [{"index": a.index, "relevance": a.relevance, "text": a.text} for a in found]
+
+    async def compress(self, question: str, documents: list[str]) -> Found:
+        """Keep the sentences of documents that help to answer a question, word for word. Returns
+        excerpts, each with its document (`passage`, from 0), `start`, `end`, score and text.
+        """
+        return await self._row("compress", question, documents)
+
+    async def grade(self, question: str, documents: list[str]) -> Found:
+        """Judge whether documents answer a question. Returns the action "correct" (use them),
+        "incorrect" (search elsewhere) or "ambiguous" (do both), and each document's grade from -1
+        to 1.
+        """
+        return await self._row("route", question, documents)
+
+    async def _row(self, verb: str, question: str, documents: list[str]) -> Found:
+        row = {"question": question, "passages": [{"text": text} for text in documents]}
+        return await self.service.row(verb, Row.model_validate(row).fields())
+
+    def offered(self) -> list[Tool]:
+        """Return the tools."""
+        searching = [self.retrieve] if self.retriever is not None else []
+        return [*searching, self.rerank, self.compress, self.grade]
+
+
+def serve_tools(settings: Settings, retriever: Retriever | None = None) -> None:
+    """Load the models and offer them as tools until the client closes the stream.
+
+    Args:
+        settings: Models and limits.
+        retriever: What the tool `retrieve` searches.
+
+    Raises:
+        MissingExtraError: If the official SDK is not installed.
+    """
+    sdk = require_extra("mcp.server.mcpserver", extra="mcp", feature="fitrag serve --mcp")
+    errors = importlib.import_module("mcp.server.mcpserver.exceptions")
+    service = Service(settings, Metrics())
+    service.load()
+
+    def answering(tool: Tool) -> Tool:
+        @wraps(tool)
+        async def answer(*args: Any, **named: Any) -> Any:
+            try:
+                return await tool(*args, **named)
+            except (FitRagError, ValidationError) as error:  # the SDK hides the text of others
+                raise errors.ToolError(str(error)) from error
+
+        return answer
+
+    server = sdk.MCPServer("fitrag", log_level="WARNING")
+    for tool in Tools(service, retriever).offered():
+        server.add_tool(answering(tool), description=inspect.getdoc(tool))
+    try:
+        server.run("stdio")
+    finally:
+        service.stop()

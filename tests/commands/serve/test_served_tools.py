@@ -1,0 +1,109 @@
+"""`fitrag serve --mcp`: the tools, what they refuse, and the whole protocol where the SDK is."""
+
+import asyncio
+import inspect
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from pydantic import ValidationError
+
+from fitrag_integrations import InputError, Passage
+from fitrag_integrations.commands.serve import Settings
+from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.commands.serve.service import Service
+from fitrag_integrations.commands.serve.tools import Tools
+
+QUESTION = "Where does the Danube rise?"
+TEXTS = [
+    "The Rhine ends in the North Sea.",
+    "Lunch is at noon. The Danube rises in Donaueschingen.",
+]
+PASSAGES = [
+    Passage(str(at), text, metadata={"retrieval_score": 0.5}) for at, text in enumerate(TEXTS)
+]
+
+
+@pytest.fixture(scope="module")
+def tools():
+    service = Service(Settings(documents=50), Metrics())
+    service.load()
+    retriever = SimpleNamespace(retrieve=lambda queries: [PASSAGES for _ in queries])
+    yield Tools(service, retriever)
+    service.stop()
+
+
+def test_the_tools_answer_as_the_service_does(tools):
+    async def all_four():
+        return (
+            await tools.rerank(QUESTION, TEXTS, top_n=1),
+            await tools.compress(QUESTION, TEXTS),
+            await tools.grade(QUESTION, TEXTS),
+            await tools.retrieve(QUESTION, k=1),
+        )
+
+    ranked, compressed, graded, found = asyncio.run(all_four())
+    assert [(one["index"], one["text"]) for one in ranked] == [(1, TEXTS[1])]
+    best = compressed["excerpts"][0]
+    assert best["text"] == TEXTS[best["passage"]][best["start"] : best["end"]]
+    assert graded["action"] == "correct" and graded["grades"][1] > graded["grades"][0]
+    assert found[0]["text"] == TEXTS[0]
+    json.dumps([ranked, compressed, graded, found])
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "error", "named"),
+    [
+        ("rerank", (QUESTION, []), InputError, "documents"),
+        ("rerank", (QUESTION, ["a"] * 51), InputError, "at most 50|1 to 50"),
+        ("rerank", ("", TEXTS), ValidationError, "query"),
+        ("rerank", (QUESTION, TEXTS, -1), ValidationError, "top_n"),
+        ("compress", (QUESTION, ["a"] * 51), InputError, "at most 50"),
+        ("grade", ("", TEXTS), ValidationError, "question"),
+        ("grade", (QUESTION, ["a" * 2_000_001]), InputError, "2000000"),
+        ("retrieve", (" ",), InputError, "query"),
+        ("retrieve", (QUESTION, 0), InputError, "k: given 0"),
+    ],
+)
+def test_a_tool_names_what_is_wrong(tools, tool, given, error, named):
+    with pytest.raises(error, match=named):
+        asyncio.run(getattr(tools, tool)(*given))
+
+
+def test_retrieve_is_offered_over_an_index_only(tools):
+    offered = [tool.__name__ for tool in tools.offered()]
+    assert offered == ["retrieve", "rerank", "compress", "grade"]
+    assert [tool.__name__ for tool in Tools(tools.service).offered()] == offered[1:]
+    assert all(inspect.getdoc(tool) for tool in tools.offered())
+
+
+def test_an_index_without_mcp_is_refused(tmp_path):
+    words = [sys.executable, "-m", "fitrag_integrations.cli", "serve", "--index", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "with --mcp" in done.stderr
+
+
+def test_an_agent_calls_the_tools_over_stdio():
+    pytest.importorskip("mcp")
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    words = ["-m", "fitrag_integrations.cli", "serve", "--mcp"]
+    started = StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ))
+
+    async def talk():
+        async with stdio_client(started) as streams, ClientSession(*streams) as session:
+            await session.initialize()
+            names = [tool.name for tool in (await session.list_tools()).tools]
+            given = {"query": QUESTION, "documents": TEXTS}
+            right = await session.call_tool("rerank", given)
+            wrong = await session.call_tool("rerank", {**given, "documents": []})
+            return names, right, wrong
+
+    names, right, wrong = asyncio.run(talk())
+    assert names == ["rerank", "compress", "grade"]
+    assert not right.is_error and json.loads(right.content[0].text)["index"] == 1
+    assert wrong.is_error and "documents: given 0" in wrong.content[0].text
