@@ -34,7 +34,7 @@ from fitrag_integrations.evaluation.figures.decisions import (
     route_plots,
     route_rows,
 )
-from fitrag_integrations.evaluation.figures.figure import CONFUSION
+from fitrag_integrations.evaluation.figures.figure import CONFUSION, crossed
 from fitrag_integrations.evaluation.outcomes import Outcomes
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.flow import run_many
@@ -172,14 +172,13 @@ class EvaluateRoute:
         def show_all() -> None:
             plain = [figure for figure in figures if figure.name != CONFUSION]
             show_figures(plain, f"{len(questions)} questions")
-            counts: dict[str, dict[str, str]] = {}
-            for figure in figures:
-                if figure.name == CONFUSION:
-                    by_truth = counts.setdefault(figure.of["action"], {})
-                    by_truth[figure.of["truth"]] = str(figure.value)
-            truths = list(next(iter(counts.values()), ()))
-            table = [[action, *map(by.__getitem__, truths)] for action, by in counts.items()]
-            show("questions by action", {"action": False, **dict.fromkeys(truths, True)}, table)
+            counts = [figure for figure in figures if figure.name == CONFUSION]
+            truths, table = crossed(counts, lambda f: f.of["action"], lambda f: f.of["truth"])
+            rows = [
+                [action, *(str(each.value) for each in own if each is not None)]
+                for action, own in table.items()
+            ]
+            show("questions by action", {"action": False, **dict.fromkeys(truths, True)}, rows)
 
         self.outcome.publish(result, show_all)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,14 +66,12 @@ class Service:
         self._scorer = models.load_scorer(self._options(given.model))
         evaluator = models.load_evaluator(self._options(given.evaluator))
         step = CompressPlan(Files("-", "-")).reducing(self._scorer)
-        made: Mapping[str, Callable[[], Verb[Any]]] = {
-            "compress": lambda: compress_verb(step, offsets=None),
-            "route": lambda: route_verb(evaluator, chosen_thresholds(evaluator)),
-            "gate": lambda: gate_verb(
-                models.load_gate(replace(self._options(given.gate), backend=None))
-            ),
+        gate = models.load_gate(replace(self._options(given.gate), backend=None))
+        self._verbs = {
+            "compress": compress_verb(step, offsets=None),
+            "route": route_verb(evaluator, chosen_thresholds(evaluator)),
+            "gate": gate_verb(gate),
         }
-        self._verbs = {name: make() for name, make in made.items()}
 
     def _options(self, model: str) -> ModelOptions:
         given = self._settings
