@@ -1,14 +1,15 @@
-"""The door of the service: key, size, crowd and time."""
+"""The door of the service: key, size, crowd and time; and what Prometheus reads of it."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
+import time
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
-from fitrag_integrations.commands.serve.metrics import Metrics
 from fitrag_integrations.commands.serve.settings import Settings
 from fitrag_integrations.core import jsonl
 
@@ -17,6 +18,7 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 WATCHED = {"/health", "/info", "/metrics"}  # answered however crowded it is
+ROUTES = {"/rerank", "/v1/rerank", "/v2/rerank", "/compress", "/route", "/gate", *WATCHED}
 ELEMENTS = 100_000  # values, lists and objects of a body: more take seconds and gigabytes to parse
 DEPTH = 100  # lists and objects within each other
 CHARACTERS, QUERY_CHARACTERS = 2_000_000, 200_000  # of a document, and of a query
@@ -66,6 +68,29 @@ class Refusal(Exception):
     def __init__(self, status: int, kind: str, reason: str) -> None:
         super().__init__(reason)
         self.status, self.kind = status, kind
+
+
+class Metrics:
+    """Keep one service's figures; each service has a registry of its own."""
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self.registry = kept = CollectorRegistry()
+        self._count = Counter("fitrag_requests", "Requests.", ["route", "status"], registry=kept)
+        self._seconds = Histogram(
+            "fitrag_seconds", "Seconds a request took.", ["route"], registry=kept
+        )
+        self.pairs = Counter("fitrag_pairs", "Pairs scored.", registry=kept)
+        self.open = Gauge("fitrag_open_requests", "Requests being answered.", registry=kept)
+
+    @contextmanager
+    def timed(self, path: str) -> Iterator[Callable[[int], None]]:
+        """Time a request; the caller passes its status before it ends."""
+        route = path if path in ROUTES else "other"  # a path of one's own making is no label
+        begun = time.perf_counter()
+        yield lambda status: self._count.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(time.perf_counter() - begun)
 
 
 class Door:
