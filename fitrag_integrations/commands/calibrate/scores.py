@@ -13,6 +13,7 @@ import typer
 from fitrag_integrations.commands.calibrate.crag import in_lots
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.train.rows import rows_as
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.option import Argument, Option
@@ -44,9 +45,9 @@ class CalibrateScores:
 
     def run(self) -> None:
         """Score the lists, fit, and report the figures."""
-        if self.model is not None and models.model_kind(self.model) not in ("bilabel", "onepass"):
-            allowed = "a folder of `fitrag train bilabel` or `onepass`"
-            raise InputError.of("--model", given=str(self.model), allowed=allowed)
+        kind = "bilabel" if self.model is None else models.model_kind(self.model)
+        allowed = "a folder of `fitrag train bilabel` or `onepass`"
+        refuse_if(kind not in ("bilabel", "onepass"), "--model", str(self.model), allowed)
         given = rows_as(self.rows, list_row)
         folder = None if self.model is None else str(self.model)
         scorer = models.load_scorer(self.hardware.of(folder))
@@ -85,7 +86,6 @@ def list_row(row: Mapping[str, Any]) -> tuple[list[tuple[str, Any]], list[int | 
     question = check_text("question", row.get("question"), blank=False)
     passages = check_many("passages", row.get("passages"), dict)
     labels = [each.get("has_answer") for each in passages]
-    if not passages or any(one not in (0, 1, None) for one in labels):
-        allowed = "at least one; has_answer of each 0, 1 or missing"
-        raise InputError.of("passages", given=labels, allowed=allowed)
+    wrong = not passages or any(one not in (0, 1, None) for one in labels)
+    refuse_if(wrong, "passages", labels, "at least one; has_answer of each 0, 1 or missing")
     return [(question, passage_row(each)) for each in passages], labels

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.core.checks import Checked, Count, Seconds
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError
@@ -45,9 +46,9 @@ class Settings(Checked):
     deadline: Seconds = 60.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.api_key, str) and not self.api_key.strip():
-            allowed = "a key; to serve without one, unset the variable"
-            raise InputError.of(f"{PREFIX}API_KEY", given="a blank text", allowed=allowed)
+        blank = isinstance(self.api_key, str) and not self.api_key.strip()
+        allowed = "a key; to serve without one, unset the variable"
+        refuse_if(blank, f"{PREFIX}API_KEY", "a blank text", allowed)
         if not isinstance(self.api_key, Secret):
             object.__setattr__(self, "api_key", Secret(self.api_key))
         super().__post_init__()
@@ -63,8 +64,7 @@ class Settings(Checked):
         for name, text in environment.items():
             if not name.startswith(PREFIX):
                 continue
-            if name not in kinds:
-                raise InputError.of(name, given="a value", allowed=", ".join(kinds))
+            refuse_if(name not in kinds, name, "a value", ", ".join(kinds))
             kind = type(kinds[name].default)
             try:
                 given[kinds[name].name] = kind(text) if kind in (int, float) else text
