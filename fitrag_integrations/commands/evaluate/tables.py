@@ -54,7 +54,7 @@ def show_figures(figures: Sequence[Figure], title: str) -> None:
     ]
     compared = any(figure.change for figure in figures)
     runs = any(figure.ends for figure in figures)
-    columns = {"figure": False, **dict.fromkeys(named, False)}
+    columns = dict.fromkeys(("figure", *named), False)
     columns |= dict.fromkeys(("first", "second") if runs else ("value", "95 %"), True)
     if compared:
         columns |= {"second less first" if runs else "to the first": True, "McNemar's p": True}
