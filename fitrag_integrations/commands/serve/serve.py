@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fitrag_integrations.commands.engine.options import EncoderHardware, Model
-from fitrag_integrations.commands.serve.limits import HEADER_BYTES
-from fitrag_integrations.commands.serve.settings import PREFIX, Settings
+from fitrag_integrations.commands.serve.limits import HEADER_BYTES, PREFIX, Settings
 from fitrag_integrations.commands.serve.workers import Workers
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option

@@ -14,8 +14,7 @@ from fitrag_integrations.commands.engine.options import Files, ModelOptions
 from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
-from fitrag_integrations.commands.serve.limits import CHARACTERS, Metrics
-from fitrag_integrations.commands.serve.settings import Settings
+from fitrag_integrations.commands.serve.limits import CHARACTERS, Metrics, Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Spans
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
