@@ -78,13 +78,13 @@ VERBS = {
     ),
     "calibrate gate": Home("calibrate.gate:CalibrateGate", "Fit the threshold of a gate."),
     "calibrate scores": Home(
-        "calibrate.scores:CalibrateScores", "Fit a correction of the scorer's probabilities."
+        "calibrate.passages:CalibrateScores", "Fit a correction of the scorer's probabilities."
     ),
     "calibrate verdict": Home(
-        "calibrate.crag:CalibrateVerdict", "Fit the verdict over a whole list of passages."
+        "calibrate.passages:CalibrateVerdict", "Fit the verdict over a whole list of passages."
     ),
     "calibrate evaluator": Home(
-        "calibrate.crag:CalibrateEvaluator", "Fit the thresholds of the evaluator's actions."
+        "calibrate.passages:CalibrateEvaluator", "Fit the thresholds of the evaluator's actions."
     ),
     "evaluate gate": Home("evaluate.decisions:EvaluateGate", "Evaluate a gate."),
     "evaluate rerank": Home("evaluate.rerank:EvaluateRerank", "Evaluate a reranker."),

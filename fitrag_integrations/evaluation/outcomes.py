@@ -6,8 +6,9 @@ which is right if either of the two is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -50,11 +51,22 @@ class Outcomes:
         given = list(rows)
         if not given:
             raise InputError.of("rows", given=given, allowed="at least one labelled row")
-        scores = [_score(row, at) for at, row in enumerate(given)]
-        known = [_label(row, at, "known", "right_without") for at, row in enumerate(given)]
-        without = [_label(row, at, "right_without", "known") for at, row in enumerate(given)]
+
+        def column(check: Callable[[str, object], float], *names: str) -> list[float]:
+            """Check the first value of these names in every row."""
+            found = []
+            for at, row in enumerate(given):
+                if not isinstance(row, Mapping):
+                    raise InputError.of(f"rows[{at}]", given=row, allowed="an object")
+                value = next((row[name] for name in names if row.get(name) is not None), None)
+                found.append(float(check(f"rows[{at}].{names[0]}", value)))
+            return found
+
+        scores = column(partial(check_number, low=0.0, high=1.0), "p_known", "score")
+        known = column(check_label, "known", "right_without")
+        without = column(check_label, "right_without", "known")
         tried = any(row.get("right_with") is not None for row in given)
-        right = [_label(row, at, "right_with") for at, row in enumerate(given)] if tried else None
+        right = column(check_label, "right_with") if tried else None
         columns = (None if c is None else np.array(c) for c in (scores, known, without, right))
         return cls(*columns)  # type: ignore[arg-type]
 
@@ -135,19 +147,6 @@ class Curve:
         """Return the index of the most retrieval that is at most `share`; None if there is none."""
         allowed = np.flatnonzero(self.share <= share + 1e-12)
         return int(allowed[0]) if len(allowed) else None
-
-
-def _score(row: Row, at: int) -> float:
-    if not isinstance(row, Mapping):
-        raise InputError.of(f"rows[{at}]", given=row, allowed="an object")
-    value = row.get("p_known")
-    value = row.get("score") if value is None else value
-    return check_number(f"rows[{at}].p_known", value, low=0.0, high=1.0)
-
-
-def _label(row: Row, at: int, *names: str) -> float:
-    value = next((row[name] for name in names if row.get(name) is not None), None)
-    return float(check_label(f"rows[{at}].{names[0]}", value))
 
 
 def calibration_error(scores: Sequence[float], labels: Sequence[int], *, bins: int = 10) -> float:

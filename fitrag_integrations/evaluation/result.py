@@ -149,6 +149,7 @@ def check_result_name(option: str, path: Path | None) -> None:
         raise InputError.of(option, given=str(path), allowed=f"a file in {', '.join(SUFFIXES)}")
 
 
+R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 SETS = ("set", "dataset")  # the fields that name a row's data set
 SHOWN = 16  # hexadecimal digits of an id; among a million questions two agree once in 4e7 times
@@ -190,7 +191,7 @@ def set_of(row: Row) -> str:
     return str(next((row[name] for name in SETS if row.get(name)), ""))
 
 
-def each_row(rows: Iterable[Row], read: Callable[[Row], T], where: str = "") -> list[T]:
+def each_row(rows: Iterable[R], read: Callable[[R], T], where: str = "") -> list[T]:
     """Apply a function to every row.
 
     Args:

@@ -312,8 +312,10 @@ def _as_passage(at: int, text: Text) -> Passage:
         return Passage(str(at), text)
     name = f"texts[{at}]"
     if not isinstance(text, Mapping):
-        allowed = "a string, a Passage, or a dict with 'text'; documents and nodes go to the"
-        allowed += " classes in fitrag_integrations.langchain and fitrag_integrations.llama_index"
+        allowed = (
+            "a string, a Passage, or a dict with 'text'; documents and nodes go to the classes in "
+            "fitrag_integrations.langchain and fitrag_integrations.llama_index"
+        )
         raise InputError.of(name, given=text, allowed=allowed)
     rest = dict(text)
     body = check_text(f"{name}['text']", rest.pop("text", None))

@@ -33,7 +33,7 @@ Notes: TypeAlias = tuple[str, ...]
 OnError = Literal["degrade", "raise"]
 LOOK_UP = "a retrieval failed"
 NO_ANSWER = "the language model wrote no answer"
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
+THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _LABEL = re.compile(r"[\s*#]*(?:document|answer):[\s*]*", re.IGNORECASE)
 _NEXT = re.compile(r"^[*#]*(?:passages?|question|earlier document):", re.MULTILINE | re.IGNORECASE)
 _FINAL = re.compile(r"\banswer\s+is\b[:\s]*(?=\S)", re.IGNORECASE)
@@ -281,7 +281,7 @@ def cut(text: str, max_tokens: int, count_tokens: TokenCounter) -> str:
 
 
 def _bare(text: str) -> str:
-    body = _THOUGHT.sub("", text).strip()
+    body = THOUGHT.sub("", text).strip()
     label = _LABEL.match(body)
     return body[label.end() :] if label else body
 

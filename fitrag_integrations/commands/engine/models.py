@@ -20,17 +20,16 @@ from fitrag_integrations.core.extras import (
     require_extra,
     torch_needed,
 )
-from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, MissingExtraError
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods import defaults
+from fitrag_integrations.methods.compose.recipe import GATE_KINDS, manifest_of
 from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer, port_of
 from fitrag_integrations.types import Passage
 
 Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
 MANIFEST = "manifest.json"  # of an index
-GATES = {"ik": "IKClassifier", "necessity": "NecessityJudge"}  # by the kind of a `model.json`
 CALLS = {
     "BiLabelScorer": "score ascore",
     "RetrievalEvaluator": "evaluate aevaluate score",
@@ -43,7 +42,7 @@ CALLS = {
 def load_scorer(options: ModelOptions) -> Scorer:
     """Load the bi-label scorer, or a published reranker; the bundled one also scores sentences."""
     if options.model is not None and options == ModelOptions(options.model):
-        given, (home, name) = _manifest(Path(options.model)), defaults.home_of("scorer")
+        given, (home, name) = manifest_of(Path(options.model)), defaults.home_of("scorer")
         if (given.get("kind"), given.get("source")) == ("calibrated", "embedded"):
             kind = getattr(importlib.import_module(home), name)
             return cast(Scorer, kind.from_pretrained(options.model))
@@ -74,7 +73,7 @@ def load_gate(options: ModelOptions) -> Gate:
     allowed = "none for a gate, whose language model runs in torch"
     refuse_if(options.backend is not None, "--backend", options.backend, allowed)
     kind = None if options.model is None else model_kind(Path(options.model))
-    return cast(Gate, _load(GATES.get(kind or "", "IKClassifier"), options))
+    return cast(Gate, _load(GATE_KINDS.get(kind or "", "IKClassifier"), options))
 
 
 def load_detector(name: str | None) -> Any:
@@ -86,22 +85,16 @@ def load_detector(name: str | None) -> Any:
 
 def model_kind(folder: Path) -> str | None:
     """Read from `model.json` what a folder holds; None where there is none to be read."""
-    kind = _manifest(folder).get("kind")
+    kind = manifest_of(folder).get("kind")
     return None if kind is None else str(kind)
 
 
 def model_name(name: str) -> str:
     """Return the name of a language model: that of the folder itself, where it is one."""
     folder = Path(name).expanduser()
-    return str(_manifest(folder).get("name") or folder.resolve().name) if folder.is_dir() else name
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    try:
-        manifest = jsonl.loads(read_file(folder / "model.json"))
-    except (OSError, ValueError):
-        return {}
-    return manifest if isinstance(manifest, dict) else {}
+    return (
+        str(manifest_of(folder).get("name") or folder.resolve().name) if folder.is_dir() else name
+    )
 
 
 def _load(name: str, options: ModelOptions) -> Any:

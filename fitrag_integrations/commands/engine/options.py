@@ -113,10 +113,6 @@ CutShare: TypeAlias = Annotated[
 PerPassage: TypeAlias = Annotated[
     int, Option("Maximum number of separate windows per passage; 0: no limit.", min=0)
 ]
-MaxShare: TypeAlias = Annotated[
-    float | None,
-    Option("Maximum fraction of the tokens kept.", min=0, max=1, default="all"),
-]
 Detector: TypeAlias = Annotated[
     str | None,
     Option(

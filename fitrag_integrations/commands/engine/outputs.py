@@ -181,10 +181,12 @@ def _other(path: Path, number: int) -> InputError:
 
 
 SUFFIX = ".settings"
-OF_THE_RUN = {"source", "target", "rows", "out", "limit", "device", "batch_tokens"}
-OF_THE_RUN |= {"overwrite", "strict", "quiet", "json", "retry_failed", "engine", "workers"}
-OF_THE_RUN |= {"url", "api", "concurrency", "retries", "timeout"}
-OF_THE_RUN |= {"price_read", "price_written", "max_cost", "max_failures"}
+OF_THE_RUN = {
+    *("source", "target", "rows", "out", "limit", "device", "batch_tokens"),
+    *("overwrite", "strict", "quiet", "json", "retry_failed", "engine", "workers"),
+    *("url", "api", "concurrency", "retries", "timeout"),
+    *("price_read", "price_written", "max_cost", "max_failures"),
+}
 """Options that say how a run goes and change no row."""
 SHOWN = 12  # digits of a fingerprint
 Settings = dict[str, Any]

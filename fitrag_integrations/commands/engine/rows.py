@@ -76,18 +76,15 @@ class Shard:
 def read_rows(lines: Iterable[bytes], shard: Shard | None = None) -> Iterator[Line]:
     """Parse lines; blank ones are no rows. `line` of a bad row counts from 1, blank ones too."""
     for number, line in enumerate(lines, start=1):
-        if line.strip():
-            row = _parsed(number, line)
-            if shard is None or shard.has(row.given.get("id"), number):
-                yield row
-
-
-def _parsed(number: int, line: bytes) -> Line:
-    try:
-        return Line(jsonl.parse(line, first=number == 1))
-    except (ValueError, RecursionError) as error:  # also bad UTF-8, and too deep a nesting
-        raw = line.decode("utf-8", errors="replace").strip()
-        return Line({"line": number, "raw": raw[:RAW_SHOWN]}, error)
+        if not line.strip():
+            continue
+        try:
+            row = Line(jsonl.parse(line, first=number == 1))
+        except (ValueError, RecursionError) as error:  # also bad UTF-8, and too deep a nesting
+            raw = line.decode("utf-8", errors="replace").strip()
+            row = Line({"line": number, "raw": raw[:RAW_SHOWN]}, error)
+        if shard is None or shard.has(row.given.get("id"), number):
+            yield row
 
 
 def error_row(row: Line, error: Exception) -> Row:

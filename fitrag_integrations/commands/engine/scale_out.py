@@ -38,13 +38,20 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import EngineError, FitRagError, InputError
 
-VERBS = {"answer": "answer", "compress": "compress", "retrieve": "index"}
-VERBS |= dict.fromkeys(("gate", "read", "route", "score"), "judge")
+VERBS = {
+    "answer": "answer",
+    "compress": "compress",
+    "retrieve": "index",
+    **dict.fromkeys(("gate", "read", "route", "score"), "judge"),
+}
 """The verbs that can run there, each with its module."""
 TRIES = 3  # more, of a lot whose worker dies over it
 NEEDS = ("ray", "pyarrow", "pandas")  # what `ray[data]` brings
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_LOG_LEVEL": "CRITICAL"}
-QUIET |= {"RAY_BACKEND_LOG_LEVEL": "fatal"}  # else each actor writes to standard error
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DATA_LOG_LEVEL": "CRITICAL",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # else each actor writes to standard error
+}
 
 
 class MapRows:
@@ -259,10 +266,12 @@ def _unpacked(packed: Mapping[str, Any]) -> list[Line]:
 def _table(**values: object) -> Any:
     """Make a table of one row, whose types do not hang on what is in it."""
     pa = importlib.import_module("pyarrow")
-    lists = {"given": pa.binary(), "kept": pa.binary(), "lines": pa.binary()}
-    lists |= {"problems": pa.string(), "reasons": pa.string()}
-    kinds = {"lot": pa.int64(), "failed": pa.string()}
-    kinds |= {name: pa.list_(kind) for name, kind in lists.items()}
+    kinds = {
+        "lot": pa.int64(),
+        "failed": pa.string(),
+        **dict.fromkeys(("given", "kept", "lines"), pa.list_(pa.binary())),
+        **dict.fromkeys(("problems", "reasons"), pa.list_(pa.string())),
+    }
     return pa.table({name: pa.array([value], kinds[name]) for name, value in values.items()})
 
 

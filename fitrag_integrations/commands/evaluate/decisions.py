@@ -34,10 +34,11 @@ from fitrag_integrations.evaluation.figures.decisions import (
     route_plots,
     route_rows,
 )
-from fitrag_integrations.evaluation.figures.figure import CONFUSION
+from fitrag_integrations.evaluation.figures.figure import CONFUSION, crossed
 from fitrag_integrations.evaluation.outcomes import Outcomes
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.flow import run_many
+from fitrag_integrations.methods.compose.recipe import GATE_KINDS
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Gate
@@ -117,9 +118,9 @@ def gate_manifest(folder: Path) -> Row:
     from fitrag_integrations.models.runtime.folder import read_manifest
 
     kind = models.model_kind(folder)
-    if kind not in models.GATES:
+    if kind not in GATE_KINDS:
         holds = "no model.json" if kind is None else f"a model of kind {kind!r}"
-        allowed = f"the folder of a gate ({', '.join(models.GATES)}); this one holds {holds}"
+        allowed = f"the folder of a gate ({', '.join(GATE_KINDS)}); this one holds {holds}"
         raise InputError.of("--model", given=str(folder), allowed=allowed)
     return read_manifest(folder, "model.json", kind=kind)
 
@@ -172,14 +173,13 @@ class EvaluateRoute:
         def show_all() -> None:
             plain = [figure for figure in figures if figure.name != CONFUSION]
             show_figures(plain, f"{len(questions)} questions")
-            counts: dict[str, dict[str, str]] = {}
-            for figure in figures:
-                if figure.name == CONFUSION:
-                    by_truth = counts.setdefault(figure.of["action"], {})
-                    by_truth[figure.of["truth"]] = str(figure.value)
-            truths = list(next(iter(counts.values()), ()))
-            table = [[action, *map(by.__getitem__, truths)] for action, by in counts.items()]
-            show("questions by action", {"action": False, **dict.fromkeys(truths, True)}, table)
+            counts = [figure for figure in figures if figure.name == CONFUSION]
+            truths, table = crossed(counts, lambda f: f.of["action"], lambda f: f.of["truth"])
+            rows = [
+                [action, *(str(each.value) for each in own if each is not None)]
+                for action, own in table.items()
+            ]
+            show("questions by action", {"action": False, **dict.fromkeys(truths, True)}, rows)
 
         self.outcome.publish(result, show_all)
 

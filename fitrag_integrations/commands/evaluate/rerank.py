@@ -259,9 +259,8 @@ def _recorded(row: Row) -> list[BiLabelScore]:
     given, count = row["scores"], len(row["passages"])
     if not isinstance(given, list) or len(given) != count:
         raise InputError.of("scores", given=given, allowed=f"a list of {count} scores")
-    if not all(isinstance(score, Mapping) for score in given):
-        allowed = "objects with has_answer and llm_prefer"
-        raise InputError.of("scores", given=given, allowed=allowed)
+    wrong = not all(isinstance(score, Mapping) for score in given)
+    refuse_if(wrong, "scores", given, "objects with has_answer and llm_prefer")
     return [BiLabelScore.from_dict(score) for score in given]
 
 

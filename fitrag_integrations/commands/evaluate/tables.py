@@ -10,6 +10,7 @@ from fitrag_integrations.evaluation.figures.figure import (
     MINUS,
     NOTHING,
     Figure,
+    crossed,
     interval,
     number,
 )
@@ -53,7 +54,7 @@ def show_figures(figures: Sequence[Figure], title: str) -> None:
     ]
     compared = any(figure.change for figure in figures)
     runs = any(figure.ends for figure in figures)
-    columns = {"figure": False, **dict.fromkeys(named, False)}
+    columns = dict.fromkeys(("figure", *named), False)
     columns |= dict.fromkeys(("first", "second") if runs else ("value", "95 %"), True)
     if compared:
         columns |= {"second less first" if runs else "to the first": True, "McNemar's p": True}
@@ -72,13 +73,12 @@ def show_figures(figures: Sequence[Figure], title: str) -> None:
 
 
 def pivot(figures: Sequence[Figure]) -> tuple[list[str], list[list[str]]]:
-    """Set figures down and what they are of across; gives the heads and the rows."""
-    heads = list(dict.fromkeys(figure.who for figure in figures))
-    found = {(figure.name, figure.who): figure for figure in figures}
+    """Return the heads and rows of a table with figures down and what they are of across."""
+    heads, table = crossed(figures, lambda figure: figure.name, lambda figure: figure.who)
     rows = []
-    for name in dict.fromkeys(figure.name for figure in figures):
+    for name, own in table.items():
         cells, tests = [name], ["  McNemar's p"]
-        for figure in (found.get((name, head)) for head in heads):
+        for figure in own:
             change = None if figure is None else figure.change
             bounds = "" if figure is None or not figure.bounds else f" ({interval(figure.bounds)})"
             after = "" if change is None else f" {change}"

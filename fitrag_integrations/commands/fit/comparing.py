@@ -199,9 +199,12 @@ def proof(trial: Trial, *, unsure: str = "", skipped: float | None, price: float
         "there": 0,
         "tokens_in": 0.0,
         "tokens_out": 0.0,
+        **dict.fromkeys(("kept", "low", "plain", "gain_low")),
+        "skipped": skipped,
+        "price": price,
+        "saving": None,
+        "verdict": FEW,
     }
-    found |= dict.fromkeys(("kept", "low", "plain", "gain_low"))
-    found |= {"skipped": skipped, "price": price, "saving": None, "verdict": FEW}
     if savings is not None:
         saving, (kept, (low, _), plain, gain) = savings.at(), savings.default()
         found |= {

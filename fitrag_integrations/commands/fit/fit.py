@@ -15,7 +15,7 @@ import typer
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes
 from fitrag_integrations.commands.engine.rows import refuse_if
-from fitrag_integrations.commands.fit.options import OwnFiles
+from fitrag_integrations.commands.fit.trial import OwnFiles
 from fitrag_integrations.commands.label.options import (
     EMBEDDED,
     Asking,

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import chunks
+from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
 from fitrag_integrations.commands.evaluate.options import settings_of
 from fitrag_integrations.commands.fit.comparing import Trial, compare, proof, sentence
-from fitrag_integrations.commands.fit.options import OwnFiles
-from fitrag_integrations.commands.label.options import Asking, load_asker
+from fitrag_integrations.commands.label.options import Asking, Server, load_asker
 from fitrag_integrations.core.files import write_whole
-from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.compress import THERE, compress_figures
 from fitrag_integrations.evaluation.figures.summaries import Draws
@@ -55,6 +56,26 @@ OVER = (
 DRAWS = Draws()
 BLOCK = 16  # passages or pairs of one call of a model: about a second on one core
 Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """Options of `fitrag try` and `fitrag fit`: your files, and how they are searched."""
+
+    corpus: options.Corpus
+    questions: Annotated[
+        Path | None,
+        Argument(
+            "JSON Lines with question and answers, or a text file with one question per line. "
+            "By default, questions are written from the corpus."
+        ),
+    ] = None
+    k: options.Retrieved = DEFAULTS.k
+    server: Server = Server()
+    price_in: options.PriceIn = None
+    hardware: EncoderHardware = EncoderHardware()
+    quiet: options.Quiet = False
+    json: options.AsJson = False
 
 
 @dataclass(frozen=True)

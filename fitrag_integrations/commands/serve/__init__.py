@@ -8,9 +8,9 @@ from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.commands.serve.app import create_app
-    from fitrag_integrations.commands.serve.settings import Settings
+    from fitrag_integrations.commands.serve.limits import Settings
 
-_MODULE_OF = {"Settings": "settings", "create_app": "app"}
+_MODULE_OF = {"Settings": "limits", "create_app": "app"}
 
 __all__ = ["Settings", "create_app"]
 

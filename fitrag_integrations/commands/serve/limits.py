@@ -1,22 +1,30 @@
-"""The door of the service: key, size, crowd and time."""
+"""Settings and limits of the service, what it counts, and its door: key, size, crowd and time."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, TypeAlias
 
-from fitrag_integrations.commands.serve.metrics import Metrics
-from fitrag_integrations.commands.serve.settings import Settings
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.checks import Checked, Count, Seconds
+from fitrag_integrations.core.secret import Secret
+from fitrag_integrations.errors import InputError
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+PREFIX = "FITRAG_SERVE_"  # of the variables from which a worker process reads its settings
 WATCHED = {"/health", "/info", "/metrics"}  # answered however crowded it is
+ROUTES = {"/rerank", "/v1/rerank", "/v2/rerank", "/compress", "/route", "/gate", *WATCHED}
 ELEMENTS = 100_000  # values, lists and objects of a body: more take seconds and gigabytes to parse
 DEPTH = 100  # lists and objects within each other
 CHARACTERS, QUERY_CHARACTERS = 2_000_000, 200_000  # of a document, and of a query
@@ -26,6 +34,72 @@ READING = 4  # bodies being read, for each request that may be open
 HELD = 32  # bodies of the largest size whose bytes all that are being read may have together
 CONNECTIONS = 1000  # of a process, and at most half of the files it may open
 SILENT_SECONDS = 120.0  # in which a worker gives no sign of life: one that loads models is not dead
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Checked):
+    """Models and limits of a service.
+
+    `model`, `evaluator` and `gate` are names or folders, blank for the embedded ones; `device` and
+    `dtype` say where and how they run, `backend` by what, blank for the models' own choice;
+    `model_kwargs` is a JSON object for their from_pretrained.
+
+    `api_key` is asked for on every route; without one the service is open, which is for a private
+    network. At most `concurrency` requests are open at once, the next is answered 429; each holds
+    at most `documents` documents and `payload` bytes and ends within `deadline` seconds (504); one
+    for relevant spans has at most `sentences` sentences.
+    `batch_tokens` of 0 leaves the choice to the models.
+    """
+
+    model: str = ""
+    evaluator: str = ""
+    gate: str = ""
+    device: str = ""
+    dtype: str = ""
+    batch_tokens: int = 0
+    backend: str = ""
+    model_kwargs: str = ""
+    api_key: Any = None
+    documents: Count = 1000
+    sentences: Count = 5000
+    payload: Count = 8_000_000
+    concurrency: Count = 64
+    deadline: Seconds = 60.0
+
+    def __post_init__(self) -> None:
+        blank = isinstance(self.api_key, str) and not self.api_key.strip()
+        allowed = "a key; to serve without one, unset the variable"
+        refuse_if(blank, f"{PREFIX}API_KEY", "a blank text", allowed)
+        if not isinstance(self.api_key, Secret):
+            object.__setattr__(self, "api_key", Secret(self.api_key))
+        super().__post_init__()
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
+        """Read `FITRAG_SERVE_MODEL`, `FITRAG_SERVE_API_KEY` and so on, as a worker process does.
+
+        Raises `InputError` for a variable of no setting, and for a number that is none.
+        """
+        kinds = {f"{PREFIX}{f.name.upper()}": f for f in fields(cls)}
+        given: dict[str, Any] = {}
+        for name, text in environment.items():
+            if not name.startswith(PREFIX):
+                continue
+            refuse_if(name not in kinds, name, "a value", ", ".join(kinds))
+            kind = type(kinds[name].default)
+            try:
+                given[kinds[name].name] = kind(text) if kind in (int, float) else text
+            except ValueError:
+                raise InputError.of(name, given=text, allowed="a number") from None
+        return cls(**given)
+
+    def to_environment(self) -> dict[str, str]:
+        """Write what `from_environment` reads; the key with it, for one's own worker processes."""
+        shown = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "api_key"}
+        found = {f"{PREFIX}{name.upper()}": str(value) for name, value in shown.items() if value}
+        return found | ({f"{PREFIX}API_KEY": self.api_key.reveal()} if self.api_key.found else {})
+
+
 LIMITS = (
     # what, how much, option, what happens beyond it
     ("open connections of a process", f"{CONNECTIONS:,}, or half of the files it may open", "",
@@ -66,6 +140,29 @@ class Refusal(Exception):
     def __init__(self, status: int, kind: str, reason: str) -> None:
         super().__init__(reason)
         self.status, self.kind = status, kind
+
+
+class Metrics:
+    """Keep one service's figures; each service has a registry of its own."""
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self.registry = kept = CollectorRegistry()
+        self._count = Counter("fitrag_requests", "Requests.", ["route", "status"], registry=kept)
+        self._seconds = Histogram(
+            "fitrag_seconds", "Seconds a request took.", ["route"], registry=kept
+        )
+        self.pairs = Counter("fitrag_pairs", "Pairs scored.", registry=kept)
+        self.open = Gauge("fitrag_open_requests", "Requests being answered.", registry=kept)
+
+    @contextmanager
+    def timed(self, path: str) -> Iterator[Callable[[int], None]]:
+        """Time a request; the caller passes its status before it ends."""
+        route = path if path in ROUTES else "other"  # a path of one's own making is no label
+        begun = time.perf_counter()
+        yield lambda status: self._count.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(time.perf_counter() - begun)
 
 
 class Door:

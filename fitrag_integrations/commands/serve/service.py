@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import Files, ModelOptions
+from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
-from fitrag_integrations.commands.serve.limits import CHARACTERS
-from fitrag_integrations.commands.serve.metrics import Metrics
-from fitrag_integrations.commands.serve.settings import Settings
+from fitrag_integrations.commands.serve.limits import CHARACTERS, Metrics, Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Spans
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError
@@ -67,14 +66,12 @@ class Service:
         self._scorer = models.load_scorer(self._options(given.model))
         evaluator = models.load_evaluator(self._options(given.evaluator))
         step = CompressPlan(Files("-", "-")).reducing(self._scorer)
-        made: Mapping[str, Callable[[], Verb[Any]]] = {
-            "compress": lambda: compress_verb(step, offsets=None),
-            "route": lambda: route_verb(evaluator, chosen_thresholds(evaluator)),
-            "gate": lambda: gate_verb(
-                models.load_gate(replace(self._options(given.gate), backend=None))
-            ),
+        gate = models.load_gate(replace(self._options(given.gate), backend=None))
+        self._verbs = {
+            "compress": compress_verb(step, offsets=None),
+            "route": route_verb(evaluator, chosen_thresholds(evaluator)),
+            "gate": gate_verb(gate),
         }
-        self._verbs = {name: make() for name, make in made.items()}
 
     def _options(self, model: str) -> ModelOptions:
         given = self._settings
@@ -121,10 +118,9 @@ class Service:
         self, question: str, passages: list[Passage], wanted: Spans
     ) -> list[Ranked]:
         cut = await asyncio.to_thread(lambda: [split_sentences(p.text) for p in passages])
-        count = sum(map(len, cut))
-        if count > self._settings.sentences:
-            allowed = f"at most {self._settings.sentences} with relevant_spans, set by the server"
-            raise InputError.of("sentences of the documents", given=count, allowed=allowed)
+        count, most = sum(map(len, cut)), self._settings.sentences
+        allowed = f"at most {most} with relevant_spans, set by the server"
+        refuse_if(count > most, "sentences of the documents", count, allowed)
         items = [(question, p, places) for p, places in zip(passages, cut, strict=True)]
         judged = await self._scorer.ascore_sentences(items)
         found = []
@@ -143,9 +139,8 @@ class Service:
         given = asked.texts if asked.documents is None else asked.documents
         if given is None or (asked.texts is not None and asked.documents is not None):
             raise InputError("documents: given both or none of texts and documents, allowed one")
-        if not 1 <= len(given) <= self._settings.documents:
-            allowed = f"1 to {self._settings.documents}, set by the server"
-            raise InputError.of("documents", given=len(given), allowed=allowed)
+        count, most = len(given), self._settings.documents
+        refuse_if(not 1 <= count <= most, "documents", count, f"1 to {most}, set by the server")
         passages = [
             Passage(str(i), one) if isinstance(one, str) else Passage(str(i), one.text, one.title)
             for i, one in enumerate(given)
@@ -157,18 +152,17 @@ class Service:
 
     async def row(self, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a row as the verb of that name does; gives the fields it adds."""
-        passages = row.get("passages")
-        if isinstance(passages, list) and len(passages) > self._settings.documents:
-            allowed = f"at most {self._settings.documents}, set by the server"
-            raise InputError.of("passages", given=len(passages), allowed=allowed)
-        for i, one in enumerate(passages if isinstance(passages, list) else ()):
+        given, most = row.get("passages"), self._settings.documents
+        passages = given if isinstance(given, list) else []
+        count = len(passages)
+        refuse_if(count > most, "passages", count, f"at most {most}, set by the server")
+        for i, one in enumerate(passages):
             text = one.get("text") if isinstance(one, dict) else None
             if isinstance(text, str) and len(text) > CHARACTERS:
-                given, allowed = f"{len(text)} characters", f"at most {CHARACTERS}"
-                raise InputError.of(f"passages[{i}].text", given=given, allowed=allowed)
+                size, allowed = f"{len(text)} characters", f"at most {CHARACTERS}"
+                raise InputError.of(f"passages[{i}].text", given=size, allowed=allowed)
         verb = self._verbs[name]
-        traced = await arun(verb.flow(row))
-        return dict(verb.fields(traced))
+        return dict(verb.fields(await arun(verb.flow(row))))
 
 
 def relevance(score: BiLabelScore) -> float:

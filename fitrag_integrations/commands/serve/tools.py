@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from fitrag_integrations.commands.engine.models import passage_json
-from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.commands.serve.limits import Metrics, Settings
 from fitrag_integrations.commands.serve.service import Service
-from fitrag_integrations.commands.serve.settings import Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Row
 from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.extras import require_extra

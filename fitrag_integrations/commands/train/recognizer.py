@@ -16,7 +16,7 @@ from fitrag_integrations.commands.train.rows import objects
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER, Row, fit_recognizer
 from fitrag_integrations.training.options import Out, Rows, Seed
 from fitrag_integrations.training.rows import split
@@ -59,7 +59,7 @@ class TrainRecognizer:
         """Fit it, and report its numbers."""
         from fitrag_integrations.retrieval import Encoder, QuestionBank
 
-        given = [_known(row, f"row {at}") for at, row in enumerate(objects(self.rows), start=1)]
+        given = each_row(objects(self.rows), _known)
         asked, near = split([row for row in given if row is not None], self.bank, self.seed)
         encoder = None if self.encoder is None else Encoder(self.encoder)
         known = [row.known for row in near]
@@ -80,13 +80,10 @@ class TrainRecognizer:
         typer.echo(f"{fitted}; one answer for all: {share / len(asked):.3f}", err=True)
 
 
-def _known(row: Mapping[str, object], place: str) -> Known | None:
-    """Read a row; error rows are passed over. Raises `InputError` naming what is missing."""
+def _known(row: Mapping[str, object]) -> Known | None:
+    """Read a row; error rows are passed over."""
     if row.get("error") is not None:
         return None
-    try:
-        known = row.get("known")
-        refuse_if(known not in (0, 1), "known", known, "true or false, as of `label ik`")
-        return Known(question_of(row), tuple(passages_of(row)), bool(known))
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from error
+    known = row.get("known")
+    refuse_if(known not in (0, 1), "known", known, "true or false, as of `label ik`")
+    return Known(question_of(row), tuple(passages_of(row)), bool(known))

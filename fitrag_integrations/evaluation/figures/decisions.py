@@ -16,7 +16,7 @@ from fitrag_integrations.core.checks import check_label, check_number, check_tex
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figures.figure import ALL, CONFUSION, Figure, Interval
+from fitrag_integrations.evaluation.figures.figure import ALL, CONFUSION, Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
     Question,
@@ -98,19 +98,16 @@ def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Fig
     size, values = len(outcomes), _values(outcomes, threshold)
     measures = KNOWLEDGE if outcomes.right_with is None else KNOWLEDGE | ANSWERS
     found = list[Figure]()
-    value: float | None
-    bounds: Interval | None
     for name, measure in measures.items():
         if measure is None:
-            value = float(np.mean(values[name]))
             bounds = draws.mean(values[name])
+            found.append(Figure(name, float(np.mean(values[name])), bounds, size))
         else:
 
             def of_drawn(places: Any, of: Measure = measure) -> float | None:
                 return of(outcomes.take(places))
 
-            value, bounds = measure(outcomes), draws.bounds(of_drawn, size)
-        found.append(Figure(name, value, bounds, size))
+            found.append(Figure(name, measure(outcomes), draws.bounds(of_drawn, size), size))
     return found
 
 

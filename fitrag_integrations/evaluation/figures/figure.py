@@ -350,6 +350,25 @@ class Figure(Shown):
         )
 
 
+def crossed(
+    figures: Sequence[Figure], row: Callable[[Figure], str], column: Callable[[Figure], str]
+) -> tuple[list[str], dict[str, list[Figure | None]]]:
+    """Arrange figures as a table.
+
+    Args:
+        figures: The figures.
+        row: Returns the name of a figure's row.
+        column: Returns the name of its column.
+
+    Returns:
+        The names of the columns, and for each row the figure of every column, None if there is
+        none.
+    """
+    found = {(row(figure), column(figure)): figure for figure in figures}
+    columns = list(dict.fromkeys(each for _, each in found))
+    return columns, {name: [found.get((name, each)) for each in columns] for name, _ in found}
+
+
 def real(value: object) -> float | None:
     """Return a number, or None for anything else."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -284,8 +284,11 @@ def method_rows(rows: Sequence[Row], prices: Prices | None = None) -> list[Quest
     """Build the `per_question` rows: the answers of each method and their costs."""
     made: list[Question] = []
     for row in rows:
-        values = {"accuracy": float(row["correct"]), "F1": float(row["f1"])}
-        values |= {name: float(row[name]) for name in ("retrieved", *COUNTED)}
+        values = {
+            "accuracy": float(row["correct"]),
+            "F1": float(row["f1"]),
+            **{name: float(row[name]) for name in ("retrieved", *COUNTED)},
+        }
         made.append(
             {
                 "id": question_id(row["question"], row["answers"]),

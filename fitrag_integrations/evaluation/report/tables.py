@@ -9,9 +9,11 @@ from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import (
     ALL,
     CONFUSION,
+    NOTHING,
     Change,
     Figure,
     Interval,
+    crossed,
     interval,
     number,
     signed,
@@ -99,17 +101,13 @@ def _methods(lines: Sequence[System]) -> Table:
                 strip(line.accuracy.value or 0.0, line.accuracy.bounds),
             ),
             _change(line.accuracy.change),
-            *(_value(line.figures.get(name)) for name in names),
+            *(Cell(str(line.figures.get(name, NOTHING))) for name in names),
             Cell(number(line.errors)),
         ]
         for line in lines
     ]
     head = ["method", "accuracy", "to the first", *(COLUMNS[name] for name in names), "errors"]
     return Table("Methods over the same questions", head, rows, NOTE)
-
-
-def _value(figure: Figure | None) -> Cell:
-    return Cell(number(None) if figure is None else str(figure))
 
 
 def _change(change: Change | None) -> Cell:
@@ -129,15 +127,11 @@ def strip(value: float, bounds: Interval | None) -> str:
 
 def _pivot(caption: str, figures: Sequence[Figure]) -> Table:
     """Build a table of figures in rows and systems or orders in columns."""
-    columns = list(dict.fromkeys(figure.who for figure in figures))
+    columns, table = crossed(figures, lambda figure: figure.name, lambda figure: figure.who)
     if columns == [""] and not any(figure.change for figure in figures):
         rows = [[Cell(f.name), Cell(number(f.value)), Cell(interval(f.bounds))] for f in figures]
         return Table(caption, ["figure", "value", "95 % interval"], rows)
-    found = {(figure.name, figure.who): figure for figure in figures}
-    made = [
-        [Cell(name), *(_figure(found.get((name, column))) for column in columns)]
-        for name in dict.fromkeys(figure.name for figure in figures)
-    ]
+    made = [[Cell(name), *map(_figure, own)] for name, own in table.items()]
     return Table(caption, ["figure", *(column or "value" for column in columns)], made)
 
 
@@ -169,12 +163,9 @@ def _compared(figures: Sequence[Figure]) -> Table:
 
 def _confusion(figures: Sequence[Figure]) -> Table:
     """Count questions by action, in rows, and by what was there, in columns."""
-    truths, actions = (
-        list(dict.fromkeys(figure.of[name] for figure in figures)) for name in ("truth", "action")
-    )
-    found = {(figure.of["action"], figure.of["truth"]): figure.value for figure in figures}
+    truths, table = crossed(figures, lambda each: each.of["action"], lambda each: each.of["truth"])
     made = [
-        [Cell(each), *(Cell(number(found.get((each, truth)))) for truth in truths)]
-        for each in actions
+        [Cell(action), *(Cell(number(None if each is None else each.value)) for each in own)]
+        for action, own in table.items()
     ]
     return Table("Questions by action", ["action", *truths], made)

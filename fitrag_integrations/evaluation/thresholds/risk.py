@@ -187,8 +187,7 @@ def cheapest(
         confidence: Confidence level.
         seed: Seed of the order of the tested questions.
     """
-    check_number("max_drop", max_drop, low=1e-6, high=1 - 1e-6)
-    level = 1 - check_number("confidence", confidence, low=1e-6, high=1 - 1e-6)
+    max_drop, level = _checked(max_drop, confidence)
     path = _path(tried, plain, order, max_drop, level)
     mixed = np.random.default_rng(seed).permutation(test)  # a bet looks at those before it
     passed = 0

@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from fitrag_integrations.core.checks import Checked, Count, Share, can, check_callable, check_text
 from fitrag_integrations.errors import InputError, PortError
@@ -37,6 +37,8 @@ from fitrag_integrations.types import Context, RetrievalDecision
 class Gating(Checked):
     """`IKnow` with a gate built from the fields, under the name of the class."""
 
+    shown: ClassVar[str]  # the field that `Context.details` has besides
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.inner
@@ -46,17 +48,14 @@ class Gating(Checked):
     def inner(self) -> IKnow:
         """The method that is run."""
 
-    def details(self) -> dict[str, object]:
-        """Return what `Context.details` has besides."""
-        return {}
-
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in the context for one question.
 
         A known one has no excerpts, and its answer is left to the caller's prompt.
         """
         context = yield from self.inner(question, ports)
-        name, details = type(self).__name__.lower(), {**context.details, **self.details()}
+        name = type(self).__name__.lower()
+        details = {**context.details, self.shown: getattr(self, self.shown)}
         return replace(context, method=name, details=details)
 
 
@@ -155,6 +154,7 @@ class Targ(Gating):
         on_error: "retrieve" retrieves if the drafter fails, "raise" raises the error.
     """
 
+    shown: ClassVar = "kind"
     drafter: Drafter | None = None
     _: KW_ONLY
     kind: Literal["margin", "entropy", "likelihood"] = "margin"
@@ -168,10 +168,6 @@ class Targ(Gating):
         gate = GATES[self.kind](EMBEDDED_MODEL if self.drafter is None else self.drafter)
         given, on_error = self.threshold, self.on_error
         return IKnow(gate, threshold=given, method=self.method, on_error=on_error)
-
-    def details(self) -> dict[str, object]:
-        """Return the kind of gate."""
-        return {"kind": self.kind}
 
 
 @dataclass(frozen=True)
@@ -212,6 +208,7 @@ class SkrKnn(Gating):
         on_error: "retrieve" retrieves if the bank fails, "raise" raises the error.
     """
 
+    shown: ClassVar = "k"
     bank: Annotated[Bank, check_bank]
     _: KW_ONLY
     k: Count = 10
@@ -224,10 +221,6 @@ class SkrKnn(Gating):
         """The method with the neighbours as its gate."""
         gate, given = NeighbourGate(self.bank, self.k), self.threshold
         return IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
-
-    def details(self) -> dict[str, object]:
-        """Return how many neighbours vote."""
-        return {"k": self.k}
 
 
 def _share(known: Sequence[bool]) -> float | PortError:

@@ -89,7 +89,7 @@ class Models:
         if field == "gate" and (Path(found) / RECOGNIZER).is_file():
             return self._once("Recognizer", found)
         if field in ("gate", "judge"):
-            kind = GATE_KINDS.get(_kind_in(Path(found)), kind)
+            kind = GATE_KINDS.get(str(manifest_of(Path(found)).get("kind")), kind)
         if not kind:
             allowed = f"an object given to {method} in Python"
             raise InputError.of(f"{at}{field}", given=name, allowed=allowed)
@@ -120,13 +120,13 @@ def _thresholds_in(folder: str) -> RecognizerThresholds:
         raise ModelLoadError(f"{path} is damaged: {error!r}") from error
 
 
-def _kind_in(folder: Path) -> str:
-    """Read from `model.json` what a folder holds; blank where there is none to be read."""
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """Read a folder's `model.json`; empty where there is none to be read."""
     try:
         manifest = jsonl.loads(read_file(folder / "model.json"))
     except (OSError, ValueError):
-        return ""
-    return str(manifest.get("kind")) if isinstance(manifest, dict) else ""
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
 
 
 Recipe: TypeAlias = "str | Path | Mapping[str, Any]"

@@ -12,7 +12,7 @@ strip spans two paragraphs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
@@ -60,7 +60,10 @@ def strips(
     for start, end in paragraphs(passage.text) if is_web(passage) else [(0, len(passage.text))]:
         text = passage.text[start:end]
         spans = [span for span, _ in units_of(text, splitter(text))]
-        for first, after in _shares(len(spans), most):
+        parts = 1 if len(spans) <= SHORT else -(-len(spans) // most)  # as few as hold them
+        for first, after in pairwise(at * len(spans) // parts for at in range(parts + 1)):
+            if first == after:  # no sentence at all
+                continue
             place = start + spans[first][0], start + spans[after - 1][1]
             cut.append(Excerpt(passage, *place))
     return cut
@@ -73,12 +76,6 @@ def paragraphs(text: str) -> Iterator[tuple[int, int]]:
         if text[at : gap.start()].strip():
             yield trimmed(text, at, gap.start())
         at = gap.end()
-
-
-def _shares(count: int, most: int) -> Iterable[tuple[int, int]]:
-    """Share ``count`` sentences out over as few strips as hold them."""
-    strips = 1 if count <= SHORT else -(-count // most)
-    return pairwise(i * count // strips for i in range(strips + 1)) if count else ()
 
 
 TOP_N = 5

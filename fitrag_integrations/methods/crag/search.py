@@ -23,6 +23,7 @@ from fitrag_integrations.core.show import error_line, shortened
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
+from fitrag_integrations.methods.writing import THOUGHT
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.cleaning import clean_text
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -123,7 +124,6 @@ LONGEST_KEYWORD = 80  # characters; what is longer is prose
 MOST_WORDS, MOST_CHARACTERS = 30, 400  # of all that was written; more is prose too
 UNREADABLE = "it wrote no list of keywords"
 
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _LABEL = re.compile(
     r"^[\W_]*(?:(?:(?:(?:web|google) )?search |the |my )?"
@@ -188,7 +188,7 @@ def parse_keywords(text: object) -> tuple[str, ...]:
     """
     if not isinstance(text, str) or _INSTRUCTION in text.casefold():
         return ()
-    body = "\n".join(_answer_lines(_THOUGHT.sub(" ", text)))
+    body = "\n".join(_answer_lines(THOUGHT.sub(" ", text)))
     if len(body) > MOST_CHARACTERS or len(body.split()) > MOST_WORDS:
         return ()
     if _REFUSAL.match(body.replace("’", "'")) or body.strip().casefold() in _EXAMPLES:
@@ -289,10 +289,15 @@ def as_web(passage: Passage) -> Passage:
 def _found(searched: Searched, pages: tuple[Passage, ...]) -> Searched:
     readable = with_text([as_web(page) for page in pages])
     notes = list(searched.notes)
-    dropped = max((_whole(page.metadata.get("left_out")) for page in pages), default=0)
+    counts = [page.metadata.get("left_out") for page in pages]
+    dropped = max((each for each in counts if isinstance(each, int) and each > 0), default=0)
     if blank := dropped + len(pages) - len(readable):
         notes.append(f"{blank} of {dropped + len(pages)} web results left out: no text")
-    unread = Counter(_kind(page) for page in readable if "page_error" in page.metadata)
+    errors = [one.metadata["page_error"] for one in readable if "page_error" in one.metadata]
+    unread = Counter(
+        str(error.get("kind", "unknown")) if isinstance(error, Mapping) else "unknown"
+        for error in errors
+    )
     if unread:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(unread.items()))
         notes.append(f"web pages not read ({kinds}): their snippets stand in")
@@ -301,16 +306,6 @@ def _found(searched: Searched, pages: tuple[Passage, ...]) -> Searched:
     counted = {"web_results": len(pages), "page_errors": dict(unread)}
     details = {**searched.details, **counted}
     return replace(searched, passages=tuple(readable), notes=tuple(notes), details=details)
-
-
-def _kind(page: Passage) -> str:
-    """Read how a page failed from what a web search says of it."""
-    error = page.metadata["page_error"]
-    return str(error.get("kind", "unknown")) if isinstance(error, Mapping) else "unknown"
-
-
-def _whole(count: object) -> int:
-    return count if isinstance(count, int) and count > 0 else 0
 
 
 @dataclass(frozen=True)

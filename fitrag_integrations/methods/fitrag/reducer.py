@@ -276,22 +276,10 @@ class TokenReducer(Reducing):
         """
         reducer, scoring = self.settled(score)
         check_text("question", question, blank=False)
-        asked = scoring.about(question)
-        return (yield from reducer.reduced(passages, asked, selection, top_n=top_n))
-
-    def reduced(
-        self,
-        passages: Sequence[Passage],
-        asked: Scoring,
-        selection: Selection | None = None,
-        *,
-        top_n: int | None = None,
-    ) -> Flow[Reduction]:
-        """Return the same flow once nothing is left open: rerank, cut, score, choose."""
         selection = Selection() if selection is None else selection
-        given, asked, notes = self.readable(passages, asked, selection)
-        cut = partial(self.cut, ends=asked.ends)
-        if top_n is None or (len(given) <= top_n and self.scoring != ONE_PASS):
+        given, asked, notes = reducer.readable(passages, scoring.about(question), selection)
+        cut = partial(reducer.cut, ends=asked.ends)
+        if top_n is None or (len(given) <= top_n and reducer.scoring != ONE_PASS):
             scored = yield from asked.windows([each for one in given for each in cut(one)])
         else:
             wholes, windows_of = yield from asked.passages(given, cut)
@@ -301,7 +289,7 @@ class TokenReducer(Reducing):
             if left := ranked[top_n:]:
                 selection.drop(left, "top_n", f"top_n={top_n}")
                 notes += (f"{len(left)} of {len(ranked)} passages left out by top_n={top_n}",)
-        chosen = yield from self.chosen(scored, asked, selection)
+        chosen = yield from reducer.chosen(scored, asked, selection)
         return replace(chosen, notes=(*notes, *chosen.notes))
 
     def settled(self, score: ScorePort) -> tuple[TokenReducer, Scoring]:

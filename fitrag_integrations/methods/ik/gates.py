@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Annotated
+from operator import attrgetter
+from typing import Annotated, ClassVar
 
 from fitrag_integrations.core.checks import (
     Checked,
@@ -218,6 +219,11 @@ class _DraftGate(FlowGate):
     `allow_other_model` are those of `FlowGate`.
     """
 
+    numbers: ClassVar[Callable[[Draft], tuple[float, ...]]]
+    """What is averaged over the tokens."""
+    sureness: ClassVar[Callable[[float], float]]
+    """The number in [0, 1] that an average means, higher is surer."""
+
     drafter: Drafter
 
     def __post_init__(self) -> None:
@@ -239,23 +245,13 @@ class _DraftGate(FlowGate):
             (answer,) = yield from rescore_port(self.drafter).ask([(question, draft)])
         else:
             (answer,) = yield from draft_port(self.drafter).ask([question])
-        numbers = self.numbers(check_is("draft", answer, Draft))
+        numbers = type(self).numbers(check_is("draft", answer, Draft))
         if not numbers:
             kind, name = type(self).__name__, type(self.drafter).__name__
             raise PortError(
                 f"{name} returned no token probabilities, which {kind} requires; see AskGate"
             )
-        return self.sureness(math.fsum(numbers) / len(numbers))
-
-    @staticmethod
-    @abstractmethod
-    def numbers(draft: Draft) -> tuple[float, ...]:
-        """Choose what is averaged over the tokens."""
-
-    @staticmethod
-    @abstractmethod
-    def sureness(mean: float) -> float:
-        """Turn the average into a number in [0, 1], higher is surer."""
+        return type(self).sureness(math.fsum(numbers) / len(numbers))
 
 
 class MarginGate(_DraftGate):
@@ -272,15 +268,8 @@ class MarginGate(_DraftGate):
         InputError: If `drafter` has neither, or a number is out of range.
     """
 
-    @staticmethod
-    def numbers(draft: Draft) -> tuple[float, ...]:
-        """Choose the margins."""
-        return draft.margins
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Return the mean margin unchanged."""
-        return min(1.0, mean)
+    numbers = staticmethod(attrgetter("margins"))
+    sureness = staticmethod(lambda mean: min(1.0, mean))
 
 
 class EntropyGate(_DraftGate):
@@ -297,15 +286,8 @@ class EntropyGate(_DraftGate):
         InputError: If `drafter` has neither, or a number is out of range.
     """
 
-    @staticmethod
-    def numbers(draft: Draft) -> tuple[float, ...]:
-        """Choose the entropies."""
-        return draft.entropies
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Turn nats into one over the effective number of choices."""
-        return math.exp(-mean)
+    numbers = staticmethod(attrgetter("entropies"))
+    sureness = staticmethod(lambda mean: math.exp(-mean))
 
 
 class LikelihoodGate(_DraftGate):
@@ -322,15 +304,8 @@ class LikelihoodGate(_DraftGate):
         InputError: If `drafter` has neither, or a number is out of range.
     """
 
-    @staticmethod
-    def numbers(draft: Draft) -> tuple[float, ...]:
-        """Choose the log-probabilities."""
-        return draft.logprobs
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Turn the mean log-probability into a probability."""
-        return math.exp(mean)
+    numbers = staticmethod(attrgetter("logprobs"))
+    sureness = staticmethod(math.exp)
 
 
 GATES: Mapping[str, type[_DraftGate]] = {

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from typing import Annotated, Literal, cast
 
-from fitrag_integrations.core.checks import Count, check_many, check_one, check_text
+from fitrag_integrations.core.checks import Count, check_many, check_one
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.itrg.prompts import (
     Demonstration,
@@ -24,6 +24,7 @@ from fitrag_integrations.methods.writing import (
     LOOK_UP,
     NO_ANSWER,
     Generating,
+    Rounds,
     expanded_query,
     read_answer,
     reply_text,
@@ -38,31 +39,21 @@ from fitrag_integrations.values.windows import apart
 _ARTICLES = frozenset(("a", "an", "the"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Round:
     """One round: its query, ``R_t``, what of it is new, and the document ``y_t`` after it.
 
-    ``found`` is whether this round's own retrieval gave the passages; ``selection`` records what
-    was dropped of that retrieval.
+    ``found`` is whether this round's own retrieval gave the passages.
     """
 
     query: str = ""
-    passages: tuple[Passage, ...] = ()
-    new: tuple[Passage, ...] = ()
+    passages: Sequence[Passage] = ()
+    new: Sequence[Passage] = ()
     document: str = ""
     answer: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
     failed: bool = False
     found: bool = False
-    selection: Selection = field(default_factory=Selection, compare=False, repr=False)
-
-    def answered(self, answer: str, failed: tuple[str, ...]) -> Round:
-        """Return the round with an answer, or with a note where none was written for its
-        document.
-        """
-        if answer:
-            return replace(self, answer=answer)
-        return replace(self, answer=None, notes=(*self.notes, *(failed if self.document else ())))
 
     def details(self, number: int) -> dict[str, object]:
         """Return the round as plain values; passages by their ids."""
@@ -75,9 +66,6 @@ class Round:
             "document": self.document,
             "answer": self.answer,
         }
-
-
-START = Round()
 
 
 def same_answer(one: str, other: str) -> bool:
@@ -145,82 +133,83 @@ class ITRG(Generating):
         the answer where one was written here. Raises ``InputError`` for a blank question,
         ``PortError`` without a language model, and what the first retrieval raises.
         """
-        check_text("question", question, blank=False)
+        work, done = Rounds(self, question, ports, "itrg"), list[Round]()
         if not ports.generate:
             yield from ports.generate.ask([question])  # raises: rather now than after a retrieval
-        done: list[Round] = []
-        query, last, why = question, START, ""
+        query, why = question, ""
         while not why:
             # retrieve with the question and the last document: R_t (section 2.2)
-            last = yield from self._retrieved(query, last, ports)
+            last = yield from self._retrieved(query, done[-1] if done else None, work)
 
             # generate the next document, y_t, from what is new in R_t or all of it (section 2.3)
             if last.new or (self.mode == "refresh" and last.found and "empty" not in self.stop):
-                last = yield from self._generated(question, last, ports)
+                yield from self._generated(last, work)
             done.append(last)
             query = expanded_query(question, last.document)
             why = self._ended(done, query)
 
         # answer from the documents, where that is not left to the caller (section 3.3)
         if self.answers != "caller" and "unchanged" not in self.stop:
-            first = 0 if self.answers == "each" else len(done) - 1
-            done[first:] = yield from self._answered(question, done[first:], ports)
-        return self._context(question, done, why)
+            yield from self._answered(done if self.answers == "each" else done[-1:], work)
+        return self._context(done, why, work)
 
-    def _retrieved(self, query: str, last: Round, ports: Ports) -> Flow[Round]:
-        """Begin a round: what it found, with the document of the last one."""
-        following = replace(last, query=query, new=(), notes=(), found=False)
-        selection = Selection()
+    def _retrieved(self, query: str, before: Round | None, work: Rounds) -> Flow[Round]:
+        """Begin a round: what it found, with the document of the one before."""
+        last, selection = before or Round(), Selection()
         found, notes = yield from self.look_up(
             query,
-            ports,
-            first=last is START,
+            work.ports,
+            first=before is None,
             k=self.k,
             deduplicate=self.deduplicate,
             selection=selection,
         )
-        if notes and notes[0].startswith(LOOK_UP):
-            kept = f"{notes[0].removeprefix('a ')}: what was found before is kept"
-            return replace(following, notes=(kept,), failed=True)
-        if not found:
-            earlier = following.selection if last.passages else selection
-            notes = (*notes[:-1], "nothing was retrieved")
-            return replace(following, notes=notes, selection=earlier)
-        passages = tuple(found)
-        new = update(passages, last.passages)
-        found_now = replace(following, passages=passages, new=new, notes=notes, found=True)
-        return replace(found_now, selection=selection)
+        made = replace(last, query=query, new=(), notes=[*notes], found=bool(found))
+        if found:
+            made.passages, made.new = found, update(found, last.passages)
+        elif notes and notes[0].startswith(LOOK_UP):
+            made.failed = True
+            made.notes = [f"{notes[0].removeprefix('a ')}: what was found before is kept"]
+        else:
+            made.notes[-1:] = ["nothing was retrieved"]
+        if not made.failed and (found or not last.passages):
+            work.selection = selection
+        return made
 
-    def _generated(self, question: str, made: Round, ports: Ports) -> Flow[Round]:
+    def _generated(self, made: Round, work: Rounds) -> Flow[None]:
         """Write ``M(y_{t-1}, q, R_update)`` in refine, ``M(q, R_t)`` in refresh."""
         is_refined = self.mode == "refine"
         prompt = document_prompt(
-            question,
+            work.question,
             made.new if is_refined else made.passages,
             document=made.document if is_refined else "",
             demonstrations=self._shots,
         )
-        reply = yield from self.write(prompt, ports, "document", self.document_tokens)
+        reply = yield from self.write(prompt, work.ports, "document", self.document_tokens)
         if not reply.text:
             kept = "the last one is kept" if made.document else "there is none"
-            note = f"{reply.notes[0]}: {kept}"
-            return replace(made, notes=(*made.notes, note), failed=reply.failed)
-        written = replace(made, document=reply.text, notes=(*made.notes, *reply.notes))
-        if "unchanged" in self.stop and reply.text != made.document:
-            (written,) = yield from self._answered(question, [written], ports)
-        return written
+            made.notes.append(f"{reply.notes[0]}: {kept}")
+            made.failed = reply.failed
+            return
+        is_new, made.document = reply.text != made.document, reply.text
+        made.notes += reply.notes
+        if "unchanged" in self.stop and is_new:
+            yield from self._answered([made], work)
 
-    def _answered(self, question: str, made: Sequence[Round], ports: Ports) -> Flow[list[Round]]:
+    def _answered(self, made: Sequence[Round], work: Rounds) -> Flow[None]:
         """Answer from the documents of rounds in one ask, each different document once."""
         template = answer_template(self._shots)
         documents = list(dict.fromkeys(one.document for one in made if one.document))
-        prompts = [Context(question, draft=one).prompt(template) for one in documents]
+        prompts = [work.prompt(template, (), document) for document in documents]
         items = [LimitedPrompt(prompt, tokens=self.answer_tokens) for prompt in prompts]
-        texts, failed = yield from self.asked(ports.generate, items, NO_ANSWER, reply_text)
+        texts, failed = yield from self.asked(work.ports.generate, items, NO_ANSWER, reply_text)
         read = partial(read_answer, max_tokens=self.answer_tokens, count_tokens=self.counter)
         bare = map(str.removeprefix, texts, prompts)
         found = dict(zip(documents, map(read, bare), strict=not failed))
-        return [one.answered(found.get(one.document, ""), failed or (NO_ANSWER,)) for one in made]
+        for one in made:
+            one.answer = found.get(one.document) or None
+            if one.document and one.answer is None:
+                one.notes += failed or (NO_ANSWER,)
 
     def _ended(self, done: Sequence[Round], following: str) -> str:
         """Return what ends the rounds, or an empty string.
@@ -228,23 +217,25 @@ class ITRG(Generating):
         In refine a round without new passages keeps its document, so the query of the next one
         would be its own again, and so would all that follows.
         """
-        last, earlier = done[-1], done[-2] if len(done) > 1 else START
+        last, earlier = done[-1], done[-2] if len(done) > 1 else None
         settles = self.mode == "refine" or "empty" in self.stop
         if last.failed:
             return "failed"
-        if earlier is not START and not last.new and settles:
+        if earlier and not last.new and settles:
             return "empty"
-        if "unchanged" in self.stop and same_answer(last.answer or "", earlier.answer or ""):
+        repeated = earlier and same_answer(last.answer or "", earlier.answer or "")
+        if "unchanged" in self.stop and repeated:
             return "unchanged"
         if following == last.query:
             return "settled"
         return "rounds" if len(done) == self.rounds else ""
 
-    def _context(self, question: str, done: Sequence[Round], why: str) -> Context:
+    def _context(self, done: Sequence[Round], why: str, work: Rounds) -> Context:
         last = done[-1]
-        notes = [f"round {at}: {note}" for at, one in enumerate(done, 1) for note in one.notes]
+        work.queries = [one.query for one in done[1:]]
+        work.notes = [f"round {at}: {note}" for at, one in enumerate(done, 1) for note in one.notes]
         if not last.passages:
-            notes.append("nothing to refer to: no passage with text was retrieved")
+            work.notes.append("nothing to refer to: no passage with text was retrieved")
         details: dict[str, object] = {
             "mode": self.mode,
             "stopped": why,
@@ -252,24 +243,13 @@ class ITRG(Generating):
             "document": last.document,
             "document_tokens": int(self.counter(last.document)),
         }
-        if last.answer is not None:
-            details["answers"] = True
-        elif last.document:
-            template = answer_template(self._shots)
-            details["template"] = asdict(template)
+        if last.document and last.answer is None:
+            details["template"] = asdict(answer_template(self._shots))
         kept = list(map(Excerpt.whole, last.passages))
         if self.deduplicate:
-            kept = apart(kept, selection=last.selection)
-        return Context(
-            question,
-            tuple(kept),
-            queries=tuple(one.query for one in done[1:]),
-            draft=last.answer if last.answer is not None else last.document or None,
-            notes=tuple(notes),
-            method="itrg",
-            details=details,
-            selection=last.selection.rows(kept),
-        )
+            kept = apart(kept, selection=work.selection)
+        context = work.ended(last.answer or "", details, excerpts=kept)
+        return context if last.answer else replace(context, draft=last.document or None)
 
     @property
     def _shots(self) -> tuple[Demonstration, ...]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+from fitrag_integrations.methods.writing import THOUGHT
 from fitrag_integrations.values import slimplm as _slimplm
 from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.slimplm import GRAMMARS, Lead, Leads, render
@@ -192,7 +193,6 @@ MOST_CHARACTERS = 60_000  # of all that was written
 MOST_LEADS = 64
 MOST_READ = 4000  # of one part
 LONGEST_TEXT, LONGEST_QUERY = 1000, 300  # a longer query is prose
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _WORD = re.compile(r"[^\W_]")
 _PLACEHOLDER = re.compile(r"\W?(?:sub)?(?:claim|query|question)[ _]?\d{0,2}\W?", re.IGNORECASE)
@@ -211,7 +211,7 @@ def parse_claims(text: object) -> Leads:
     """
     if not isinstance(text, str):
         return Leads()
-    body = _UNPRINTABLE.sub(" ", _THOUGHT.sub(" ", text[:MOST_CHARACTERS]))
+    body = _UNPRINTABLE.sub(" ", THOUGHT.sub(" ", text[:MOST_CHARACTERS]))
     for grammar, events, repairs in readings(body):
         leads, mended = _leads(events)
         if leads:

@@ -226,9 +226,10 @@ class SlimPLM(Checked):
         """Return what is retrieved for: nothing where all is known, the question where who
         knows.
         """
-        if followed.all_known and self.when_all_known == "skip" and not self.with_question:
-            return (), followed.notes
         if not followed.queries:
+            skips = self.when_all_known == "skip" and not self.with_question
+            if followed.leads.grammar and skips:  # read, and nothing of it is unknown
+                return (), followed.notes
             notes = [*followed.notes[:-1], *(f"{note}: {ALONE}" for note in followed.notes[-1:])]
             return (question,), tuple(notes)
         queries = different(((question,) * self.with_question) + followed.queries)

@@ -121,11 +121,6 @@ class Followed:
     verdicts: tuple[Verdict, ...] = ()  # one for each of these, or none
     written: str = ""
 
-    @property
-    def all_known(self) -> bool:
-        """Whether the rewriting was read, and the judge or the rewriter left no query."""
-        return bool(self.leads.grammar) and not self.queries
-
     def details(self) -> dict[str, object]:
         """Return what the rewriter wrote, and what the judge said of each claim with a query."""
         verdicts = [each.details() for each in self.verdicts] or [{}] * len(self.claims)

@@ -19,8 +19,7 @@ from starlette.testclient import TestClient
 
 from fitrag_integrations import InputError, Passage, PortError
 from fitrag_integrations.commands.serve import Settings, create_app
-from fitrag_integrations.commands.serve.limits import Door, limits_table
-from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.commands.serve.limits import Door, Metrics, limits_table
 from fitrag_integrations.commands.serve.serve import ServePlan
 from fitrag_integrations.core import http
 from fitrag_integrations.models import BiLabelScorer, RemoteScorer

@@ -12,8 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from fitrag_integrations import InputError, Passage
-from fitrag_integrations.commands.serve import Settings
-from fitrag_integrations.commands.serve.metrics import Metrics
+from fitrag_integrations.commands.serve.limits import Metrics, Settings
 from fitrag_integrations.commands.serve.service import Service
 from fitrag_integrations.commands.serve.tools import Tools
 
