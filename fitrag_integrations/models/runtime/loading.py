@@ -27,6 +27,7 @@ Kind = Literal[
     "AutoModelForSequenceClassification",
     "T5EncoderModel",
 ]
+T5_LIKE = ("t5", "mt5", "umt5")
 ADAPTER = "adapter_model.safetensors"
 _ADAPTER_CONFIG = "adapter_config.json"
 _OTHER_FILES = ("megatron_config", "corda_config", "eva_config", "loftq_config", "lora_ga_config")

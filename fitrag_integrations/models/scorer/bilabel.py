@@ -14,9 +14,8 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.calls import Judged, PairScorer, SentenceScorer
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.engine import Engine, PairModel
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.encoder.pair_model import PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
 from fitrag_integrations.models.evaluator.head import (
     FURTHEST,

@@ -30,6 +30,7 @@ from fitrag_integrations.models.runtime.engine import EngineModel, Options, Pair
 from fitrag_integrations.models.runtime.loading import (
     Checkpoint,
     check_vocabulary,
+    checked_length,
     inner_config,
     position_limit,
 )
@@ -37,7 +38,7 @@ from fitrag_integrations.models.runtime.placing import float32_head
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.families.family import Folder, OutputRows
+from fitrag_integrations.models.scorer.families import SHORTEST_LENGTH, OutputRows
 from fitrag_integrations.models.scorer.items import Item, of_logits
 from fitrag_integrations.models.scorer.one_pass import Ranges, run_spans
 from fitrag_integrations.models.scorer.reranker import SMALLEST
@@ -111,7 +112,7 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         if length is None:
             length = fields.get("max_length", 512)
             length = min(length, position_limit(config) or length)
-        length = Folder(checkpoint, config, tokenizer, length).length()
+        length = checked_length(length, config, low=SHORTEST_LENGTH)
         if threshold is None:
             threshold = fields.get("default_threadshold", fields.get("default_threshold"))
         return cls(

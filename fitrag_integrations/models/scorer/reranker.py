@@ -25,12 +25,12 @@ from fitrag_integrations.models.runtime.loading import check_vocabulary
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.families import causal, classifier, monot5
-from fitrag_integrations.models.scorer.families.family import Family, Folder, Scale
+from fitrag_integrations.models.scorer import causal_families
+from fitrag_integrations.models.scorer.families import CLASSIFIER, MONOT5, Family, Folder, Scale
 from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.types import BiLabelScore
 
-FAMILIES = {family.name: family for family in (monot5.FAMILY, *causal.FAMILIES, classifier.FAMILY)}
+FAMILIES = {family.name: family for family in (MONOT5, *causal_families.FAMILIES, CLASSIFIER)}
 """By name, in the order in which they are tried."""
 SMALLEST = 1e-7  # of a probability, so that its logit is a number
 
