@@ -15,11 +15,9 @@ from torch import Tensor
 
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
-from fitrag_integrations.models.calls import PairReader
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.calls import Answer, Found, PairReader, answer_of, found_in
+from fitrag_integrations.models.encoder.engine import Engine, PairModel
 from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans
-from fitrag_integrations.models.encoder.pair_model import PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evaluator.head import FURTHEST, rarity_of
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues

@@ -3,17 +3,14 @@
 Any Hugging Face encoder: T5's encoder (FIT-RAG 4.2 uses T5-base), BERT-likes, ModernBERT, DeBERTa.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
-from fitrag_integrations.models.runtime.loading import Checkpoint
+from fitrag_integrations.models.encoder.pairs import Batch
+from fitrag_integrations.models.runtime.loading import T5_LIKE, Checkpoint
 from fitrag_integrations.models.runtime.placing import sent
-
-_T5_LIKE = {"t5", "mt5", "umt5"}
 
 
 class Trunk(nn.Module):
@@ -68,7 +65,7 @@ def build_encoder(
         name: value for name, value in options.items() if name not in checkpoint.model_kwargs
     }
     kind = checkpoint.config().model_type
-    if kind in _T5_LIKE:
+    if kind in T5_LIKE:
         return checkpoint.model("T5EncoderModel", **options), "mean"
     return checkpoint.model("AutoModel", **options), "last" if is_decoder(kind) else "first"
 
@@ -83,15 +80,8 @@ def is_decoder(model_type: str) -> bool:
     )
 
 
-def collate(
-    pairs: Sequence[EncodedPair], *, pad_id: int, device: torch.device | str = "cpu"
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad encoded pairs to the longest. Gives ids, mask, types. Shape each: (batch, tokens)."""
-    batch = Batch.of(pairs, pad_id=pad_id)
+def collate(batch: Batch, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+    """Send a batch to a device. Gives ids, mask, types. Shape each: (batch, tokens)."""
     ids, types = sent(torch.from_numpy(batch.tokens[:2]), device).long()
-    return ids, mask_of(sent(torch.from_numpy(batch.lengths), device), ids.shape[1]), types
-
-
-def mask_of(lengths: Tensor, width: int) -> Tensor:
-    """Return 1 for the tokens of each pair and 0 after them. Shape: (batch, width)."""
-    return (torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)).long()
+    lengths = sent(torch.from_numpy(batch.lengths), device).unsqueeze(1)
+    return ids, (torch.arange(ids.shape[1], device=ids.device) < lengths).long(), types

@@ -22,9 +22,8 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.calls import PairGrader
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.engine import Engine, PairModel
 from fitrag_integrations.models.encoder.heads import best_scores
-from fitrag_integrations.models.encoder.pair_model import PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues, Rarity
 from fitrag_integrations.models.runtime.batching import in_blocks

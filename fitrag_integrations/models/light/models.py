@@ -19,8 +19,16 @@ import numpy as np
 
 from fitrag_integrations.core.extras import installed, torch_needed
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
-from fitrag_integrations.models.calls import Judged, PairGrader, PairReader, SentenceScorer
+from fitrag_integrations.models.calls import (
+    Answer,
+    Found,
+    Judged,
+    PairGrader,
+    PairReader,
+    SentenceScorer,
+    answer_of,
+    found_in,
+)
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.light import heads
