@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.models.encoder.pairs import Batch
-from fitrag_integrations.models.runtime.loading import T5_LIKE, Checkpoint
 from fitrag_integrations.models.runtime.placing import sent
 
 
@@ -45,29 +44,6 @@ class Trunk(nn.Module):
         places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
         at = (mask * (places if self.pooling == "last" else places.flip(0))).argmax(1)
         return states[torch.arange(len(states), device=mask.device), at]
-
-
-def build_encoder(
-    checkpoint: Checkpoint, *, attention: str | None = None, dtype: torch.dtype = torch.float32
-) -> tuple[nn.Module, str]:
-    """Load an encoder and name its pooling; of a T5 checkpoint the encoder alone is loaded.
-
-    Args:
-        checkpoint: Where it is loaded from, with what else `from_pretrained` gets.
-        attention: Attention implementation, unless the checkpoint names one.
-        dtype: Data type of the weights, unless the checkpoint names one. float32 by default,
-            however they are stored: small steps of training are lost in half precision.
-    """
-    options: dict[str, Any] = {"dtype": dtype}
-    if attention:
-        options["attn_implementation"] = attention
-    options = {
-        name: value for name, value in options.items() if name not in checkpoint.model_kwargs
-    }
-    kind = checkpoint.config().model_type
-    if kind in T5_LIKE:
-        return checkpoint.model("T5EncoderModel", **options), "mean"
-    return checkpoint.model("AutoModel", **options), "last" if is_decoder(kind) else "first"
 
 
 def is_decoder(model_type: str) -> bool:

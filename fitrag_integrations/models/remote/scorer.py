@@ -18,11 +18,11 @@ from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.remote.client import OpenAIClient, Refused
 from fitrag_integrations.models.scorer.items import logit
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 
-Pair = tuple[str, Passage]
 CONTENT = {400, 413, 422}  # status codes by which one document may fail its whole request
 SIZE = re.compile(r"too (?:large|long|big|many)|exceed|length|maximum|batch size", re.IGNORECASE)
 SPLITS = 64
