@@ -40,7 +40,7 @@ from fitrag_integrations.models import (
     OnePassScorer,
     RetrievalEvaluator,
 )
-from fitrag_integrations.models.scorer.families.causal import RECIPES
+from fitrag_integrations.models.scorer.causal_families import RECIPES
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.slimplm import JUDGE_PAPER

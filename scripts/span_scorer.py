@@ -7,6 +7,7 @@ two outputs alone; the lists and the spans are ours.
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fitrag_integrations.errors import TrainingError
 from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, load_encoder
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import EncodedPair
-from fitrag_integrations.models.evaluator.head import FURTHEST
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.runtime.folder import (
     read_manifest,
@@ -28,6 +29,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_tensors,
 )
 from fitrag_integrations.models.scorer.bilabel import write_head
+from fitrag_integrations.models.scorer.items import FURTHEST
 from fitrag_integrations.training.encoder import adapt
 from fitrag_integrations.training.evaluator.module import (
     EvaluatorModule,
@@ -176,3 +178,42 @@ def _joined(first: dict[str, Tensor], second: dict[str, Tensor]) -> dict[str, Te
         parts = [part[name] for part in (first, second) if name in part]
         both[name] = torch.cat(parts, dim=0 if name.endswith(".A") else 1)
     return both
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Bring logits to honest probabilities: `logit / temperature + shift`."""
+
+    temperature: float
+    shift: float
+
+
+def calibrated(logits: Sequence[float], labels: Sequence[int]) -> Calibration:
+    """Fit temperature and shift by cross-entropy on held-out pairs (Platt, 1999).
+
+    Args:
+        logits: Logits.
+        labels: Labels, 0 or 1.
+
+    Raises:
+        TrainingError: If higher logits do not go with the label 1.
+    """
+    x = torch.tensor(logits, dtype=torch.float64)
+    y = torch.tensor(labels, dtype=torch.float64)
+    both = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([both], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = F.binary_cross_entropy_with_logits(x * both[0] + both[1], y)
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    slope, shift = both.tolist()
+    if not (slope > 0 and math.isfinite(shift)):
+        raise TrainingError(
+            f"the held-out logits do not follow the labels (slope {slope:.3g}), so no temperature "
+            "fits: train longer, or on more rows of both kinds"
+        )
+    return Calibration(1 / slope, shift)

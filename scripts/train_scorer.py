@@ -15,14 +15,13 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
-from span_scorer import Preferred, SpanPlan, fit_span_scorer
+from span_scorer import Preferred, SpanPlan, calibrated, fit_span_scorer
 
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.models.reader import ExtractiveReader
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest, write_tensors
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
-from fitrag_integrations.training.losses import calibrated
 from fitrag_integrations.training.rows import Judged, judged_row, read_jsonl
 
 LABELS = ("has_answer", "llm_prefer")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fitrag_integrations.core.extras import torch_needed
 
 if TYPE_CHECKING:
-    from fitrag_integrations.models.answer import Answer
+    from fitrag_integrations.models.calls import Answer
     from fitrag_integrations.models.causal.continuer import Continuer
     from fitrag_integrations.models.causal.ensemble import ReplugGenerator
     from fitrag_integrations.models.causal.generator import LocalGenerator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.models.scorer.bilabel import BiLabelScorer, OnePassScorer
 
 _MODULE_OF = {
-    "Answer": "answer",
+    "Answer": "calls",
     "BiLabelScorer": "scorer.bilabel",
     "Continuer": "causal.continuer",
     "EligibilityDetector": "eligibility",

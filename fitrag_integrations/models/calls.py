@@ -6,16 +6,18 @@ task behind each, which runs on its worker.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from fitrag_integrations.models.answer import Answer
+from fitrag_integrations.core.record import Record
 from fitrag_integrations.models.causal.words import checked_pairs as checked_drafts
-from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
+from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, checked_pairs
 from fitrag_integrations.models.runtime.saved import SavedModel
 from fitrag_integrations.models.runtime.worker import Task
-from fitrag_integrations.models.scorer.items import Item, checked_items
-from fitrag_integrations.types import BiLabelScore, Draft
+from fitrag_integrations.models.scorer.items import Item, checked_items, sigmoid
+from fitrag_integrations.types import BiLabelScore, Draft, Passage
 
 Judged: TypeAlias = tuple[BiLabelScore, list[BiLabelScore]]
 Method: TypeAlias = Callable[..., Any]
@@ -41,7 +43,7 @@ class PairScorer(SavedModel):
         Raises:
             InputError: Naming the first pair that is not a question and a passage with text.
         """
-        return self._shown(self._score, checked_pairs(pairs), show_progress)
+        return self._call(self._score, checked_pairs(pairs), show_progress)
 
     async def ascore(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
         """Async version of `score`."""
@@ -72,6 +74,51 @@ class SentenceScorer(PairScorer):
         return await self._acall(self._judge, checked_items(items))
 
 
+@dataclass(frozen=True, slots=True)
+class Answer(Record):
+    """Answer of a reader.
+
+    Args:
+        text: `passage.text[start:end]`.
+        start: Offset of the first character.
+        end: Offset after the last character.
+        score: Probability in [0, 1] that the passage answers the question.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Best span of a chunk, and how strongly the reader would select the chunk."""
+
+    select: float
+    span: float
+    start: int
+    end: int
+
+
+def found_in(chunk: EncodedPair, select: float, span: float, first: int, last: int) -> Found:
+    """Return the place of a chunk's tokens, its best span's first and last."""
+    start, end = int(chunk.tokens[3, first]), int(chunk.tokens[4, min(last, len(chunk) - 1)])
+    if start < 0 or end < 0:  # the tokenizer knows no character of this text
+        return Found(select, -math.inf, 0, 0)
+    return Found(select, span, start, end)
+
+
+def answer_of(passage: Passage, chunks: Sequence[Found]) -> Answer:
+    """Return the best span of the chunk that the reader selects."""
+    best = max(chunks, key=lambda found: found.select)
+    start, end = best.start, best.end
+    if not end:  # the first word
+        start = len(passage.text) - len(passage.text.lstrip())
+        end = start + len(passage.text.split(maxsplit=1)[0])
+    return Answer(passage.text[start:end], start, end, sigmoid(best.select))
+
+
 class PairReader(SavedModel):
     """Reader of answers in passages."""
 
@@ -90,7 +137,7 @@ class PairReader(SavedModel):
         Raises:
             InputError: If a pair is not a question and a passage with text.
         """
-        return self._shown(self._read, checked_pairs(pairs), show_progress)
+        return self._call(self._read, checked_pairs(pairs), show_progress)
 
     async def aread(self, pairs: Sequence[Pair]) -> list[Answer]:
         """Async version of `read`."""
@@ -112,7 +159,7 @@ class PairGrader(SavedModel):
         Raises:
             InputError: If a pair is not a question and a passage with text.
         """
-        return self._shown(self._grades, checked_pairs(pairs), show_progress)
+        return self._call(self._grades, checked_pairs(pairs), show_progress)
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
         """Async version of `evaluate`."""
@@ -141,7 +188,7 @@ class KnowledgeGate(SavedModel):
         Returns:
             Probabilities in [0, 1], in the order given.
         """
-        return self._shown(self._known, checked_drafts(questions, drafts), show_progress)
+        return self._call(self._known, checked_drafts(questions, drafts), show_progress)
 
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
         """Async version of `p_known`, in [0, 1]."""

@@ -15,20 +15,18 @@ from torch import Tensor
 
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
-from fitrag_integrations.models.calls import PairReader
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.calls import Answer, Found, PairReader, answer_of, found_in
+from fitrag_integrations.models.encoder.engine import Engine, PairModel
 from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans
-from fitrag_integrations.models.encoder.pair_model import PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
-from fitrag_integrations.models.evaluator.head import FURTHEST, rarity_of
+from fitrag_integrations.models.evaluator.head import read_head
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.runtime.folder import (
     load_head,
-    read_tensors,
     write_tensors,
 )
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.scorer.items import FURTHEST
 
 
 class ExtractiveReader(PairReader, PairModel):
@@ -74,8 +72,7 @@ class ExtractiveReader(PairReader, PairModel):
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> ExtractiveReader:
         entry, width = manifest["head"], engine.trunk.width
-        tensors = read_tensors(folder, entry)
-        rarity = rarity_of(tensors, engine, folder / entry["file"])
+        tensors, rarity = read_head(folder, entry, engine)
         clues = None if rarity is None else Clues.of(engine.tokenizer, rarity)
         units = check_whole("units", entry.get("units", 0), low=0)
         head = load_head(

@@ -306,10 +306,8 @@ class RemoteAnswers(RemoteGenerator):
 
     async def aanswers(self, prompts: Sequence[str]) -> list[Answer]:
         """Answer each prompt; one that fails has its error in its place."""
-        more = {"stop": self._stop} if self._stop else {}
-        bodies = [
-            self._body(text, tokens=self.max_new_tokens, logprobs=False) | more for text in prompts
-        ]
+        how: dict[str, Any] = {"tokens": self.max_new_tokens, "logprobs": False}
+        bodies = [self._body(text, **how, stop=self._stop) for text in prompts]
         return list(await self._ask(bodies, _read_reply))
 
 

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from fitrag_integrations.models.encoder.encoders import MAX_LENGTH, load_base, load_encoder
-from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
 from fitrag_integrations.models.evidence.lexical import inverse_document_frequency
 from fitrag_integrations.models.runtime.batching import token_batches
 from fitrag_integrations.models.runtime.folder import read_manifest
+from fitrag_integrations.models.runtime.loading import T5_LIKE
 from fitrag_integrations.training.loop.parallel import device_of
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ def start_encoder(base: str) -> tuple[Trunk, PairTokenizer, str]:
 def trunk_passes(
     trunk: Trunk,
     encoded: Sequence[EncodedPair],
-    run: Callable[[Sequence[EncodedPair], Tensor, Tensor], Iterable[T]],
+    run: Callable[[Batch, Tensor, Tensor], Iterable[T]],
     *,
     pad_id: int,
     batch_tokens: int | None = None,
@@ -46,8 +47,8 @@ def trunk_passes(
     Args:
         trunk: Encoder.
         encoded: Pairs, in any order.
-        run: Function of some pairs, their token states, (pairs, tokens, width), and their mask,
-            which returns a result for each.
+        run: Function of a batch, its token states, (pairs, tokens, width), and its mask, which
+            returns a result for each pair.
         pad_id: Padding token.
         batch_tokens: Padded tokens per pass; None for 16 pairs per pass.
 
@@ -62,8 +63,8 @@ def trunk_passes(
         passes = list(token_batches(lengths, budget=batch_tokens))
     found: dict[int, T] = {}
     for places in passes:
-        batch = [encoded[i] for i in places]
-        ids, mask, types = collate(batch, pad_id=pad_id, device=device_of(trunk))
+        batch = Batch.of([encoded[i] for i in places], pad_id=pad_id)
+        ids, mask, types = collate(batch, device_of(trunk))
         found |= zip(places, run(batch, trunk(ids, mask, types), mask), strict=True)
     return [found[i] for i in range(len(encoded))]
 
@@ -88,7 +89,7 @@ def with_lora(encoder: Any, *, rank: int = 16, alpha: int | None = None) -> Any:
     """
     from peft import LoraConfig, get_peft_model
 
-    t5 = encoder.config.model_type in ("t5", "mt5", "umt5")
+    t5 = encoder.config.model_type in T5_LIKE
     has_pooler = getattr(encoder, "pooler", None) is not None
     config = LoraConfig(
         r=rank,

@@ -167,8 +167,7 @@ class Account:
             if outcome.tokens == (0, 0):
                 tokens = (self.count_tokens(prompt), self.count_tokens(outcome.text))
                 outcome = Told(outcome.text, tokens, outcome.score)
-        read, written = outcome.tokens
-        self.tokens = (self.tokens[0] + read, self.tokens[1] + written)
+        self.tokens = _sum(self.tokens, outcome.tokens)
         return outcome
 
     def price(self, tokens: tuple[int, int]) -> float:

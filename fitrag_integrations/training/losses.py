@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,7 +10,6 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import TrainingError
 from fitrag_integrations.evaluation.outcomes import calibration_error
 
 Span = tuple[int, int]
@@ -104,45 +101,6 @@ def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
         loss = F.binary_cross_entropy_with_logits(scaled, gold, reduction="none").mean(1)
         found.append(float(grid[int(loss.argmin())]))
     return found[0], found[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Bring logits to honest probabilities: `logit / temperature + shift`."""
-
-    temperature: float
-    shift: float
-
-
-def calibrated(logits: Sequence[float], labels: Sequence[int]) -> Calibration:
-    """Fit temperature and shift by cross-entropy on held-out pairs (Platt, 1999).
-
-    Args:
-        logits: Logits.
-        labels: Labels, 0 or 1.
-
-    Raises:
-        TrainingError: If higher logits do not go with the label 1.
-    """
-    x = torch.tensor(logits, dtype=torch.float64)
-    y = torch.tensor(labels, dtype=torch.float64)
-    both = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([both], max_iter=200, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        value = F.binary_cross_entropy_with_logits(x * both[0] + both[1], y)
-        value.backward()
-        return value
-
-    optimizer.step(loss)
-    slope, shift = both.tolist()
-    if not (slope > 0 and math.isfinite(shift)):
-        raise TrainingError(
-            f"the held-out logits do not follow the labels (slope {slope:.3g}), so no temperature "
-            "fits: train longer, or on more rows of both kinds"
-        )
-    return Calibration(1 / slope, shift)
 
 
 def figures_of(name: str, scores: Sequence[float], gold: Sequence[bool]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.encoders import MAX_LENGTH, load_base, save_encoder
 from fitrag_integrations.models.encoder.heads import ReaderHead
-from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.sources import MINILM
@@ -73,12 +73,10 @@ class ReaderModule(nn.Module):
     def logits(self, encoded: Sequence[EncodedPair]) -> tuple[list[Tensor], list[Tensor]]:
         """Run pairs in batches of like length; logits come back in the order given."""
 
-        def run(
-            batch: Sequence[EncodedPair], states: Tensor, mask: Tensor
-        ) -> list[tuple[Tensor, Tensor]]:
+        def run(batch: Batch, states: Tensor, mask: Tensor) -> list[tuple[Tensor, Tensor]]:
             with full_precision(states.device):
                 spans, selects = self.head(states, self.trunk.pool(states, mask))
-            each = zip(batch, spans, selects, strict=True)
+            each = zip(batch.pairs, spans, selects, strict=True)
             return [(span[: len(pair)].float(), select.float()) for pair, span, select in each]
 
         found = trunk_passes(self.trunk, encoded, run, pad_id=self._tokenizer.pad_id)

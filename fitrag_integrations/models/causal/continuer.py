@@ -123,9 +123,11 @@ class Continuer:
     async def _asked(self, texts: Sequence[str]) -> list[Continuation | Exception]:
         generator = self.generator
         assert isinstance(generator, RemoteGenerator)
-        stop = {"stop": generator._stop} if generator._stop else {}
         tokens = generator.max_new_tokens
-        bodies = [generator._body(text, tokens=tokens, logprobs=True) | stop for text in texts]
+        bodies = [
+            generator._body(text, tokens=tokens, logprobs=True, stop=generator._stop)
+            for text in texts
+        ]
         return await generator._ask(bodies, _read)
 
 

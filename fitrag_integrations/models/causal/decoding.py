@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import torch
@@ -23,7 +24,7 @@ from transformers import (
 )
 
 from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_padded
-from fitrag_integrations.models.causal.words import cut_at
+from fitrag_integrations.models.causal.words import cut_at, until_stop
 from fitrag_integrations.models.runtime.worker import Steps, Worker, abandoned
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import Completion
@@ -218,25 +219,9 @@ def generated(
 def read_row(engine: CausalEngine, ids: list[int], how: Writing) -> tuple[Completion, int]:
     """Cut the output of a row at its end of text or stop text; return its text and tokens."""
     ended = next((i for i, token in enumerate(ids) if token in engine.eos_ids), len(ids))
-    text, count = _until_stop(engine.tokenizer, ids[:ended], how.stop)
+    decode = partial(engine.tokenizer.decode, skip_special_tokens=True)
+    text, count = until_stop(decode, ids[:ended], how.stop)
     return Completion(text.strip(), cut=count if count == how.tokens else None), count
-
-
-def _until_stop(tokenizer: Any, ids: list[int], stop: Sequence[str]) -> tuple[str, int]:
-    text = tokenizer.decode(ids, skip_special_tokens=True)
-    cut = cut_at(text, stop)
-    if cut == text:
-        return text, len(ids) if text.strip() else 0
-    if not cut.strip():
-        return cut, 0
-    low, high = 1, len(ids)  # the fewest tokens whose text holds what was kept
-    while low < high:
-        middle = (low + high) // 2
-        if tokenizer.decode(ids[:middle], skip_special_tokens=True).startswith(cut.rstrip()):
-            high = middle
-        else:
-            low = middle + 1
-    return cut, low
 
 
 def by_how(
@@ -288,12 +273,7 @@ def sure_part(text: str, stop: Sequence[str]) -> str:
     cut = cut_at(text, stop)
     if cut == text:
         cut = text.rstrip("\ufffd")  # half a character
-        held = max((_overlap(cut, mark) for mark in stop), default=0)
+        begun = (mark[:n] for mark in stop for n in range(1, len(mark)))
+        held = max((len(start) for start in begun if cut.endswith(start)), default=0)
         cut = cut[: len(cut) - held]
     return cut.strip()
-
-
-def _overlap(text: str, mark: str) -> int:
-    """Count the characters at the end of a text with which a stop text may begin."""
-    longest = min(len(text), len(mark) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(mark[:n])), 0)

@@ -65,8 +65,17 @@ class ReplugGenerator(LocalGenerator):
         return await self._acall(self._ensemble, self._wanted(items))
 
     def _wanted(self, items: Sequence[Item]) -> list[tuple[_Texts, Writing]]:
-        checked = zip(_checked(items), items, strict=True)
-        return [(one, self._how(LimitedPrompt(prompts[0]))) for one, (prompts, _) in checked]
+        checked = []
+        for at, (prompts, weights) in enumerate(items):
+            texts = checked_texts(f"items[{at}].prompts", prompts)
+            numbers = [check_number(f"items[{at}].weights", one, low=0.0) for one in weights]
+            total = sum(numbers)
+            if not texts or len(texts) != len(numbers) or not total:
+                allowed = "as many weights as prompts, 1 up, not all 0"
+                raise InputError.of(f"items[{at}]", given=(len(texts), numbers), allowed=allowed)
+            one = texts, tuple(number / total for number in numbers)
+            checked.append((one, self._how(LimitedPrompt(prompts[0]))))
+        return checked
 
     def _ensemble(self, items: Sequence[tuple[_Texts, Writing]]) -> Steps[list[str]]:
         return by_how(items, self._alike)
@@ -111,16 +120,3 @@ class _Mixing(LogitsProcessor):
             own.logsumexp(0, keepdim=True).expand_as(own) for own in weighed.split(self._sizes)
         ]
         return torch.cat(mixed)
-
-
-def _checked(items: Sequence[Item]) -> list[tuple[list[str], tuple[float, ...]]]:
-    checked = []
-    for at, (prompts, weights) in enumerate(items):
-        texts = checked_texts(f"items[{at}].prompts", prompts)
-        numbers = [check_number(f"items[{at}].weights", one, low=0.0) for one in weights]
-        total = sum(numbers)
-        if not texts or len(texts) != len(numbers) or not total:
-            allowed = "as many weights as prompts, 1 up, not all 0"
-            raise InputError.of(f"items[{at}]", given=(len(texts), numbers), allowed=allowed)
-        checked.append((texts, tuple(number / total for number in numbers)))
-    return checked

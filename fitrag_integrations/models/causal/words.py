@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_text
@@ -83,6 +83,24 @@ def cut_at(text: str, stop: Sequence[str]) -> str:
     """Cut a text before the first stop text in it."""
     ends = [at for at in (text.find(mark) for mark in stop) if at >= 0]
     return text[: min(ends)] if ends else text
+
+
+def until_stop(
+    decode: Callable[[list[int]], str], ids: list[int], stop: Sequence[str]
+) -> tuple[str, int]:
+    """Decode ids up to the first stop text; return the text and the fewest ids that hold it."""
+    text = decode(ids)
+    cut = cut_at(text, stop)
+    if not cut.strip():
+        return cut, 0
+    low, high = 1 if cut != text else len(ids), len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        if decode(ids[:middle]).startswith(cut.rstrip()):
+            high = middle
+        else:
+            low = middle + 1
+    return cut, low
 
 
 def checked_texts(field: str, texts: Sequence[str]) -> list[str]:

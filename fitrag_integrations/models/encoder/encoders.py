@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_is, check_whole
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
-from fitrag_integrations.models.encoder.trunk import Trunk, build_encoder
+from fitrag_integrations.models.encoder.trunk import Trunk, is_decoder
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     read_manifest,
@@ -27,6 +27,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_tensors,
 )
 from fitrag_integrations.models.runtime.loading import (
+    T5_LIKE,
     check_vocabulary,
     checked_length,
     load_adapter,
@@ -46,6 +47,9 @@ def load_base(
 ) -> tuple[Trunk, Any]:
     """Load a pretrained encoder and its tokenizer, on the CPU in float32.
 
+    Weights are float32 however they are stored: small steps of training are lost in half precision.
+    Of a T5 the encoder alone is loaded.
+
     Args:
         name_or_dir: Hub name or folder.
         options: Keyword arguments for transformers. A model that they quantize or place on devices
@@ -59,8 +63,15 @@ def load_base(
     checkpoint = given.checkpoint(weights_source(name_or_dir), f"base model {name_or_dir!r}")
     tokenizer = checkpoint.tokenizer()
     placed = {"quantization_config", "device_map"} & given.model_kwargs.keys()
-    dtype = given.resolved()[1] if placed else torch.float32
-    encoder, pooling = build_encoder(checkpoint, attention=attention, dtype=dtype)
+    how: dict[str, Any] = {"dtype": given.resolved()[1] if placed else torch.float32}
+    how |= {"attn_implementation": attention} if attention else {}
+    how = {name: value for name, value in how.items() if name not in given.model_kwargs}
+    kind = checkpoint.config().model_type
+    if kind in T5_LIKE:
+        encoder, pooling = checkpoint.model("T5EncoderModel", **how), "mean"
+    else:
+        encoder = checkpoint.model("AutoModel", **how)
+        pooling = "last" if is_decoder(kind) else "first"
     check_vocabulary(encoder, tokenizer, checkpoint.what)
     # who trains it says what trains, and only that is saved
     return Trunk(encoder, pooling=pooling).requires_grad_(False), tokenizer

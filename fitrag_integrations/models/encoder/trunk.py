@@ -3,17 +3,13 @@
 Any Hugging Face encoder: T5's encoder (FIT-RAG 4.2 uses T5-base), BERT-likes, ModernBERT, DeBERTa.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
-from fitrag_integrations.models.runtime.loading import Checkpoint
+from fitrag_integrations.models.encoder.pairs import Batch
 from fitrag_integrations.models.runtime.placing import sent
-
-_T5_LIKE = {"t5", "mt5", "umt5"}
 
 
 class Trunk(nn.Module):
@@ -50,29 +46,6 @@ class Trunk(nn.Module):
         return states[torch.arange(len(states), device=mask.device), at]
 
 
-def build_encoder(
-    checkpoint: Checkpoint, *, attention: str | None = None, dtype: torch.dtype = torch.float32
-) -> tuple[nn.Module, str]:
-    """Load an encoder and name its pooling; of a T5 checkpoint the encoder alone is loaded.
-
-    Args:
-        checkpoint: Where it is loaded from, with what else `from_pretrained` gets.
-        attention: Attention implementation, unless the checkpoint names one.
-        dtype: Data type of the weights, unless the checkpoint names one. float32 by default,
-            however they are stored: small steps of training are lost in half precision.
-    """
-    options: dict[str, Any] = {"dtype": dtype}
-    if attention:
-        options["attn_implementation"] = attention
-    options = {
-        name: value for name, value in options.items() if name not in checkpoint.model_kwargs
-    }
-    kind = checkpoint.config().model_type
-    if kind in _T5_LIKE:
-        return checkpoint.model("T5EncoderModel", **options), "mean"
-    return checkpoint.model("AutoModel", **options), "last" if is_decoder(kind) else "first"
-
-
 def is_decoder(model_type: str) -> bool:
     """Check whether an architecture is a decoder, whose tokens attend to earlier ones only."""
     from transformers.models.auto import modeling_auto
@@ -83,15 +56,8 @@ def is_decoder(model_type: str) -> bool:
     )
 
 
-def collate(
-    pairs: Sequence[EncodedPair], *, pad_id: int, device: torch.device | str = "cpu"
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad encoded pairs to the longest. Gives ids, mask, types. Shape each: (batch, tokens)."""
-    batch = Batch.of(pairs, pad_id=pad_id)
+def collate(batch: Batch, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+    """Send a batch to a device. Gives ids, mask, types. Shape each: (batch, tokens)."""
     ids, types = sent(torch.from_numpy(batch.tokens[:2]), device).long()
-    return ids, mask_of(sent(torch.from_numpy(batch.lengths), device), ids.shape[1]), types
-
-
-def mask_of(lengths: Tensor, width: int) -> Tensor:
-    """Return 1 for the tokens of each pair and 0 after them. Shape: (batch, width)."""
-    return (torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)).long()
+    lengths = sent(torch.from_numpy(batch.lengths), device).unsqueeze(1)
+    return ids, (torch.arange(ids.shape[1], device=ids.device) < lengths).long(), types

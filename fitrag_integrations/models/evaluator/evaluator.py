@@ -21,6 +21,7 @@ from fitrag_integrations.flow import arun, run
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.evaluator.head import HeadGrader
 from fitrag_integrations.models.evaluator.sequence_classifier import (
+    KIND,
     MAX_LENGTH,
     InputFormat,
     SequenceGrader,
@@ -40,16 +41,12 @@ from fitrag_integrations.values.thresholds import ActionThresholds
 def store_fields(folder: Path, *, name: str, thresholds: ActionThresholds | None) -> None:
     """Write a name and thresholds into an evaluator's folder, leaving all else as it is."""
     ours = is_ours(folder)
-    given = read_manifest(folder, "model.json", kind=HeadGrader.kind) if ours else None
-    fields = dict(read_fields(folder) if given is None else given)
-    fields |= {"name": name}
+    kind = HeadGrader.kind if ours else KIND
+    fields = {**(read_manifest(folder, "model.json", kind=kind) if ours else read_fields(folder))}
+    fields["name"] = name
     if thresholds is not None:
         fields["thresholds"] = replace(thresholds, model=name).to_dict()
-    if given is None:
-        write_fields(folder, fields)
-        return
-    plain = {key: value for key, value in fields.items() if key not in ("format", "kind")}
-    write_manifest(folder, "model.json", kind=HeadGrader.kind, fields=plain)
+    write_manifest(folder, "model.json", kind=kind, fields=fields)
 
 
 def is_ours(folder: Path) -> bool:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -22,9 +20,8 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.calls import PairGrader
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.engine import Engine, PairModel
 from fitrag_integrations.models.encoder.heads import best_scores
-from fitrag_integrations.models.encoder.pair_model import PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues, Rarity
 from fitrag_integrations.models.runtime.batching import in_blocks
@@ -35,11 +32,9 @@ from fitrag_integrations.models.runtime.folder import (
     write_tensors,
 )
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.scorer.items import FURTHEST
 
-Read: TypeAlias = tuple[
-    Tensor, Tensor
-]  # a chunk's vector, (width,); its tokens' scores, (tokens, 2)
-FURTHEST = 20.0  # where the best span's score is cut off
+Read: TypeAlias = tuple[Tensor, Tensor]  # vector of a chunk, and its tokens' scores, (tokens, 2)
 
 
 class EvaluatorHead(nn.Module):
@@ -103,11 +98,10 @@ class HeadGrader(PairGrader, PairModel):
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> HeadGrader:
         entry = manifest["head"]
-        tensors = read_tensors(folder, entry)
-        rarity = rarity_of(tensors, engine, folder / entry["file"])
-        named = {name.removeprefix("head."): tensor for name, tensor in tensors.items()}
+        tensors, rarity = read_head(folder, entry, engine)
         width, hidden = engine.trunk.width, check_whole("hidden", entry["hidden"], low=1)
-        head = load_head(lambda: EvaluatorHead(width, hidden=hidden), folder / entry["file"], named)
+        path = folder / entry["file"]
+        head = load_head(lambda: EvaluatorHead(width, hidden=hidden), path, tensors)
         return cls(
             engine,
             head,
@@ -131,16 +125,20 @@ class HeadGrader(PairGrader, PairModel):
         return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
 
-def rarity_of(tensors: dict[str, Tensor], engine: Engine, path: Path) -> Rarity | None:
-    """Return the rarity of each token from the tensors of a head, or None."""
+def read_head(
+    folder: Path, entry: dict[str, Any], engine: Engine
+) -> tuple[dict[str, Tensor], Rarity | None]:
+    """Return the tensors of a head by name, and the rarity of each token, if it uses that."""
+    given = read_tensors(folder, entry)
+    tensors = {name.removeprefix("head."): tensor for name, tensor in given.items()}
     rarity = tensors.pop("rarity", None)
     if rarity is None:
-        return None
+        return tensors, None
     if rarity.dim() != 1 or len(rarity) < engine.tokenizer.vocabulary:
         allowed = f"one of {engine.tokenizer.vocabulary} tokens"
-        raise ModelLoadError(f"{path}: rarity: given {list(rarity.shape)}, allowed {allowed}")
-    found: NDArray[np.float64] = rarity.double().numpy()
-    return found
+        where = f"{folder / entry['file']}: rarity"
+        raise ModelLoadError(f"{where}: given {list(rarity.shape)}, allowed {allowed}")
+    return tensors, rarity.double().numpy()
 
 
 def read_of(pooled: Tensor, states: Tensor, span: nn.Linear | None) -> list[Read]:

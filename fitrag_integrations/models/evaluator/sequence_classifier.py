@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.models.encoder.pair_model import checked_pairs
-from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair
+from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair, checked_pairs
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
-from fitrag_integrations.models.runtime.loading import check_vocabulary, checked_length
+from fitrag_integrations.models.runtime.loading import T5_LIKE, check_vocabulary, checked_length
 from fitrag_integrations.models.runtime.placing import float32_head, sent
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
@@ -35,8 +36,6 @@ InputFormat = Literal["plain", "titled"]
 KIND = "sequence-evaluator"
 MAX_LENGTH = 512
 CPU_TOKENS = 256  # a T5 is wide enough to gain nothing from larger batches there
-T5_LIKE = ("t5", "mt5", "umt5")
-"""Each input must end in T5's end token and hold no other, or the model refuses the batch."""
 
 
 class SequenceGrader(SharedEngine):
@@ -59,6 +58,7 @@ class SequenceGrader(SharedEngine):
             self.room.tokens = CPU_TOKENS
         self._model = model
         self._tokenizer = tokenizer
+        # an input of T5 ends in its end token and holds no other, or the model refuses the batch
         self._one_end = model.config.model_type in T5_LIKE
         self.length = int(min(MAX_LENGTH, tokenizer.model_max_length))
         if options.max_length is not None:
@@ -111,14 +111,19 @@ class SequenceGrader(SharedEngine):
         grades = iter((yield from self.batched(flat, self._outputs, length=len)))
         return [max(next(grades) for _ in group) for group in groups]
 
-    def _outputs(self, batch: list[list[int]]) -> list[float]:
-        width = max(map(len, batch))
+    def logits(self, batch: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+        """Run encoded inputs; gives their outputs as the model has them. Shape: (batch,)."""
+        rows = [torch.tensor(ids) for ids in batch]
         pad = self._tokenizer.pad_token_id or 0
-        ids = torch.tensor([chunk + [pad] * (width - len(chunk)) for chunk in batch])
-        mask = torch.tensor([[1] * len(chunk) + [0] * (width - len(chunk)) for chunk in batch])
-        given = {"input_ids": ids, "attention_mask": mask}
-        inputs = {name: sent(each, self.device) for name, each in given.items()}
-        logits = self._model(**inputs).logits.float().squeeze(-1).tolist()
+        ids = pad_sequence(rows, batch_first=True, padding_value=pad)
+        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+        found: Tensor = self._model(
+            input_ids=sent(ids, device), attention_mask=sent(mask, device)
+        ).logits
+        return found.float().squeeze(-1)
+
+    def _outputs(self, batch: list[list[int]]) -> list[float]:
+        logits = self.logits(batch, self.device).tolist()
         if not all(map(math.isfinite, logits)):  # float16 overflows in T5
             raise ModelLoadError(f"the evaluator gave no number in {self.dtype}; try float32")
         return [max(-1.0, min(1.0, logit)) for logit in logits]
@@ -164,5 +169,4 @@ def read_fields(folder: Path) -> Row:
 
 def write_fields(folder: Path, fields: Row) -> None:
     """Keep fields beside a checkpoint."""
-    plain = {name: value for name, value in fields.items() if name not in ("format", "kind")}
-    write_manifest(folder, "model.json", kind=KIND, fields=plain)
+    write_manifest(folder, "model.json", kind=KIND, fields=fields)

@@ -126,20 +126,18 @@ class Clues:
 
     def numbers(self, pairs: Sequence[EncodedPair]) -> NDArray[np.float32]:
         """Return all clues. Shape: (pairs, 9)."""
-        blocks = [
-            self._features(Batch.of(pairs[i : i + BLOCK])) for i in range(0, len(pairs), BLOCK)
-        ]
-        return np.concatenate([np.zeros((0, COUNT)), *blocks]).astype(np.float32)
+        blocks = [np.zeros((0, COUNT))]
+        for at in range(0, len(pairs), BLOCK):
+            batch = Batch.of(pairs[at : at + BLOCK])
+            words = lexical_features(batch, self.rarity)
+            blocks.append(np.concatenate([words, self._titles(batch)], axis=1))
+        return np.concatenate(blocks).astype(np.float32)
 
     def features(self, pairs: Sequence[EncodedPair]) -> Tensor:
         """Return what `numbers` gives, for torch."""
         import torch  # which those who need the numbers alone can do without
 
         return torch.from_numpy(self.numbers(pairs))
-
-    def _features(self, batch: Batch) -> NDArray[np.float64]:
-        words = lexical_features(batch, self.rarity)
-        return np.concatenate([words, self._titles(batch)], axis=1)
 
     def _titles(self, batch: Batch) -> NDArray[np.float64]:
         """Check whether there is a title, whether the question holds it word for word, the share of

@@ -16,7 +16,7 @@ import torch
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.generator import prompt_and_draft
 from fitrag_integrations.models.causal.states import (
@@ -26,7 +26,6 @@ from fitrag_integrations.models.causal.states import (
     known_layers,
 )
 from fitrag_integrations.models.causal.words import (
-    PROMPT,
     PROMPTS,
     choice_ids,
     filled,
@@ -199,15 +198,3 @@ def head_rows(
     drafted = iter(prompt_and_draft(engine, [pair for pair in texts if pair[1]]))
     alone = iter(engine.encode([text for text, draft in texts if not draft]))
     return [next(drafted) if draft else (next(alone), []) for _, draft in texts]
-
-
-def head_prompt(engine: CausalEngine) -> str:
-    """Return the base's own drafting prompt."""
-    return str(engine.manifest.get("prompt", PROMPT))
-
-
-def check_variant(variant: str) -> str:
-    """Require one of `VARIANTS`."""
-    if variant not in VARIANTS:
-        raise InputError.of("variant", given=variant, allowed=", ".join(VARIANTS))
-    return variant

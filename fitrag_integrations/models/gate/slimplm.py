@@ -27,6 +27,7 @@ from fitrag_integrations.models.runtime.folder import positive, read_manifest
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.types import Draft
 from fitrag_integrations.values.slimplm import (
     JUDGE_PAPER,
     JUDGE_RELEASED,
@@ -53,10 +54,11 @@ class Template:
     verdicts: tuple[str, ...] = ()
     raw: bool = False
 
-    def text(self, engine: CausalEngine, question: str, draft: str) -> str:
-        """Write what the model continues."""
-        text = filled(self.prompt, question=question, draft=draft)
-        return text if self.raw else engine.render(text)
+    def texts(self, engine: CausalEngine, pairs: Sequence[Texts], draft_tokens: int) -> list[str]:
+        """Write what the model continues of each question and the beginning of its draft."""
+        cut = cut_drafts(engine, pairs, draft_tokens)
+        texts = [filled(self.prompt, question=question, draft=draft) for question, draft in cut]
+        return texts if self.raw else [engine.render(text) for text in texts]
 
 
 JUDGES = {
@@ -157,7 +159,8 @@ class NecessityJudge(CausalGate):
 
     def _asked(self, pairs: Sequence[Texts]) -> list[tuple[Ids, tuple[int, int]]]:
         """Encode each prompt up to where the two verdicts part, with the next id of each."""
-        engine, template, texts = self._engine, self.template, self._texts(pairs)
+        engine, template = self._engine, self.template
+        texts = template.texts(engine, pairs, self.draft_tokens)
         wholes = [
             engine.encode([text + ending for text in texts], raw=template.raw)
             for ending in template.verdicts
@@ -165,14 +168,8 @@ class NecessityJudge(CausalGate):
         return [parting(one, other, engine.tokenizer) for one, other in zip(*wholes, strict=True)]
 
     def _judge(self, pairs: Sequence[Texts]) -> Steps[list[bool | None]]:
-        rows = self._engine.encode(self._texts(pairs), raw=self.template.raw)
-        how = Writing(VERDICT_TOKENS)
-        written = yield from causal_decoding.write(self._engine, rows, how, adapter=self._adapter)
+        written = yield from _written(self, pairs, VERDICT_TOKENS)
         return [read_verdict(done.text) for done in written]
-
-    def _texts(self, pairs: Sequence[Texts]) -> list[str]:
-        cut = cut_drafts(self._engine, pairs, self.draft_tokens)
-        return [self.template.text(self._engine, *pair) for pair in cut]
 
 
 class QueryRewriter(CausalModel):
@@ -247,12 +244,18 @@ class QueryRewriter(CausalModel):
         return await self._acall(self._rewrite, checked_pairs(questions, drafts))
 
     def _rewrite(self, pairs: Sequence[Texts]) -> Steps[list[str]]:
-        cut = cut_drafts(self._engine, pairs, self.draft_tokens)
-        texts = [self.template.text(self._engine, *pair) for pair in cut]
-        rows = self._engine.encode(texts, raw=self.template.raw)
-        how = Writing(self.max_new_tokens)
-        written = yield from causal_decoding.write(self._engine, rows, how, adapter=self._adapter)
+        written = yield from _written(self, pairs, self.max_new_tokens)
         return [done.text for done in written]
+
+
+def _written(
+    model: NecessityJudge | QueryRewriter, pairs: Sequence[Texts], tokens: int
+) -> Steps[list[Draft]]:
+    """Write at most `tokens` tokens after the prompt of each pair."""
+    engine, template = model._engine, model.template
+    texts = template.texts(engine, pairs, model.draft_tokens)
+    rows, how = engine.encode(texts, raw=template.raw), Writing(tokens)
+    return (yield from causal_decoding.write(engine, rows, how, adapter=model._adapter))
 
 
 def template_of(name: str, templates: Mapping[str, Template]) -> Template:

@@ -10,13 +10,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from fitrag_integrations.models.encoder.pairs import Batch, moved_left
-from fitrag_integrations.models.scorer.items import Range
+from fitrag_integrations.models.scorer.items import ANSWER_TOKENS, NOTHING, Range
 
 Floats = NDArray[np.float32]
 Weights = Mapping[str, Floats]
-FURTHEST = 20.0  # where the best span's score is cut off
-ANSWER_TOKENS = 24
-NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span without tokens has
 Inside = NDArray[np.bool_]
 
 

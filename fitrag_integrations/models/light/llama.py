@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.models.causal.words import cut_at
+from fitrag_integrations.models.causal.words import cut_at, until_stop
 from fitrag_integrations.models.runtime.folder import read_arrays, read_checked
 from fitrag_integrations.values.prompt import Completion
 
@@ -93,19 +93,9 @@ class Llama:
             text = self.tokenizer.decode(made)
             if cut_at(text, stop) != text:
                 break
-        text, count = self._until_stop(made, stop)
+        text, count = until_stop(self.tokenizer.decode, made, stop)
         cut = count if count == most else None
         return Completion(text.strip(), cut=cut), np.array(measured[:count]).reshape(count, 3)
-
-    def _until_stop(self, made: list[int], stop: Sequence[str]) -> tuple[str, int]:
-        """End a text before its stop; the tokens of what is left speak for it."""
-        text = self.tokenizer.decode(made)
-        cut, count = cut_at(text, stop), len(made)
-        if cut != text:
-            whole = range(1, len(made))
-            held = (n for n in whole if self.tokenizer.decode(made[:n]).startswith(cut.rstrip()))
-            count = next(held, len(made))
-        return cut, count if cut.strip() else 0
 
     def _attended(self, name: str, x: Floats, layer: int, begin: int, kept: list[Any]) -> Floats:
         size, tokens = self.config["head_dim"], len(x)

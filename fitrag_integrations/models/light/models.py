@@ -19,13 +19,21 @@ import numpy as np
 
 from fitrag_integrations.core.extras import installed, torch_needed
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.models.answer import Answer, Found, answer_of, found_in
-from fitrag_integrations.models.calls import Judged, PairGrader, PairReader, SentenceScorer
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
+from fitrag_integrations.models.calls import (
+    Answer,
+    Found,
+    Judged,
+    PairGrader,
+    PairReader,
+    SentenceScorer,
+    answer_of,
+    found_in,
+)
+from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.light import heads
 from fitrag_integrations.models.light.engine import Floats, LightEngine, engine_of
-from fitrag_integrations.models.light.heads import FURTHEST, Weights
+from fitrag_integrations.models.light.heads import Weights
 from fitrag_integrations.models.runtime import choosing
 from fitrag_integrations.models.runtime.choosing import Way
 from fitrag_integrations.models.runtime.folder import (
@@ -40,11 +48,12 @@ from fitrag_integrations.models.runtime.saved import Origin, SavedModel, embedde
 from fitrag_integrations.models.runtime.worker import Steps, Worker, finished
 from fitrag_integrations.models.scorer.items import (
     CALIBRATED,
+    FURTHEST,
     Correction,
     Item,
     Range,
     best_logits,
-    chunk_spans,
+    placed_spans,
     sigmoid,
 )
 from fitrag_integrations.types import BiLabelScore
@@ -161,14 +170,7 @@ class LightScorer(SentenceScorer, LightModel):
         return self._correction.labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        groups = self._engine.tokenizer.encode([(question, text) for question, text, _ in items])
-        placed = [
-            chunk_spans(group, asked) for group, (*_, asked) in zip(groups, items, strict=True)
-        ]
-        # equal passages may have other spans: each is read for its own
-        chunks = [EncodedPair(chunk.tokens) for group in groups for chunk in group]
-        ranges = (each for group in placed for _, each in group)
-        wanted = {id(chunk): each for chunk, each in zip(chunks, ranges, strict=True)}
+        placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
         quick = is_quick(self._engine)
         read = partial(self._read, wanted)
         results = iter((yield from self._engine.run(chunks, read, quick=quick)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -135,11 +135,6 @@ class OpenAIClient:
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
         self._lock = Lock()
         self._breaker = _Breaker()
-
-    async def post_all(self, path: str, bodies: Sequence[Mapping[str, object]]) -> list[object]:
-        """Post every body; return each response, or in its place the error of that request."""
-        posts = [self.post(path, body) for body in bodies]
-        return list(await asyncio.gather(*posts, return_exceptions=True))
 
     async def post(self, path: str, body: Mapping[str, object]) -> object:
         """Post one body and return the JSON of the response.

@@ -6,6 +6,7 @@ vLLM serves a LoRA adapter by its name: pass that name as `model`, and the IK de
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
@@ -102,15 +103,21 @@ class Remote:
 
     async def _ask(self, bodies: Sequence[Row], read: Callable[[Row], T]) -> list[T | Exception]:
         """Send all bodies; an item that fails has its error in its place."""
-        replies = await self._client.post_all(PATHS[self._api], bodies)
+        posts = [self._client.post(PATHS[self._api], body) for body in bodies]
+        replies = await asyncio.gather(*posts, return_exceptions=True)
         return [read_item(reply, read) for reply in replies]
 
-    def _body(self, prompt: str, *, tokens: int, logprobs: bool) -> dict[str, object]:
+    def _body(
+        self, prompt: str, *, tokens: int, logprobs: bool, stop: Sequence[str] = ()
+    ) -> dict[str, object]:
         body: dict[str, object] = {"model": self.name, "max_tokens": tokens, "temperature": 0.0}
         if self._api == "chat":
             body["messages"] = [{"role": "user", "content": prompt}]
-            return body | ({"logprobs": True, "top_logprobs": self._top} if logprobs else {})
-        return body | {"prompt": prompt} | ({"logprobs": self._top} if logprobs else {})
+            facts: dict[str, object] = {"logprobs": True, "top_logprobs": self._top}
+        else:
+            body["prompt"] = prompt
+            facts = {"logprobs": self._top}
+        return body | (facts if logprobs else {}) | ({"stop": stop} if stop else {})
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._client.base_url!r}, {self.name!r})"
@@ -173,9 +180,9 @@ class RemoteGenerator(Remote):
             tokens = asked.tokens or USUAL_TOKENS
             if self._api == "chat":  # a chat model may think before it answers
                 tokens = max(tokens, USUAL_TOKENS)
-            end = {"stop": self._stop} if self._stop and asked.one_line else {}
-            body = self._body(text, tokens=min(tokens, self._most or tokens), logprobs=False)
-            bodies.append(body | end)
+            tokens = min(tokens, self._most or tokens)
+            stop = self._stop if asked.one_line else ()
+            bodies.append(self._body(text, tokens=tokens, logprobs=False, stop=stop))
         return await self._ask(bodies, read_written)
 
     def draft(self, questions: Sequence[str]) -> list[Any]:
@@ -184,12 +191,11 @@ class RemoteGenerator(Remote):
 
     async def adraft(self, questions: Sequence[str]) -> list[Any]:
         """Async version of `draft`."""
-        stop = {"stop": self._stop} if self._stop else {}
         bodies = []
         for question, given in zip(checked_texts("questions", questions), questions, strict=True):
             tokens = LimitedPrompt(given).tokens or self.draft_tokens
-            body = self._body(self._question_prompt(question), tokens=tokens, logprobs=True)
-            bodies.append(body | stop)
+            prompt = self._question_prompt(question)
+            bodies.append(self._body(prompt, tokens=tokens, logprobs=True, stop=self._stop))
         return await self._ask(
             bodies, lambda reply: as_draft(read_text(reply).strip(), read_tokens(reply))
         )

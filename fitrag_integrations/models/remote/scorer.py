@@ -18,10 +18,11 @@ from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.remote.client import OpenAIClient, Refused
+from fitrag_integrations.models.scorer.items import logit
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 
-Pair = tuple[str, Passage]
 CONTENT = {400, 413, 422}  # status codes by which one document may fail its whole request
 SIZE = re.compile(r"too (?:large|long|big|many)|exceed|length|maximum|batch size", re.IGNORECASE)
 SPLITS = 64
@@ -298,13 +299,10 @@ class RemoteScorer:
         return found
 
     def _label(self, value: float) -> BiLabelScore:
-        if not self._dialect.raw:
-            kept = min(1.0 - SURE, max(SURE, value))
-            value = math.log(kept / (1.0 - kept))
-        logit = self._scale * value + self._shift
-        small = math.exp(-abs(logit))
-        share = 1.0 / (1.0 + small)
-        return BiLabelScore(share if logit >= 0 else 1.0 - share, has_answer_logit=logit)
+        given = value if self._dialect.raw else logit(value, SURE)
+        moved = self._scale * given + self._shift
+        share = 1.0 / (1.0 + math.exp(-abs(moved)))
+        return BiLabelScore(share if moved >= 0 else 1.0 - share, has_answer_logit=moved)
 
     def __repr__(self) -> str:
         return f"RemoteScorer({self._client.base_url!r}, model={self._model!r})"

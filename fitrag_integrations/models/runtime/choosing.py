@@ -31,11 +31,11 @@ from fitrag_integrations.core.extras import installed
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import FitRagError, InputError
+from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.types import Passage
 
 P = ParamSpec("P")
 M = TypeVar("M")
-Pair = tuple[str, Passage]
 DTYPE, BACKEND = "FITRAG_CPU_DTYPE", "FITRAG_BACKEND"
 OPEN = (None, "auto")
 _CHOSEN = ("dtype", "backend")

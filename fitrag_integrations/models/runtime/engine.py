@@ -157,7 +157,8 @@ class Options:
             raise InputError.of("device", given=self.device, allowed=allowed) from None
         if self.dtype is not None and self.dtype not in DTYPES:
             raise InputError.of("dtype", given=self.dtype, allowed=", ".join(DTYPES))
-        on_gpu = device.type == "cuda" and _computes_bfloat16()
+        # where bfloat16 is emulated, float32 is the faster
+        on_gpu = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = DTYPES[self.dtype or ("bfloat16" if on_gpu else "float32")]
         check_place(backend, device, dtype)
         budget = self.batch_tokens
@@ -166,12 +167,6 @@ class Options:
         if budget < 1:
             raise InputError.of("batch_tokens", given=budget, allowed="a whole number above 0")
         return device, dtype, budget
-
-
-def _computes_bfloat16() -> bool:
-    """Check whether the GPU has bfloat16 itself; where it is emulated, float32 is the faster."""
-    found: bool = torch.cuda.is_bf16_supported(including_emulation=False)
-    return found
 
 
 class SharedEngine:

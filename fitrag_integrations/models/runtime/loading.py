@@ -27,6 +27,7 @@ Kind = Literal[
     "AutoModelForSequenceClassification",
     "T5EncoderModel",
 ]
+T5_LIKE = ("t5", "mt5", "umt5")
 ADAPTER = "adapter_model.safetensors"
 _ADAPTER_CONFIG = "adapter_config.json"
 _OTHER_FILES = ("megatron_config", "corda_config", "eva_config", "loftq_config", "lora_ga_config")
@@ -131,12 +132,17 @@ class Checkpoint:
                 the checkpoint on purpose) or not finite: such a model would answer at random.
         """
         import transformers
+        from transformers.utils.peft_utils import find_adapter_config_file
 
         config = self.config() if config is None else config
         if outputs is not None:
             config.num_labels = outputs
         with self._loading():
-            self._refuse_adapter()
+            if find_adapter_config_file(self.source) is not None:  # names a base nobody asked for
+                raise ValueError(
+                    f"{_ADAPTER_CONFIG} is there; allowed: a whole model, so merge the adapter "
+                    "into its base (merge_and_unload, then save_pretrained)"
+                )
             self._refuse_files(config)
             if kind == "AutoModelForCausalLM":
                 _refuse_others(config)
@@ -156,18 +162,10 @@ class Checkpoint:
             _refuse_random(model, info, kind, new)
         return model
 
-    def _refuse_adapter(self) -> None:
-        """Refuse an adapter: it names a base that nobody asked for, and may be a pickle."""
-        from transformers.utils.peft_utils import find_adapter_config_file
-
-        if find_adapter_config_file(self.source) is not None:
-            raise ValueError(
-                f"{_ADAPTER_CONFIG} is there; allowed: a whole model, so merge the adapter into "
-                "its base (merge_and_unload, then save_pretrained)"
-            )
-
     def _refuse_files(self, config: object) -> None:
         """Refuse a missing shard, and more layers than tensors: each would be made first."""
+        from safetensors import safe_open
+
         folder, names = Path(self.source), set[str]()
         if not folder.is_dir():
             return
@@ -178,7 +176,10 @@ class Checkpoint:
             raise ValueError(
                 f"{', '.join(lost[:4])} is missing, which {index.name} lists; copy the whole folder"
             )
-        held = sum(_tensor_count(path) for path in folder.glob("*.safetensors"))
+        held = 0
+        for path in folder.glob("*.safetensors"):
+            with safe_open(path, framework="pt") as file:
+                held += len(file.keys())
         asked = [v for n, v in vars(config).items() if _LAYERS.fullmatch(n) and isinstance(v, int)]
         deepest = max(asked, default=0)
         if held and deepest > max(held, MOST_LAYERS):
@@ -192,8 +193,13 @@ class Checkpoint:
         except (FitRagError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # hostile files raise anything
-            reason = f"{self.what} could not be loaded: {_why(error)}"
-            raise ModelLoadError(reason + without_hub(self.source)) from error
+            reason = str(error) or type(error).__name__
+            if "trust_remote_code" in reason:  # the library's own advice is to trust it
+                reason = _OWN_CODE
+            elif isinstance(error, OSError) and ".safetensors" in reason:
+                reason = _NO_SAFETENSORS
+            reason = f"{self.what} could not be loaded: {reason}{without_hub(self.source)}"
+            raise ModelLoadError(reason) from error
 
 
 def inner_config(fields: Mapping[str, Any], what: str) -> Any:
@@ -313,7 +319,12 @@ def load_adapter_config(folder: Path) -> Any:
         for field in _OTHER_FILES:
             if getattr(config, field, None):
                 raise ValueError(f"{field}: given a value, allowed none")
-        _refuse_patterns(config)
+        for field in _PATTERNS:  # a pattern may take forever over the names of a model's layers
+            value = getattr(config, field, None) or []
+            for text in map(str, [value] if isinstance(value, str) else value):
+                if len(text) > MOST or _REPEATED.search(text) or len(_REPEATS.findall(text)) > FEW:
+                    allowed = "names of layers, or a pattern that repeats no group and little else"
+                    raise ValueError(f"{field}: given {text[:MOST]!r}, allowed {allowed}")
     except Exception as error:  # hostile files raise anything
         raise ModelLoadError(f"{folder}: {path.name} is not usable: {error}") from error
     return config
@@ -335,24 +346,6 @@ def load_adapter(model: Any, folder: Path) -> Any:
         raise ModelLoadError(f"{folder}: the adapter does not fit its base: {error}") from error
 
 
-def _refuse_patterns(config: object) -> None:
-    """Refuse regular expressions that take for ever over the names of a model's layers."""
-    for field in _PATTERNS:
-        value = getattr(config, field, None) or []
-        for pattern in [value] if isinstance(value, str) else value:
-            text = str(pattern)
-            if len(text) > MOST or _REPEATED.search(text) or len(_REPEATS.findall(text)) > FEW:
-                allowed = "names of layers, or a pattern that repeats no group and little else"
-                raise ValueError(f"{field}: given {text[:MOST]!r}, allowed {allowed}")
-
-
-def _tensor_count(path: Path) -> int:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as file:
-        return len(file.keys())
-
-
 def _refuse_code(fields: dict[str, object]) -> None:
     """Refuse what transformers would fetch and run without asking `trust_remote_code`."""
     for depth, name, value in _walked(fields):
@@ -369,16 +362,6 @@ def _walked(fields: Any, depth: int = 0) -> Iterator[tuple[int, str, object]]:
         yield depth, str(name), value
         if isinstance(value, dict | list):
             yield from _walked(value, depth + 1)
-
-
-def _why(error: Exception) -> str:
-    """Return what is wrong and what to do, where the library's own advice would be to trust it."""
-    reason = str(error) or type(error).__name__
-    if "trust_remote_code" in reason:
-        return _OWN_CODE
-    if isinstance(error, OSError) and ".safetensors" in reason:
-        return _NO_SAFETENSORS
-    return reason
 
 
 @contextmanager

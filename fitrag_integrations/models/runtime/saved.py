@@ -90,16 +90,13 @@ class SavedModel:
         self._check_loaded()
         return self._own_worker()
 
-    def _call(self, task: Task[Q, A], items: Sequence[Q]) -> list[A]:
-        return self._worker().call(task, items)
+    def _call(self, task: Task[Q, A], items: Sequence[Q], show: bool | None = False) -> list[A]:
+        """Call a task, under a progress bar if it is shown, which moves by token batch."""
+        with bar(f"{type(self).__name__}, inputs", show=show) as on_progress:
+            return self._worker().call(task, items, on_progress=on_progress)
 
     async def _acall(self, task: Task[Q, A], items: Sequence[Q]) -> list[A]:
         return await self._worker().acall(task, items)
-
-    def _shown(self, task: Task[Q, A], items: Sequence[Q], show: bool | None) -> list[A]:
-        """Call a task under a progress bar, which moves by token batch."""
-        with bar(f"{type(self).__name__}, inputs", show=show) as on_progress:
-            return self._worker().call(task, items, on_progress=on_progress)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as the folder and the options; the weights stay where they are."""

@@ -14,15 +14,13 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.calls import Judged, PairScorer, SentenceScorer
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.engine import Engine, PairModel
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.encoder.pair_model import PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
 from fitrag_integrations.models.evaluator.head import (
-    FURTHEST,
     Read,
     gathered,
-    rarity_of,
+    read_head,
     read_of,
     write_head,
 )
@@ -35,13 +33,12 @@ from fitrag_integrations.models.runtime.folder import (
     kind_in,
     load_head,
     read_manifest,
-    read_tensors,
     reading,
 )
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import CALIBRATED, Correction, Item
+from fitrag_integrations.models.scorer.items import CALIBRATED, FURTHEST, Correction, Item
 from fitrag_integrations.models.scorer.one_pass import (
     Head,
     SpanJudge,
@@ -157,8 +154,7 @@ class BiLabelScorer(PairScorer, PairModel):
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
         entry = manifest["head"]
-        tensors = read_tensors(folder, entry)
-        numbers = rarity_of(tensors, engine, folder / entry["file"])
+        tensors, numbers = read_head(folder, entry, engine)
         rarity, interaction = () if numbers is None else numbers, None
         if entry.get("late"):  # compares with the untouched base, beside the tuned encoder
             base = place(load_base(manifest["base"])[0], engine.device, engine.dtype)
@@ -172,11 +168,8 @@ class BiLabelScorer(PairScorer, PairModel):
             "hidden": check_whole("hidden", entry["hidden"], low=0),
             "units": check_whole("units", entry.get("units", 0), low=0),
         }
-        width = engine.trunk.width
-        named = {name.removeprefix("head."): tensor for name, tensor in tensors.items()}
-        head = load_head(
-            lambda: BiLabelHead(width, **sizes, spans=spans), folder / entry["file"], named
-        )
+        width, path = engine.trunk.width, folder / entry["file"]
+        head = load_head(lambda: BiLabelHead(width, **sizes, spans=spans), path, tensors)
         both = both_positive(manifest)
         return cls(engine, head, evidence=evidence, temperatures=both, manifest=manifest)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
-from fitrag_integrations.models.encoder.pairs import EncodedPair, checked_pairs
+from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer, checked_pairs
 from fitrag_integrations.models.runtime.folder import (
     SMALLEST,
     read_manifest,
@@ -24,6 +24,9 @@ from fitrag_integrations.types import BiLabelScore, Passage
 
 Range = tuple[int, int]
 Places: TypeAlias = NDArray[np.int64]
+FURTHEST = 20.0  # where the score of a best span is cut off
+ANSWER_TOKENS = 24
+NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span without tokens has
 CALIBRATED = "calibrated"  # the kind of a folder with a correction and the scorer's name
 InChunk: TypeAlias = tuple[Places, list[Range]]  # which spans, and the tokens of each
 Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end) in the text
@@ -97,6 +100,12 @@ def sigmoid(logit: float) -> float:
     return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
 
 
+def logit(probability: float, smallest: float = 1e-7) -> float:
+    """Return the logit of a probability, which stays `smallest` from 0 and 1."""
+    inside = min(1 - smallest, max(smallest, probability))
+    return math.log(inside / (1 - inside))
+
+
 def token_ranges(chunk: EncodedPair, spans: Sequence[Range] | Places) -> list[Range]:
     """Return the tokens [first, end) that touch each span of characters; empty where none does."""
     places = np.flatnonzero(chunk.tokens[3] >= 0)
@@ -135,6 +144,22 @@ def chunk_spans(chunks: Sequence[EncodedPair], spans: Sequence[Range]) -> list[I
         own = np.concatenate([ranges[kept], np.zeros((len(nowhere), 2), dtype=np.int64)])
         found.append((np.concatenate([which[kept], nowhere]), [(a, b) for a, b in own.tolist()]))
     return found
+
+
+def placed_spans(
+    tokenizer: PairTokenizer, items: Sequence[Item]
+) -> tuple[list[list[InChunk]], list[EncodedPair], dict[int, list[Range]]]:
+    """Encode items, and find the spans that each chunk is to judge.
+
+    Returns for each item the spans of each of its chunks, then all chunks, and their token ranges
+    by the chunk's id.
+    """
+    groups = tokenizer.encode([(question, passage) for question, passage, _ in items])
+    placed = [chunk_spans(group, item[2]) for group, item in zip(groups, items, strict=True)]
+    # equal passages may have other spans: each is read for its own
+    chunks = [EncodedPair(chunk.tokens) for group in groups for chunk in group]
+    ranges = (each for group in placed for _, each in group)
+    return placed, chunks, {id(c): each for c, each in zip(chunks, ranges, strict=True)}
 
 
 def best_logits(count: int, parts: Sequence[tuple[Places, NDArray[Any]]]) -> NDArray[Any]:

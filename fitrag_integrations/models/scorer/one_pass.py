@@ -44,7 +44,7 @@ from fitrag_integrations.models.scorer.items import (
     Item,
     Range,
     best_logits,
-    chunk_spans,
+    placed_spans,
 )
 from fitrag_integrations.models.scorer.spans import (
     LineHead,
@@ -84,12 +84,7 @@ def run_spans(
     `measure(wanted, states, mask, batch)` gets the tokens of spans by the identity of their chunk.
     Returns the spans of each item's chunks, all chunks, and a result for each of these.
     """
-    groups = engine.tokenizer.encode([(question, passage) for question, passage, _ in items])
-    places = [chunk_spans(group, item[2]) for group, item in zip(groups, items, strict=True)]
-    # equal passages may have other spans: each is read for its own
-    chunks = [EncodedPair(chunk.tokens) for group in groups for chunk in group]
-    flat = [each for group in places for _, each in group]
-    wanted = {id(chunk): each for chunk, each in zip(chunks, flat, strict=True)}
+    places, chunks, wanted = placed_spans(engine.tokenizer, items)
     forward: Forward[T] = partial(measure, wanted)
     return places, chunks, (yield from engine.run_chunks(chunks, forward))
 

@@ -30,6 +30,7 @@ from fitrag_integrations.models.runtime.engine import EngineModel, Options, Pair
 from fitrag_integrations.models.runtime.loading import (
     Checkpoint,
     check_vocabulary,
+    checked_length,
     inner_config,
     position_limit,
 )
@@ -37,10 +38,9 @@ from fitrag_integrations.models.runtime.placing import float32_head
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.families.family import Folder, OutputRows
-from fitrag_integrations.models.scorer.items import Item, of_logits
+from fitrag_integrations.models.scorer.families import SHORTEST_LENGTH, OutputRows
+from fitrag_integrations.models.scorer.items import Item, logit, of_logits
 from fitrag_integrations.models.scorer.one_pass import Ranges, run_spans
-from fitrag_integrations.models.scorer.reranker import SMALLEST
 from fitrag_integrations.types import BiLabelScore
 
 KIND = "open_provence"
@@ -111,7 +111,7 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         if length is None:
             length = fields.get("max_length", 512)
             length = min(length, position_limit(config) or length)
-        length = Folder(checkpoint, config, tokenizer, length).length()
+        length = checked_length(length, config, low=SHORTEST_LENGTH)
         if threshold is None:
             threshold = fields.get("default_threadshold", fields.get("default_threshold"))
         return cls(
@@ -140,11 +140,13 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         for group, (*_, spans) in zip(places, items, strict=True):
             kept, best = np.zeros(len(spans)), -math.inf
             for which, _ in group:
-                logit, means = next(found)
-                best = max(best, logit)
+                output, means = next(found)
+                best = max(best, output)
                 kept[which] = np.maximum(kept[which], means)
             whole = best / self.temperature
-            judged.append((of_logits(whole), [_kept(p) for p in kept.tolist()]))
+            judged.append(
+                (of_logits(whole), [BiLabelScore(p, None, logit(p), None) for p in kept.tolist()])
+            )
         return judged
 
     def _read(
@@ -153,12 +155,12 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         """Return each chunk's ranking logit, and the mean keep probability of its spans."""
         logits, keep = outputs[:, 0, 0].tolist(), outputs[..., 1].sigmoid().double().cpu().numpy()
         found = []
-        for logit, row, size, chunk in zip(logits, keep, batch.lengths, batch.pairs, strict=True):
-            if not math.isfinite(logit) or not np.isfinite(row[:size]).all():
+        for output, row, size, chunk in zip(logits, keep, batch.lengths, batch.pairs, strict=True):
+            if not math.isfinite(output) or not np.isfinite(row[:size]).all():
                 raise ModelLoadError(f"{self.name!r} gave no number in {self._engine.dtype}")
             sums = np.concatenate([[0.0], np.cumsum(row[:size])])
             begin, end = np.array(wanted[id(chunk)], dtype=np.int64).reshape(-1, 2).T
-            found.append((logit, (sums[end] - sums[begin]) / np.maximum(end - begin, 1)))
+            found.append((output, (sums[end] - sums[begin]) / np.maximum(end - begin, 1)))
         return found
 
     def _details(self) -> list[str]:
@@ -261,8 +263,3 @@ def _before_norm(fields: Mapping[str, Any]) -> bool:
     """
     major = str(fields.get("transformers_version", "4")).partition(".")[0]
     return not (major.isdigit() and int(major) >= 5)
-
-
-def _kept(probability: float) -> BiLabelScore:
-    inside = min(1 - SMALLEST, max(SMALLEST, probability))
-    return BiLabelScore(probability, None, math.log(inside / (1 - inside)), None)

@@ -25,14 +25,13 @@ from fitrag_integrations.models.runtime.loading import check_vocabulary
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.families import causal, classifier, monot5
-from fitrag_integrations.models.scorer.families.family import Family, Folder, Scale
-from fitrag_integrations.models.scorer.items import of_logits
+from fitrag_integrations.models.scorer import causal_families
+from fitrag_integrations.models.scorer.families import CLASSIFIER, MONOT5, Family, Folder, Scale
+from fitrag_integrations.models.scorer.items import logit, of_logits
 from fitrag_integrations.types import BiLabelScore
 
-FAMILIES = {family.name: family for family in (monot5.FAMILY, *causal.FAMILIES, classifier.FAMILY)}
+FAMILIES = {family.name: family for family in (MONOT5, *causal_families.FAMILIES, CLASSIFIER)}
 """By name, in the order in which they are tried."""
-SMALLEST = 1e-7  # of a probability, so that its logit is a number
 
 
 class RerankerOptions(PairOptions, total=False):
@@ -138,15 +137,12 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
         return numbers
 
     def _label(self, output: float) -> BiLabelScore:
-        logit = output
         if self.scale == "probability":
             if not 0 <= output <= 1:
                 allowed = "'logit', whose outputs are not kept to [0, 1] as a probability is"
                 raise InputError.of("scale", given=self.scale, allowed=allowed)
-            inside = min(1 - SMALLEST, max(SMALLEST, output))
-            logit = math.log(inside / (1 - inside))
-        logit /= self.temperature
-        return of_logits(logit)
+            output = logit(output)
+        return of_logits(output / self.temperature)
 
     def _details(self) -> list[str]:
         return [f"scale={self.scale!r}", "llm_prefer=None", *super()._details()]

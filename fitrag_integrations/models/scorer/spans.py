@@ -18,12 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fitrag_integrations.models.encoder.pairs import Batch, moved_left
-from fitrag_integrations.models.scorer.items import Range
+from fitrag_integrations.models.scorer.items import ANSWER_TOKENS, NOTHING, Range
 
 COUNT = 12
 NUMBERS = COUNT + 2  # with the two labels of the whole passage
-ANSWER_TOKENS = 24
-NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span without tokens has
 HELD = 2**24  # numbers compared at once, or those of one chunk
 
 

@@ -27,15 +27,9 @@ from fitrag_integrations.models.causal.states import (
     feature_count,
     features,
 )
-from fitrag_integrations.models.causal.words import PROMPTS
+from fitrag_integrations.models.causal.words import PROMPT, PROMPTS
 from fitrag_integrations.models.gate.gate import cut_drafts
-from fitrag_integrations.models.gate.ik import (
-    IKClassifier,
-    ask_text,
-    check_variant,
-    head_prompt,
-    head_rows,
-)
+from fitrag_integrations.models.gate.ik import VARIANTS, IKClassifier, ask_text, head_rows
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.training.causal.adapter import (
@@ -175,7 +169,8 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
         InputError: For an invalid row, or rows of several models.
         ModelLoadError: If the base's tokenizer has no token for Yes or No.
     """
-    check_variant(plan.variant)
+    if plan.variant not in VARIANTS:
+        raise InputError.of("variant", given=plan.variant, allowed=", ".join(VARIANTS))
     given = known_rows(rows)
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
     team, device = join(training_device(plan.device))
@@ -187,13 +182,14 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
             "base": base_from(out, plan.base),
             "variant": plan.variant,
             "model": judged_model(given, plan.model, engine.name),
-            "prompts": {"question": head_prompt(engine)} if plan.variant == "head" else PROMPTS,
+            "prompts": PROMPTS,
             "draft_tokens": plan.draft_tokens,
             "temperatures": [1.0, 1.0],
             "threshold": None,
             "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(given)},
         }
         if plan.variant == "head":
+            manifest["prompts"] = {"question": str(engine.manifest.get("prompt", PROMPT))}
             model = _fit_head(engine, train, held, out, plan, manifest)
         else:
             model = _fit_words(engine, train, held, out, plan, manifest, team)

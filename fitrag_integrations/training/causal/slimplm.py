@@ -14,7 +14,6 @@ from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
-from fitrag_integrations.models.gate.gate import cut_drafts
 from fitrag_integrations.models.gate.slimplm import (
     JUDGES,
     REWRITERS,
@@ -120,9 +119,9 @@ def fit_necessity(
         }
 
         def example(row: KnownRow) -> Example:
-            (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
+            (text,) = template.texts(engine, [(row.question, row.draft)], plan.draft_tokens)
             verdict = template.verdicts[0 if row.known else 1]
-            return written(engine, template.text(engine, *pair), verdict, raw=template.raw)
+            return written(engine, text, verdict, raw=template.raw)
 
         lesson = Lesson.of([*map(example, train)], [*map(example, held)])
         name = fit_adapter(engine, lesson, out / "run", plan)
@@ -190,9 +189,8 @@ def fit_rewriter(
         base = base_from(out, plan.base)
 
         def example(row: ClaimRow) -> Example:
-            (pair,) = cut_drafts(engine, [(row.question, row.draft)], plan.draft_tokens)
-            target = render(row.leads, plan.template)
-            return written(engine, template.text(engine, *pair), target, raw=template.raw)
+            (text,) = template.texts(engine, [(row.question, row.draft)], plan.draft_tokens)
+            return written(engine, text, render(row.leads, plan.template), raw=template.raw)
 
         taught, kept = [*map(example, train)], [*map(example, held)]
         name = fit_adapter(engine, Lesson.of(taught, kept), out / "run", plan)

@@ -63,13 +63,14 @@ def drawn(count: int, *, draws: int, overlap: float, chance: random.Random) -> l
         overlap: Maximum Jaccard overlap of two combinations, in [0, 1].
         chance: Source of randomness.
     """
-    kept: list[Places] = []
+    kept: list[set[int]] = []
     for _ in range(draws):
         size = chance.randint(1, count)
-        places = tuple(sorted(chance.sample(range(count), size)))
-        if all(_alike(places, other) <= overlap for other in kept) and places not in kept:
+        places = set(chance.sample(range(count), size))
+        alike = (len(places & other) / len(places | other) for other in kept)
+        if places not in kept and all(share <= overlap for share in alike):
             kept.append(places)
-    return kept
+    return [tuple(sorted(places)) for places in kept]
 
 
 def skyline(scores: Sequence[tuple[float, float]]) -> list[int]:
@@ -125,7 +126,3 @@ def _judged(place: str, given: dict[str, Any]) -> Combination:
     except (KeyError, TypeError, ValueError) as error:
         allowed = f"kinds, scores, left, eligible, has_answer and share ({error})"
         raise InputError.of(place, given=given, allowed=allowed) from None
-
-
-def _alike(one: Places, other: Places) -> float:
-    return len(set(one) & set(other)) / len(set(one) | set(other))

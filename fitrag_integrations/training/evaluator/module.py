@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.heads import BiLabelHead
@@ -75,14 +74,12 @@ class EvaluatorModule(nn.Module):
         each.
         """
 
-        def run(
-            batch: Sequence[EncodedPair], states: Tensor, mask: Tensor
-        ) -> list[tuple[Tensor, Tensor]]:
+        def run(batch: Batch, states: Tensor, mask: Tensor) -> list[tuple[Tensor, Tensor]]:
             with full_precision(states.device):
                 scores = self.head.span(states)
-                best = span_scores(scores, Batch.of(batch))
-                logits = self.graded(self.trunk.pool(states, mask), batch, best)
-            each = zip(batch, logits, scores, strict=True)
+                best = span_scores(scores, batch)
+                logits = self.graded(self.trunk.pool(states, mask), batch.pairs, best)
+            each = zip(batch.pairs, logits, scores, strict=True)
             return [(logit, score[: len(pair)]) for pair, logit, score in each]
 
         found = trunk_passes(self.trunk, encoded, run, pad_id=self.tokenizer.pad_id)
@@ -172,8 +169,6 @@ class RegressionModule(nn.Module):
         super().__init__()
         options = Options(device="cpu", dtype="float32")
         self._grader = SequenceGrader(model, tokenizer, options, input_format=input_format)
-        self._pad_id: int = tokenizer.pad_token_id or 0
-        self._parts = [model]  # in a list: its parts are registered below, each once
         model.requires_grad_(True)
         if tune == "lora":
             setattr(model, model.base_model_prefix, with_lora(model.base_model, rank=rank))
@@ -189,7 +184,7 @@ class RegressionModule(nn.Module):
     @property
     def model(self) -> Any:
         """The classifier whole."""
-        return self._parts[0]
+        return self._grader._model
 
     def forward(self, batch: Sequence[LabelledPair]) -> dict[str, Tensor]:
         """Return the mean squared error of a batch."""
@@ -201,12 +196,7 @@ class RegressionModule(nn.Module):
         (pairs,).
         """
         inputs = [self._grader._encoded(question, passage)[0] for question, passage, _ in batch]
-        rows = [torch.tensor(ids) for ids in inputs]
-        ids = pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
-        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-        (model,), device = self._parts, device_of(self)
-        found: Tensor = model(input_ids=ids.to(device), attention_mask=mask.to(device)).logits
-        return found.float().squeeze(-1)
+        return self._grader.logits(inputs, device_of(self))
 
     @torch.inference_mode()
     def grades(self, pairs: Sequence[LabelledPair], *, at_once: int = 32) -> list[float]:
@@ -222,10 +212,9 @@ class RegressionModule(nn.Module):
 
     def save(self, out: Path, fields: dict[str, object]) -> None:
         """Save a checkpoint of transformers, adapters folded in, and `fields` beside it."""
-        (model,) = self._parts
         trunk: Any = self.trunk
         if hasattr(trunk, "merge_and_unload"):
-            setattr(model, model.base_model_prefix, trunk.merge_and_unload())
+            setattr(self.model, self.model.base_model_prefix, trunk.merge_and_unload())
         out.mkdir(parents=True, exist_ok=True)
         self._grader.save(out)
         write_fields(out, {"input_format": self._grader.input_format, **fields})

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.encoders import load_base, load_encoder, save_encoder
-from fitrag_integrations.models.encoder.pairs import PairTokenizer
+from fitrag_integrations.models.encoder.pairs import Batch, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import collate
 
 STATES = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [9.0, 9.0]], [[4.0, 0.0], [8.0, 8.0], [7.0, 7.0]]])
@@ -27,7 +27,7 @@ def test_pooling_by_hand(bert, t5):
 
 
 def test_collate_pads_to_the_longest():
-    ids, mask, types = collate([encoded([5], [6, 7]), encoded([], [])], pad_id=9)
+    ids, mask, types = collate(Batch.of([encoded([5], [6, 7]), encoded([], [])], pad_id=9))
     assert ids.tolist() == [[0, 5, 0, 6, 7, 0], [0, 0, 0, 9, 9, 9]]
     assert mask.tolist() == [[1] * 6, [1, 1, 1, 0, 0, 0]]
     assert types.shape == (2, 6) and ids.dtype == mask.dtype == types.dtype == torch.long
@@ -38,8 +38,8 @@ def test_padding_does_not_change_states(base):
     trunk, _ = load_base(base)
     trunk.eval()
     short, long = encoded([5], [6, 7]), encoded([5, 6], [7, 8, 9, 10])
-    ids, mask, types = collate([short, long], pad_id=0)
-    alone = trunk(*collate([short], pad_id=0))
+    ids, mask, types = collate(Batch.of([short, long]))
+    alone = trunk(*collate(Batch.of([short])))
     together = trunk(ids, mask, types)
     assert together.shape == (2, 9, 32) and together.dtype == torch.float32
     torch.testing.assert_close(together[:1, :6], alone, atol=1e-5, rtol=0)
@@ -135,9 +135,9 @@ def test_a_decoder_is_pooled_at_its_last_token_and_sees_the_passage(tmp_path):
         [("what river?", Passage("1", "the Danube")), ("what river?", Passage("2", "a king"))]
     )
     with torch.inference_mode():
-        ids, mask, types = collate(pairs, pad_id=0)
+        ids, mask, types = collate(Batch.of(pairs))
         vectors = trunk.pool(trunk(ids, mask, types), mask)
-        alone = [trunk(*collate([one], pad_id=0))[0, -1] for one in pairs]
+        alone = [trunk(*collate(Batch.of([one])))[0, -1] for one in pairs]
     torch.testing.assert_close(vectors, torch.stack(alone), atol=1e-5, rtol=1e-5)
     assert (vectors[0] - vectors[1]).norm() > 0.1
     save_encoder(trunk, tmp_path / "saved", base=folder)

@@ -17,11 +17,11 @@ from transformers import (
 )
 
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.encoder.trunk import Trunk, mask_of
+from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime import fused
 from fitrag_integrations.models.runtime.fused import ArrayBert, Layers, slow_down, speed_up
 from fitrag_integrations.models.runtime.placing import cast
-from fitrag_integrations.models.scorer.families.classifier import OneOutput
+from fitrag_integrations.models.scorer.families import OneOutput
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 60}
 SIZES |= {"intermediate_size": 48, "num_labels": 1, "max_position_embeddings": 64}
@@ -35,7 +35,7 @@ LIMITS = {torch.float32: 1e-5, torch.bfloat16: 0.03}
 
 def batch(*lengths):
     ids = 5 + torch.arange(len(lengths) * max(lengths)).view(len(lengths), -1) % 40
-    mask = mask_of(torch.tensor(lengths), max(lengths))
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)).long()
     return ids * mask + (1 - mask), mask, ids % 2 * mask
 
 

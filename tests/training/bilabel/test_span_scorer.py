@@ -11,12 +11,13 @@ from training_rows import judged_rows
 from fitrag_integrations.errors import TrainingError
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, adapt, fit_evaluator
-from fitrag_integrations.training.losses import calibrated, list_loss
+from fitrag_integrations.training.losses import list_loss
 from scripts.span_scorer import (
     Preferred,
     SpanPlan,
     _joined,
     _start,
+    calibrated,
     fit_span_scorer,
     save_span_scorer,
 )

@@ -28,8 +28,13 @@ from fitrag_integrations.models.encoder.pairs import (
     title_of,
     whole,
 )
-from fitrag_integrations.models.scorer.families.classifier import load_classifier
-from fitrag_integrations.models.scorer.families.family import Family, Folder, Loaded, OutputRows
+from fitrag_integrations.models.scorer.families import (
+    Family,
+    Folder,
+    Loaded,
+    OutputRows,
+    load_classifier,
+)
 
 LOGIT_SCORE = "1_LogitScore/config.json"
 """Where sentence-transformers keeps the tokens that a causal reranker answers with."""

@@ -1,1 +1,0 @@
-"""Families of published rerankers, one file each: how it is loaded, tokenized and scored."""
