@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from operator import attrgetter
@@ -219,9 +219,9 @@ class _DraftGate(FlowGate):
     `allow_other_model` are those of `FlowGate`.
     """
 
-    numbers: ClassVar[Callable[[Draft], tuple[float, ...]]]
+    numbers: ClassVar[staticmethod[[Draft], tuple[float, ...]]]
     """What is averaged over the tokens."""
-    sureness: ClassVar[Callable[[float], float]]
+    sureness: ClassVar[staticmethod[[float], float]]
     """The number in [0, 1] that an average means, higher is surer."""
 
     drafter: Drafter
