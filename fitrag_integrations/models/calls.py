@@ -76,7 +76,7 @@ class SentenceScorer(PairScorer):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Record):
-    """Answer of a reader.
+    """Answer of a reader such as that of Karpukhin et al. (2020): a span of a passage.
 
     Args:
         text: `passage.text[start:end]`.

@@ -87,7 +87,7 @@ def serve_tools(settings: Settings, retriever: Retriever | None = None) -> None:
         MissingExtraError: If the official SDK is not installed.
     """
     sdk = require_extra("mcp.server.mcpserver", extra="mcp", feature="fitrag serve --mcp")
-    errors = importlib.import_module("mcp.server.mcpserver.exceptions")
+    refused = importlib.import_module("mcp.server.mcpserver.exceptions").ToolError
     service = Service(settings, Metrics())
     service.load()
 
@@ -97,7 +97,7 @@ def serve_tools(settings: Settings, retriever: Retriever | None = None) -> None:
             try:
                 return await tool(*args, **named)
             except (FitRagError, ValidationError) as error:  # the SDK hides the text of others
-                raise errors.ToolError(str(error)) from error
+                raise refused(str(error)) from error
 
         return answer
 

@@ -219,10 +219,8 @@ class _DraftGate(FlowGate):
     `allow_other_model` are those of `FlowGate`.
     """
 
-    numbers: ClassVar[staticmethod[[Draft], tuple[float, ...]]]
-    """What is averaged over the tokens."""
-    sureness: ClassVar[staticmethod[[float], float]]
-    """The number in [0, 1] that an average means, higher is surer."""
+    numbers: ClassVar[str]
+    """Field of a draft that is averaged over its tokens."""
 
     drafter: Drafter
 
@@ -245,13 +243,18 @@ class _DraftGate(FlowGate):
             (answer,) = yield from rescore_port(self.drafter).ask([(question, draft)])
         else:
             (answer,) = yield from draft_port(self.drafter).ask([question])
-        numbers = type(self).numbers(check_is("draft", answer, Draft))
+        numbers = attrgetter(self.numbers)(check_is("draft", answer, Draft))
         if not numbers:
             kind, name = type(self).__name__, type(self.drafter).__name__
             raise PortError(
                 f"{name} returned no token probabilities, which {kind} requires; see AskGate"
             )
-        return type(self).sureness(math.fsum(numbers) / len(numbers))
+        return self.sureness(math.fsum(numbers) / len(numbers))
+
+    @staticmethod
+    @abstractmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means; higher is surer."""
 
 
 class MarginGate(_DraftGate):
@@ -268,8 +271,12 @@ class MarginGate(_DraftGate):
         InputError: If `drafter` has neither, or a number is out of range.
     """
 
-    numbers = staticmethod(attrgetter("margins"))
-    sureness = staticmethod(lambda mean: min(1.0, mean))
+    numbers = "margins"
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return min(1.0, mean)
 
 
 class EntropyGate(_DraftGate):
@@ -286,8 +293,12 @@ class EntropyGate(_DraftGate):
         InputError: If `drafter` has neither, or a number is out of range.
     """
 
-    numbers = staticmethod(attrgetter("entropies"))
-    sureness = staticmethod(lambda mean: math.exp(-mean))
+    numbers = "entropies"
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return math.exp(-mean)
 
 
 class LikelihoodGate(_DraftGate):
@@ -304,8 +315,12 @@ class LikelihoodGate(_DraftGate):
         InputError: If `drafter` has neither, or a number is out of range.
     """
 
-    numbers = staticmethod(attrgetter("logprobs"))
-    sureness = staticmethod(math.exp)
+    numbers = "logprobs"
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return math.exp(mean)
 
 
 GATES: Mapping[str, type[_DraftGate]] = {

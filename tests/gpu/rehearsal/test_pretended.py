@@ -32,7 +32,7 @@ from fitrag_integrations.models import (
     RetrievalEvaluator,
 )
 from fitrag_integrations.models.causal import adapters as causal_adapters
-from fitrag_integrations.models.encoder import engine as pair_engine
+from fitrag_integrations.models.encoder import trunk as pair_trunk
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.runtime.placing import place
 
@@ -231,9 +231,9 @@ def test_a_copy_for_each_row_is_caught(reader, monkeypatch):
         return seen
 
     assert_alike_uploads(uploads(1), uploads(3))
-    sent = pair_engine.sent
+    sent = pair_trunk.sent
     one_by_one = lambda rows, device: torch.stack([sent(row, device) for row in rows])  # noqa: E731
-    monkeypatch.setattr(pair_engine, "sent", one_by_one)
+    monkeypatch.setattr(pair_trunk, "sent", one_by_one)
     with pytest.raises(AssertionError, match="copied again for each row"):
         assert_alike_uploads(uploads(1), uploads(3))
 
