@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from fitrag_integrations.core.checks import can
@@ -183,7 +184,7 @@ def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float
     drafts = [Draft.from_dict(json.loads(text)) if text else Draft("") for text in written]
     sure = {}
     for name, gate in GATES.items():
-        each = [gate.numbers(draft) for draft in drafts]
+        each = [*map(attrgetter(gate.numbers), drafts)]
         sure[name] = [gate.sureness(math.fsum(t) / len(t)) if t else 0.0 for t in each]
     if can(llm, "p_yes"):
         asked = []
