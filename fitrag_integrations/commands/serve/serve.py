@@ -77,16 +77,15 @@ class ServePlan:
     def run(self) -> None:
         """Serve until SIGTERM, or as tools until the client is gone."""
         refuse_if(self.index is not None and not self.mcp, "--index", str(self.index), "with --mcp")
+        for module in ("fastapi", "prometheus_client", "uvicorn"):
+            require_extra(module, extra="serve", feature="fitrag serve")
         if self.mcp:
-            require_extra("mcp.server", extra="mcp", feature="fitrag serve --mcp")
             from fitrag_integrations.commands.serve.tools import serve_tools
 
             index = None
             if self.index is not None:
                 index = models.load_retriever(self.index, ModelOptions(), k=DEFAULTS.candidates)
             return serve_tools(self.settings(), index)
-        for module in ("fastapi", "prometheus_client", "uvicorn"):
-            require_extra(module, extra="serve", feature="fitrag serve")
         import uvicorn
 
         settings = self.settings()
