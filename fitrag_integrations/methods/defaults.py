@@ -45,7 +45,6 @@ LIGHT = {
 }
 """What decides the same without torch, and is ready sooner. The detector never needs it."""
 MULTILINGUAL = "docs/choosing.md lists multilingual models"
-WRITING = ("gate", "generator")  # where torch is installed it writes faster
 
 _loading = Lock()
 _loaded: dict[str, object] = {}
@@ -72,7 +71,7 @@ def home_of(role: str) -> tuple[str, str]:
 
     Raises `MissingExtraError` for one that needs torch where that is not installed.
     """
-    if role in LIGHT and not torch_sees_gpu() and not (role in WRITING and installed("torch")):
+    if role in LIGHT and not torch_sees_gpu():
         module, name = LIGHT[role]
         return f"{LIGHT_HOME}.{module}", name
     if role != "detector" and not installed("torch"):

@@ -212,7 +212,7 @@ def test_the_default_runs_without_torch_where_there_is_no_gpu(monkeypatch):
     assert not extras.torch_sees_gpu()
     assert "torch" not in sys.modules
     assert defaults.home_of("reader") == ("fitrag_integrations.models.light.models", "LightReader")
-    assert defaults.home_of("gate") == defaults.HOMES["gate"]  # torch is here, and writes faster
+    assert defaults.home_of("gate") == ("fitrag_integrations.models.light.gate", "LightGate")
     monkeypatch.setattr(defaults, "torch_sees_gpu", lambda: True)
     assert defaults.home_of("reader") == defaults.HOMES["reader"]
 

@@ -25,6 +25,7 @@ from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 Item: TypeAlias = tuple[str, int]  # a prompt, and the tokens of its reply at most
+BATCH = 16  # rows of one pass
 SINGLE = 8
 FACTS = 11 + 3 * SINGLE
 """What `causal.states` measures of a draft beside the states."""
@@ -88,21 +89,23 @@ class LightGenerator(Writer, Shipped):
         return self._written(self._questions(items))
 
     def _written(self, items: Sequence[Item]) -> Steps[list[Draft]]:
-        made = []
-        for prompt, most in items:
-            made.append(_measured_draft(*self.llama.written(prompt, most, self.stop)))
+        made: list[Draft] = []
+        for at in range(0, len(items), BATCH):
+            batch = items[at : at + BATCH]
+            made += [_measured_draft(*found) for found in self.llama.written(batch, self.stop)]
             yield len(made), len(items)
         return made
 
     def _rescore(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Draft]]:
-        made = []
-        for question, draft in pairs:
-            prompt, ids = self.read(question, draft)
-            if ids:
-                _, logits = self.llama.passed([*prompt, *ids])
-                made.append(_measured_draft(draft, facts(logits[-len(ids) - 1 : -1], ids)))
-            else:
-                made.append(Draft(""))
+        made: list[Draft] = []
+        for at in range(0, len(pairs), BATCH):
+            batch = pairs[at : at + BATCH]
+            read = [self.read(question, draft) for question, draft in batch]
+            found = self.llama.passed([prompt + ids for prompt, ids in read])
+            made += [
+                _measured_draft(draft, facts(logits[-len(ids) - 1 : -1], ids)) if ids else Draft("")
+                for (_, draft), (_, ids), (_, logits) in zip(batch, read, found, strict=True)
+            ]
             yield len(made), len(pairs)
         return made
 
@@ -129,18 +132,22 @@ class LightGate(KnowledgeGate, Shipped):
 
     def _known(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[float]]:
         found: list[float] = []
-        for question, draft in pairs:
-            cut = self.drafter.first_tokens(draft, self.draft_tokens) if draft else ""
-            numbers = self._features(*self.drafter.read(question, cut))
-            measured = (numbers - self._head["mean"]) / self._head["scale"]
-            gap = float(self._head["out.weight"][0] @ measured + self._head["out.bias"][0])
-            found.append(share((gap, 0.0), self._temperatures[bool(cut)]))
+        drafter = self.drafter
+        for at in range(0, len(pairs), BATCH):
+            batch = pairs[at : at + BATCH]
+            cuts = [drafter.first_tokens(d, self.draft_tokens) if d else "" for _, d in batch]
+            read = [drafter.read(q, cut) for (q, _), cut in zip(batch, cuts, strict=True)]
+            passed = drafter.llama.passed([prompt + draft for prompt, draft in read])
+            for cut, (_, draft), (states, logits) in zip(cuts, read, passed, strict=True):
+                numbers = self._features(states, logits, draft)
+                measured = (numbers - self._head["mean"]) / self._head["scale"]
+                gap = float(self._head["out.weight"][0] @ measured + self._head["out.bias"][0])
+                found.append(share((gap, 0.0), self._temperatures[bool(cut)]))
             yield len(found), len(pairs)
         return found
 
-    def _features(self, prompt: list[int], draft: list[int]) -> Floats:
+    def _features(self, states: list[Floats], logits: Floats, draft: list[int]) -> Floats:
         """Measure a prompt and its draft as `causal.states.features` does. Shape: (features,)."""
-        states, logits = self.drafter.llama.passed([*prompt, *draft])
         parts: list[Floats] = []
         for layer in self.manifest["weights"]["layers"]:
             last = states[layer][-1]
