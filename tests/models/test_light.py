@@ -26,7 +26,9 @@ from fitrag_integrations.models.light.models import (
     LightReader,
     LightScorer,
 )
+from fitrag_integrations.models.light.vectors import LightDense
 from fitrag_integrations.ports import Ports
+from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.values.prompt import LimitedPrompt
 
 NEAR = 1e-4  # the same rounded embeddings
@@ -177,6 +179,8 @@ pair = ("who?", Passage("1", "the king of Rome"))
 assert models.ExtractiveReader.embedded().read([pair])[0].text
 models.BiLabelScorer.embedded().score([pair]), models.RetrievalEvaluator.embedded().evaluate([pair])
 models.IKClassifier.embedded(), models.LocalGenerator.embedded()
+from fitrag_integrations.retrieval import Encoder
+assert Encoder().encode(["the king of Rome"]).shape == (1, 384)
 for load in (
     lambda: models.ExtractiveReader.from_pretrained("mine"),
     lambda: models.ExtractiveReader.embedded(device="cpu"),
@@ -215,6 +219,30 @@ def test_the_default_runs_without_torch_where_there_is_no_gpu(monkeypatch):
     assert defaults.home_of("gate") == ("fitrag_integrations.models.light.gate", "LightGate")
     monkeypatch.setattr(defaults, "torch_sees_gpu", lambda: True)
     assert defaults.home_of("reader") == defaults.HOMES["reader"]
+
+
+def test_vectors_are_those_of_torch():
+    texts = [TEXT, "", "half a pair \ud800", "long " * 600, *(passage.text for _, passage in PAIRS)]
+    light, wanted = Encoder(), Encoder(dtype="float32")
+    found = light.encode(texts)
+    assert type(light._dense._loaded) is LightDense
+    assert found == pytest.approx(wanted.encode(texts), abs=1e-5)
+    assert (light.width, light.settings) == (wanted.width, wanted.settings)
+    assert light.encode([]).shape == (0, 384)
+    with pytest.raises(InputError, match="prompt_name: given 'answer'"):
+        light.encode(texts, prompt_name="answer")
+    light.unload()
+    with pytest.raises(ModelLoadError, match="was unloaded"):
+        light.encode(texts)
+    wanted.unload()
+
+
+@pytest.mark.parametrize("given", [{"dtype": "bfloat16"}, {"backend": "onnx"}, {"max_length": 64}])
+def test_an_encoder_with_options_runs_in_torch(given):
+    encoder = Encoder(**given)
+    encoder.encode([TEXT])
+    assert type(encoder._dense._loaded).__name__ == "Dense"
+    encoder.unload()
 
 
 def test_a_driver_alone_is_no_gpu(monkeypatch, tmp_path):

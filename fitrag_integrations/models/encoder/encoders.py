@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_is, check_whole
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
+from fitrag_integrations.models.encoder.recipe import POOLINGS
 from fitrag_integrations.models.encoder.trunk import Trunk, is_decoder
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
@@ -37,7 +38,6 @@ from fitrag_integrations.models.runtime.sources import weights_source
 MANIFEST = "encoder.json"
 MAX_LENGTH = 384
 MIN_LENGTH = 16  # of an input, in tokens
-POOLINGS = ("first", "mean", "last")
 LEVELS = 127  # of eight bits with a sign
 WORDS = "embeddings.word_embeddings.weight"
 

@@ -1,17 +1,9 @@
-"""An encoder of single texts, run as its checkpoint was trained.
-
-sentence-transformers writes beside the weights how token states become one vector: `modules.json`
-lists the modules after the transformer (pooling, dense layers, normalization),
-`sentence_bert_config.json` holds the input length, and `config_sentence_transformers.json` the
-prompts before queries and passages. A checkpoint without these files, such as Contriever (Izacard
-et al., 2022, section 3), is averaged over its tokens, or read at its last one if it is a decoder.
-"""
+"""An encoder of single texts in torch, run as its checkpoint was trained."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,176 +15,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from fitrag_integrations.core import jsonl
 from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
-from fitrag_integrations.models.encoder.encoders import POOLINGS, load_base
+from fitrag_integrations.models.encoder.encoders import load_base
+from fitrag_integrations.models.encoder.recipe import (
+    Recipe,
+    file_of,
+    read_json,
+    recipe_of,
+)
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.batching import in_batches
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.loading import checked_length, position_limit
 from fitrag_integrations.models.runtime.placing import sent
-from fitrag_integrations.models.runtime.sources import MINILM, weights_source
+from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
 
-_MODES = {"mean": "mean", "mean_tokens": "mean", "cls": "first", "cls_token": "first"}
-_MODES |= {"lasttoken": "last"}
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
-_LAYERS = ("Dense", "LayerNorm")
-ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""The names under which a checkpoint may have the prompt of a role, the first one present wins."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How the token states of a text become its vector.
-
-    Args:
-        pooling: "mean", "first" or "last" token.
-        normalize: Whether vectors have length 1.
-        max_tokens: Maximum input length, prompt included.
-        truncate_dim: Number of leading dimensions that are kept, of a matryoshka encoder.
-        prompts: Texts before the input, by name.
-        default_prompt_name: The prompt of `encode`; that of `encode_query` and `encode_document`
-            has the name of the role.
-        include_prompt: Whether the prompt's tokens are pooled as well.
-        layers: Modules after pooling, (type, folder), other than the last normalization.
-    """
-
-    pooling: str = "mean"
-    normalize: bool = False
-    max_tokens: int = 512
-    truncate_dim: int | None = None
-    prompts: Mapping[str, str] = field(default_factory=dict)
-    default_prompt_name: str | None = None
-    include_prompt: bool = True
-    layers: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Return what an index records of its encoder, without what the encoder does not have."""
-        held = {"pooling": self.pooling, "normalize": self.normalize, "max_tokens": self.max_tokens}
-        more = {
-            "truncate_dim": self.truncate_dim,
-            "prompts": dict(self.prompts),
-            "default_prompt_name": self.default_prompt_name,
-        }
-        return held | {name: value for name, value in more.items() if value}
-
-    def prompt(self, role: str) -> str:
-        """Return the prompt for "query" or "document", or with "" the default one.
-
-        Raises:
-            InputError: If `role` is the name of no prompt.
-        """
-        names = ROLES.get(role, (role or self.default_prompt_name or "",))
-        found = next((name for name in names if name in self.prompts), None)
-        if found is None and role and role not in ROLES:
-            allowed = ", ".join(self.prompts) or "none: the encoder has no prompts"
-            raise InputError.of("prompt_name", given=role, allowed=allowed)
-        return self.prompts[found] if found is not None else ""
-
-
-# So that these need no look-up: their files may be cached without what this module reads.
-_KNOWN = {
-    MINILM: Recipe("mean", normalize=True, max_tokens=256),
-    "facebook/contriever": Recipe(),
-    "facebook/contriever-msmarco": Recipe(),
-}
-
-
-def recipe_of(name: str, source: str, config: Any, given: Mapping[str, Any]) -> Recipe:
-    """Return a checkpoint's recipe.
-
-    Args:
-        name: The encoder's name.
-        source: Folder or hub name of its weights.
-        config: Configuration of the transformer.
-        given: Fields that a caller has set; None is not set.
-
-    Raises:
-        InputError: If a field is wrong.
-        ModelLoadError: If the recipe needs something that is not supported.
-    """
-    chosen = {key: value for key, value in given.items() if value is not None}
-    if chosen.get("pooling", "mean") not in POOLINGS:
-        allowed = " or ".join(map(repr, POOLINGS))
-        raise InputError.of("pooling", given=chosen["pooling"], allowed=allowed)
-    found = _KNOWN.get(name) or _written(source, config, chosen)
-    if "prompts" in chosen and found.default_prompt_name not in chosen["prompts"]:
-        found = replace(found, default_prompt_name=None)
-    made = replace(found, **chosen)
-    if made.default_prompt_name and made.default_prompt_name not in made.prompts:
-        allowed = ", ".join(made.prompts) or "None: there are no prompts"
-        raise InputError.of("default_prompt_name", given=made.default_prompt_name, allowed=allowed)
-    return made
-
-
-def _written(source: str, config: Any, chosen: Mapping[str, Any]) -> Recipe:
-    """Read the recipe from the files beside the weights."""
-    decoder = str((getattr(config, "architectures", None) or [""])[0]).endswith("ForCausalLM")
-    bare = Recipe("last" if decoder else "mean")
-    try:
-        modules = _read(source, "modules.json")
-    except ModelLoadError:
-        if {"pooling", "normalize"} <= chosen.keys():
-            return bare
-        raise
-    named = _read(source, "config_sentence_transformers.json") or {}
-    prompts = {key: text for key, text in (named.get("prompts") or {}).items() if text is not None}
-    default = named.get("default_prompt_name")
-    bare = replace(bare, prompts=prompts, default_prompt_name=default if prompts else None)
-    if modules is None:
-        return bare
-    listed = [(module["type"].rpartition(".")[2], module["path"]) for module in modules]
-    kinds = [kind for kind, _ in listed]
-    after = [each for each in listed[2:] if each[0] != "Dropout"]
-    if kinds[:2] != ["Transformer", "Pooling"] or {k for k, _ in after} - {*_LAYERS, "Normalize"}:
-        raise ModelLoadError(
-            f"encoder {source!r}: modules.json lists {kinds}; allowed: Transformer, Pooling, then "
-            "Dense, LayerNorm and Normalize; encode with sentence-transformers and give that object"
-        )
-    normalize = bool(after) and after[-1][0] == "Normalize"
-    pooled: dict[str, Any] = _read(source, f"{listed[1][1]}/config.json") or {}
-    modes = [k.partition("_mode_")[2] for k, on in pooled.items() if on is True and "_mode_" in k]
-    if isinstance(word := pooled.get("pooling_mode"), str):
-        modes = [word]
-    pooling = chosen.get("pooling")
-    if pooling is None:
-        if len(modes) != 1 or modes[0] not in _MODES:
-            allowed = "one of mean, cls and lasttoken; or set pooling="
-            raise ModelLoadError(f"encoder {source!r}: pooling is {modes}; allowed: {allowed}")
-        pooling = _MODES[modes[0]]
-    length = (_read(source, "sentence_bert_config.json") or {}).get("max_seq_length")
-    return replace(
-        bare,
-        pooling=pooling,
-        normalize=normalize,
-        max_tokens=length or 512,
-        include_prompt=bool(pooled.get("include_prompt", True)),
-        layers=tuple(after[: len(after) - normalize]),
-    )
-
-
-def _file(source: str, name: str) -> Path | None:
-    """Find a file of a folder or a hub repository; None where it has no such file."""
-    if Path(source).is_dir():
-        path = Path(source) / name
-        return path if path.is_file() else None
-    from transformers.utils.hub import cached_file
-
-    try:
-        found = cached_file(source, name, _raise_exceptions_for_missing_entries=False)
-    except OSError as error:
-        raise ModelLoadError(
-            f"encoder {source!r}: its pooling is unknown, because {name} could not be fetched; "
-            "set pooling= and normalize="
-        ) from error
-    return None if found is None else Path(found)
-
-
-def _read(source: str, name: str) -> Any:
-    path = _file(source, name)
-    return None if path is None else jsonl.loads(path.read_text(encoding="utf-8"))
 
 
 class DenseLayer(nn.Module):
@@ -232,8 +71,8 @@ def _layers(source: str, recipe: Recipe, width: int) -> tuple[nn.Sequential, int
             made.append(_Normalize())
             continue
         what = f"encoder {source!r}: {path}"
-        config = _read(source, f"{path}/config.json") or {}
-        weights = _file(source, f"{path}/model.safetensors")
+        config = read_json(source, f"{path}/config.json") or {}
+        weights = file_of(source, f"{path}/model.safetensors")
         if weights is None:
             raise ModelLoadError(
                 f"{what}/model.safetensors is missing; weights in a pickle are not read: convert "

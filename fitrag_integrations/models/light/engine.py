@@ -64,7 +64,7 @@ class LightEngine:
         self.heads = int(manifest.get("heads", HEADS))
         make = onnxruntime.OrtValue.ortvalue_from_numpy  # the session reads them where they are
         self._held = {name: make(np.ascontiguousarray(a)) for name, a in self.weights.items()}
-        self._session = _session(read_checked(home, manifest["graph"]), self._held)
+        self._session = session(read_checked(home, manifest["graph"]), self._held)
         self.quick: Callable[[Batch], Floats] = self.states
         self.chosen: Way | None = None  # what `quick` is
         self.worker = Worker("light encoder", small=BUDGET // 128)
@@ -161,7 +161,8 @@ def weights_of(
     return {f"encoder.{name}": weights[name] for name in used}
 
 
-def _session(graph: bytes, values: Mapping[str, Any]) -> Any:
+def session(graph: bytes, values: Mapping[str, Any]) -> Any:
+    """Open a graph whose weights are those `values`, read where they are."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
     # threads that spin while they wait take the cores from whatever else runs
