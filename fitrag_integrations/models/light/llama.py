@@ -18,7 +18,7 @@ from fitrag_integrations.values.prompt import Completion
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
-Cache: TypeAlias = dict[int, tuple[Floats, ...]]  # layer to the keys and values of a row so far
+Cache: TypeAlias = dict[int, tuple[Floats, Floats]]  # layer to the keys and values of a row so far
 
 
 class Llama:
@@ -78,11 +78,13 @@ class Llama:
             query, key = self._turned(query, at), self._turned(key, at)
             seen = []
             for part, own in zip(parts, kept, strict=True):
-                both = key[part], value[part]
+                keys, values = key[part], value[part]
                 if layer in own:
-                    both = tuple(map(np.concatenate, zip(own[layer], both, strict=True)))
-                own[layer] = both
-                seen.append(self._attended(query[part], *both))
+                    before = own[layer]
+                    keys = np.concatenate([before[0], keys])
+                    values = np.concatenate([before[1], values])
+                own[layer] = keys, values
+                seen.append(self._attended(query[part], keys, values))
             x = x + self._line(f"{name}self_attn.o_proj", np.concatenate(seen))
             y = self._normed(f"{name}post_attention_layernorm", x)
             gate = self._line(f"{name}mlp.gate_proj", y)
