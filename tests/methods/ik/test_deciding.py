@@ -260,8 +260,7 @@ def test_without_a_gate_the_embedded_one_is_loaded_when_first_asked(monkeypatch)
 
 def test_an_embedded_gate_that_cannot_be_loaded_retrieves_and_says_so(monkeypatch):
     monkeypatch.setattr(defaults, "_loaded", {})
-    monkeypatch.setitem(defaults.HOMES, "gate", ("no_such_module_of_gates", "Gate"))
-    monkeypatch.setattr(defaults, "installed", lambda module: True)
+    monkeypatch.setitem(defaults.LIGHT, "gate", ("no_such_module_of_gates", "Gate"))
     decision = run(Decider()(QUESTION)).value.decision
     assert decision.retrieve and "ModuleNotFoundError" in decision.why
 
