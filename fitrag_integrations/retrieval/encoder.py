@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -256,13 +257,15 @@ class _Lazy:
 
     def _light(self) -> Path | None:
         """Return the folder of MiniLM where ONNX Runtime encodes as torch does, and starts sooner:
-        without an option, and without a GPU.
+        without an option, with the checkpoint's own recipe, and without a GPU.
         """
+        from fitrag_integrations.models.encoder.recipe import KNOWN
+
         name, options, given = self._what
-        plain = name == MINILM and not any(options.values())
-        if not plain or any(value is not None for value in given.values()) or torch_sees_gpu():
+        if name != MINILM or any(options.values()) or torch_sees_gpu():
             return None
-        return offline_minilm()
+        own = {field: value for field, value in given.items() if value is not None}
+        return offline_minilm() if replace(KNOWN[MINILM], **own) == KNOWN[MINILM] else None
 
 
 def _dtype(dtype: object) -> str | None:

@@ -123,6 +123,7 @@ async def test_the_gate_drafts_and_decides_as_in_torch():
         assert told[0].logprobs == pytest.approx(other[0].logprobs, abs=1e-3)
     for name in ("name", "threshold", "fitted", "draft_tokens", "model_name"):
         assert getattr(light, name) == getattr(wanted, name)
+    assert light.drafter.prompt == wanted.drafter.prompt  # of the demo's closed-book answers
     assert light.drafter.answer(QUESTIONS) == wanted.drafter.answer(QUESTIONS)
     assert await light.drafter.aanswer(QUESTIONS) == light.drafter.answer(QUESTIONS)
     for prompt in (
@@ -235,6 +236,13 @@ def test_vectors_are_those_of_torch():
     with pytest.raises(ModelLoadError, match="was unloaded"):
         light.encode(texts)
     wanted.unload()
+
+
+def test_the_encoder_of_an_index_needs_no_torch():
+    encoder = Encoder(pooling="mean", normalize=True, max_tokens=256, prompts={})
+    encoder.encode([TEXT])  # what a manifest holds
+    assert type(encoder._dense._loaded) is LightDense
+    encoder.unload()
 
 
 @pytest.mark.parametrize("given", [{"dtype": "bfloat16"}, {"backend": "onnx"}, {"max_length": 64}])

@@ -39,7 +39,7 @@ class LightGenerator(Writer, Shipped):
     def __init__(self) -> None:
         folder = embedded_folder("closed_book")
         super().__init__(read_manifest(folder, "model.json", kind=self.kind, needs=("files",)))
-        self.llama = Llama(folder, self.manifest)
+        self.llama, self.prompt = Llama(folder, self.manifest), str(self.manifest["prompt"])
         self.name = self.llama.name
         self.draft_tokens = self.max_new_tokens = int(self.manifest["max_new_tokens"])
         self.stop = tuple(self.manifest["stop"])
@@ -47,7 +47,7 @@ class LightGenerator(Writer, Shipped):
 
     def question_prompt(self, question: str) -> str:
         """Write the prompt for a closed-book answer."""
-        return filled(self.manifest["prompt"], question=question)
+        return filled(self.prompt, question=question)
 
     def read(self, question: str, draft: str) -> tuple[list[int], list[int]]:
         """Encode a question's prompt and what follows it. On the worker only."""
