@@ -152,8 +152,7 @@ def _bare(text: str) -> str:
 
 @lru_cache(maxsize=16384)
 def _bare_sign(sign: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", sign)
-    return "".join(c for c in decomposed if not unicodedata.combining(c))
+    return "".join(c for c in unicodedata.normalize("NFKD", sign) if not unicodedata.combining(c))
 
 
 @lru_cache(maxsize=1024)

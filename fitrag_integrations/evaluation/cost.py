@@ -43,8 +43,7 @@ class Prices(Record):
 
     def __post_init__(self) -> None:
         for name, given in Record.to_dict(self).items():
-            value = check_number(f"Prices.{name}", given, low=0.0)
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, check_number(f"Prices.{name}", given, low=0.0))
 
     def per_thousand(
         self, *, tokens_in: float, tokens_out: float, retriever_calls: float = 0.0

@@ -67,8 +67,7 @@ class Outcomes:
         without = column(check_label, "right_without", "known")
         tried = any(row.get("right_with") is not None for row in given)
         right = column(check_label, "right_with") if tried else None
-        columns = (None if c is None else np.array(c) for c in (scores, known, without, right))
-        return cls(*columns)  # type: ignore[arg-type]
+        return cls(*(None if c is None else np.array(c) for c in (scores, known, without, right)))  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.p_known)
@@ -140,8 +139,7 @@ class Curve:
     @property
     def best(self) -> int:
         """Index of the highest accuracy; of ties, the one with the least retrieval."""
-        at_best = np.flatnonzero(self.accuracy >= self.accuracy.max() - 1e-12)
-        return int(at_best[-1])
+        return int(np.flatnonzero(self.accuracy >= self.accuracy.max() - 1e-12)[-1])
 
     def within(self, share: float) -> int | None:
         """Return the index of the most retrieval that is at most `share`; None if there is none."""
@@ -241,8 +239,7 @@ def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
     share = np.append(curve.share, 0.0)  # down to never, which a score of 0 keeps out of reach
     accuracy = np.append(curve.accuracy, without)
     under = float(np.sum((accuracy[1:] + accuracy[:-1]) / 2 * (share[:-1] - share[1:])))
-    line = without + (helped - hurt) / 2
-    return (under - line) / room
+    return (under - (without + (helped - hurt) / 2)) / room
 
 
 def gate_auc(outcomes: Outcomes) -> float | None:

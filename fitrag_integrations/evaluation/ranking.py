@@ -80,8 +80,7 @@ class Candidates:
             return None
         first = self.order(by)[:k]
         trust = self.trust
-        best = first[0] if trust is None else max(first, key=lambda place: trust[place])
-        return self.right[best]
+        return self.right[first[0] if trust is None else max(first, key=lambda place: trust[place])]
 
 
 def recall_at(labels: Sequence[int], k: int) -> float:

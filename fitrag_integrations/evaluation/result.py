@@ -209,5 +209,4 @@ def each_row(rows: Iterable[R], read: Callable[[R], T], where: str = "") -> list
 
 
 def _digest(content: object) -> str:
-    text = json.dumps(plain(content), sort_keys=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode("ascii")).hexdigest()

@@ -181,8 +181,7 @@ class Batched(Generic[T, A]):
         backend = self.make()
         expected = self._asked(self.items, on=backend)
         with ThreadPoolExecutor(THREADS) as pool:
-            calls = [pool.submit(self._asked, self.items, on=backend) for _ in range(THREADS)]
-            for each in calls:
+            for each in [pool.submit(self._asked, self.items, on=backend) for _ in range(THREADS)]:
                 self._near(expected, each.result(), f"from one of {THREADS} threads")
 
     def answers_async_as_plain(self) -> None:

@@ -30,8 +30,7 @@ def _tried(each: Callable[[Compress], None], make: Callable[[], Compress]) -> No
 
 def keeps_only_what_was_given(compress: Compress) -> None:
     for question in QUESTIONS:
-        kept = compress(question, PASSAGES)
-        for excerpt in kept:
+        for excerpt in compress(question, PASSAGES):
             promise(excerpt.passage.id in {p.id for p in PASSAGES}, f"nobody gave {excerpt}")
             source = next(p for p in PASSAGES if p.id == excerpt.passage.id)
             promise(

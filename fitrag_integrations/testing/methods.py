@@ -81,8 +81,7 @@ def survives_its_record(method: Method, ports: Ports) -> None:
 
 
 def tells_when_a_port_fails(method: Method, ports: Ports) -> None:
-    broken = Ports(retrieve=_fails, search=_fails, generate=_fails)
-    ended = run(method(QUESTIONS[0], broken))
+    ended = run(method(QUESTIONS[0], Ports(retrieve=_fails, search=_fails, generate=_fails)))
     asked = any(step.port in ("retrieve", "search", "generate") for step in ended.steps)
     reported = ended.error is not None or bool(ended.value.notes)
     promise(reported or not asked, "a port failed, and neither an error nor a note says so")

@@ -127,12 +127,11 @@ class Fetcher:
         self._pool: Any = None
 
     async def __aenter__(self) -> Fetcher:
-        network = PinnedNetwork(self._guard, _core().AnyIOBackend())
         self._pool = _core().AsyncConnectionPool(
             ssl_context=await asyncio.to_thread(_tls_context),
             max_connections=None,  # limited by the slots
             keepalive_expiry=5.0,
-            network_backend=network,
+            network_backend=PinnedNetwork(self._guard, _core().AnyIOBackend()),
         )
         return self
 

@@ -293,8 +293,7 @@ class NetworkGuard(Checked):
         for address in found:
             why = refusal(address, self._networks)
             if why:
-                message = f"{host} is not fetched: {address} is {why}"
-                raise SearchError(message, kind="blocked")
+                raise SearchError(f"{host} is not fetched: {address} is {why}", kind="blocked")
         if not found:
             raise SearchError(f"{host}: the name does not resolve", kind="transient")
         return found

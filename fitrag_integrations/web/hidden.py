@@ -194,12 +194,11 @@ def _rules(text: str) -> Iterator[tuple[str, str]]:
             opened.append(pending.rpartition(";")[2].strip())
         elif part == "}" and opened:
             head = opened.pop()
-            groups = (group.lower() for group in opened)
             if not head.startswith("@") and all(
                 group.startswith(("@media", "@supports", "@layer"))
                 and "print" not in group
                 and "width" not in group
-                for group in groups
+                for group in (group.lower() for group in opened)
             ):
                 yield head, pending
         pending = "" if part in "{}" else part

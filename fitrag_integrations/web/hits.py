@@ -88,9 +88,8 @@ def _web_passage(
 
     cleaned = (clean_text(paragraph).strip() for paragraph in paragraphs)
     text = "\n\n".join(paragraph for paragraph in cleaned if paragraph)
-    given = {key: value for key, value in plain(hit.metadata).items() if key not in _SET_HERE}
     metadata = {
-        **given,
+        **{key: value for key, value in plain(hit.metadata).items() if key not in _SET_HERE},
         "retrieved_at": datetime.now(UTC).date().isoformat(),
         **about,
         "web": True,

@@ -302,8 +302,7 @@ async def _extracted(fetched: Fetched, turns: asyncio.Semaphore) -> Extracted:
 def _check_found(found: Extracted, *, asked: httpx.URL, fetched: Fetched) -> None:
     where = shown(fetched.url)
     is_sent_to_login = bool(_LOGIN.search(fetched.url.path)) and not _LOGIN.search(asked.path)
-    is_form = found.asks_password and sum(map(len, found.paragraphs)) < LOGIN_CHARS
-    if is_sent_to_login or is_form:
+    if is_sent_to_login or found.asks_password and sum(map(len, found.paragraphs)) < LOGIN_CHARS:
         raise SearchError(f"{where} is a login page", kind="auth")
     if not found.paragraphs:
         raise SearchError(f"{where} has no text to read", kind="empty")

@@ -124,8 +124,7 @@ async def _rules(site: str, fetcher: Fetcher, allowance: Allowance) -> RobotsRul
         return NOTHING
     if not 200 <= found.status < 300:
         return RobotsRules()
-    text = found.body.decode("utf-8-sig", "replace")
-    return await asyncio.to_thread(RobotsRules.parse, text)
+    return await asyncio.to_thread(RobotsRules.parse, found.body.decode("utf-8-sig", "replace"))
 
 
 def _groups(text: str) -> Iterator[tuple[set[str], list[tuple[bool, str]]]]:

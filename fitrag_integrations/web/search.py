@@ -275,10 +275,9 @@ class WebSearch(Checked):
         except Exception as error:  # of this query alone
             return error
         domains = tuple(f".{domain.lower().lstrip('.')}" for domain in self.prefer)
-        ordered = sorted(
+        return sorted(
             distinct.values(), key=lambda ranked: not f".{site_of(ranked[1].url)}".endswith(domains)
-        )
-        return ordered[: self.max_results]
+        )[: self.max_results]
 
     async def _pages(self, found: Sequence[list[Ranked] | Exception]) -> dict[str, object]:
         """Read the pages of all queries in one call, by URL."""

@@ -90,13 +90,12 @@ def graded_strips(
         rows: Judged questions.
         sentences: Maximum sentences of a strip.
     """
-    first = [
-        (row, next((p for p, h in zip(row.passages, row.holds, strict=True) if h), None))
-        for row in rows
-    ]
     cut = [
         (row, strips(right, sentences=sentences))
-        for row, right in first
+        for row, right in [
+            (row, next((p for p, h in zip(row.passages, row.holds, strict=True) if h), None))
+            for row in rows
+        ]
         if row.answers and right is not None
     ]
     pairs = [(row.question, strip.as_passage()) for row, several in cut for strip in several]

@@ -150,8 +150,7 @@ def run_batch(
                     raise Terminated
         stopped = False
     seconds = round(time.monotonic() - began, 3)
-    summary = Summary(target, count, earlier.rows, reasons.total(), seconds)
-    return Done(summary, reasons, stopped)
+    return Done(Summary(target, count, earlier.rows, reasons.total(), seconds), reasons, stopped)
 
 
 def answer(verb: Verb[Any], lot: list[Line]) -> Answered:

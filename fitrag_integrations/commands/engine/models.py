@@ -140,8 +140,7 @@ def model_kwargs(text: str | None) -> dict[str, Any] | None:
 
 def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer:
     """Load a published reranker as a scorer of one label, or two."""
-    made = _named("BiLabelScorer").from_reranker(name, scale=scale, **_how(options))
-    return cast(Scorer, made)
+    return cast(Scorer, _named("BiLabelScorer").from_reranker(name, scale=scale, **_how(options)))
 
 
 def load_chat_model(name: str) -> Any:

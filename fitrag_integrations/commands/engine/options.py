@@ -224,5 +224,4 @@ class RunOptions(RunSettings):
 
     def __post_init__(self) -> None:
         RunSettings.__post_init__(self)
-        known = self.engine in (HERE, RAY)
-        refuse_if(not known, "--engine", self.engine, f"{HERE} or {RAY}")
+        refuse_if(not self.engine in (HERE, RAY), "--engine", self.engine, f"{HERE} or {RAY}")

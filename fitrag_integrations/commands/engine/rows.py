@@ -106,8 +106,7 @@ def described(error: Exception) -> dict[str, str]:
 
 def reason_of(error: object) -> str:
     """Return the message of an error row's `error`, with the place in a list left out."""
-    message = error.get("message") if isinstance(error, Mapping) else error
-    return _PLACE.sub("[]", str(message))
+    return _PLACE.sub("[]", str(error.get("message") if isinstance(error, Mapping) else error))
 
 
 def is_finite(value: object) -> bool:

@@ -119,8 +119,7 @@ class OnRay:
         """Return the fields that the verb adds or drops, from a worker that loads it."""
         ray = _started()
         size, use = self._use(ray)
-        asked = ray.remote(**use)(_owned).remote(self._sent())
-        found, failed = ray.get(asked)
+        found, failed = ray.get(ray.remote(**use)(_owned).remote(self._sent()))
         if failed is not None:
             raise EngineError(failed)
         return tuple(found)

@@ -81,8 +81,7 @@ def register(group: typer.Typer, name: str, home: Home) -> None:
         def make_context(
             self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
         ) -> Any:
-            command = _command(name, home.plan_type())
-            return command.make_context(info_name, args, parent, **extra)
+            return _command(name, home.plan_type()).make_context(info_name, args, parent, **extra)
 
     group.command(name, help=home.help, cls=Later)(lambda: None)
 

@@ -85,8 +85,7 @@ class EvaluateCompress:
             own = None if self.reader == options.EMBEDDED else self.reader
             used, cache = {"reader": own}, cache_of(self.cache, self.outcome.out)
             with progress_bar("read", 2 * len(given), shown=not self.quiet) as advance:
-                how = self.hardware.of(own)
-                questions = with_readings(questions, given, how, cache, advance)
+                questions = with_readings(questions, given, self.hardware.of(own), cache, advance)
         draws = self.outcome.draws
         figures, curves = compress_figures(questions, draws), kept_curves(given, count)
         for name, part in by_set(questions).items():
@@ -98,16 +97,15 @@ class EvaluateCompress:
         if without := sum(KEPT not in question["values"] for question in questions):
             notes.append(f"the passages of {without} questions hold no answer: {NOTHING_KEPT}")
         chosen = {"format": loaded.format, "tokenizer": self.tokenizer}
-        result = Result(
-            "compress",
-            options.rows_of(figures),
-            questions,
-            settings_of("compress", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
-            (compress_plot(curves),),
-            notes,
-        )
         self.outcome.publish(
-            result,
+            Result(
+                "compress",
+                options.rows_of(figures),
+                questions,
+                settings_of("compress", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
+                (compress_plot(curves),),
+                notes,
+            ),
             lambda: show_figures(figures, f"{len(questions)} questions"),
             more={"curves": curves},
         )
@@ -175,8 +173,7 @@ def compressed_row(row: Row) -> Compressed:
 def _excerpt(place: int, given: object, passages: Sequence[Passage]) -> Excerpt:
     name = f"excerpts[{place}]"
     if not isinstance(given, Mapping):
-        allowed = "an object with passage, start and end"
-        raise InputError.of(name, given=given, allowed=allowed)
+        raise InputError.of(name, given=given, allowed="an object with passage, start and end")
     at = check_whole(f"{name}.passage", given.get("passage"), low=0, high=len(passages) - 1)
     length = len(passages[at].text)
     start = check_whole(f"{name}.start", given.get("start"), low=0, high=length)

@@ -151,11 +151,10 @@ class EvaluateMethods:
         contest, stopping = Contest(runs, asked, count, warm, self.traces), Stopping()
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.out.touch()
-        total = len(asked) * len(runs)
         with (
             stopping.heard(),
             only_writer(self.out),
-            progress_bar("evaluate", total, shown=not self.quiet) as advance,
+            progress_bar("evaluate", len(asked) * len(runs), shown=not self.quiet) as advance,
         ):
             rows, out = contest.rows(), str(self.out)
             done = run_batch(contest, rows, out, advance=advance, stopping=stopping)
@@ -243,5 +242,4 @@ def _show(lines: Sequence[System], questions: int) -> None:
         ]
         for line in lines
     ]
-    columns = {"method": False, **dict.fromkeys(heads, True)}
-    show(title, columns, rows, wide=WIDE + 20 * len(costs))
+    show(title, {"method": False, **dict.fromkeys(heads, True)}, rows, wide=WIDE + 20 * len(costs))

@@ -174,10 +174,9 @@ def _notes(rows: Sequence[Row], ranking: Ranking, read_ks: Sequence[int]) -> lis
     for k in read_ks:
         if 0 < (count := len(ranking.answered(k))) < len(rows):
             notes.append(f"accuracy@{k} is over the {count} questions whose answers are known")
-    short = [
-        row["ours"] and any(len(normalize(each)) < 2 for each in row["answers"]) for row in rows
-    ]
-    if count := sum(short):
+    if count := sum(
+        [row["ours"] and any(len(normalize(each)) < 2 for each in row["answers"]) for row in rows]
+    ):
         notes.append(f"{count} rows have an answer of one letter or none: it stands in many texts")
     return notes
 

@@ -163,8 +163,7 @@ class EvaluateReport:
         out = self.out
         refuse_if(out.suffix not in PAGES, "--out", str(out), f"a file in {', '.join(PAGES)}")
         results = [Result.read(path) for path in self.results]
-        page = html_report(results, title=self.title, prices=self.price.prices())
-        write_whole(out, page)
+        write_whole(out, html_report(results, title=self.title, prices=self.price.prices()))
         size = out.stat().st_size
         if self.json:
             typer.echo(json.dumps({"results": len(results), "out": str(out), "bytes": size}))

@@ -124,8 +124,7 @@ class TryPlan(OwnFiles):
             trial = compare(asked, found, scorer, oracle, draws=DRAWS, bar=self._bar)
             skipped = None
             if oracle is not None:
-                known = says_it_knows([each.question for each in asked], oracle)
-                skipped = sum(known) / len(asked)
+                skipped = sum(says_it_knows([each.question for each in asked], oracle)) / len(asked)
         figures = proof(trial, unsure=unsure, skipped=skipped, price=self.price_in)
         said = sentence(figures, unsure)
         by = [BY_LLM.format(llm=self.llm)] if self.llm is not None else []

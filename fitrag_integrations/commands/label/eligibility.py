@@ -49,7 +49,6 @@ class Combined:
         """Return the combination with its label: was the answer from it right?"""
         passage = as_one(self.excerpts)
         text = outcome.text if isinstance(outcome, Told) else None
-        answer = {"llm_error": str(outcome)} if text is None else {"answer": text}
         return {
             "kinds": list(self.kinds),
             "scores": _scores(self.excerpts),
@@ -57,7 +56,7 @@ class Combined:
             "eligible": None if text is None else int(question.is_right(text)),
             "has_answer": int(question.has_answer(passage)),
             "share": min(1.0, approximate_tokens(passage.text) / max(1, self.whole)),
-            **answer,
+            **({"llm_error": str(outcome)} if text is None else {"answer": text}),
         }
 
 

@@ -82,8 +82,7 @@ class AskingPlan:
 
     def questions(self) -> Questions:
         """Return how rows become questions."""
-        find = self.candidates.port(self.hardware, self.depth)
-        return Questions(find, self.depth, self.patterns)
+        return Questions(self.candidates.port(self.hardware, self.depth), self.depth, self.patterns)
 
     def verb(self, asked: Asked) -> Verb[Fields]:
         """Return what is asked about a row and written of it."""

@@ -63,7 +63,6 @@ def answer_fields(traced: Traced[Answered], *, explain: bool = False) -> Row:
     """
     answered = traced.value
     context = answered.context
-    why = {"selection": plain(context.selection)} if explain else {}
     return {
         "context": [_excerpt(excerpt) for excerpt in context.excerpts],
         "prompt": answered.prompt,
@@ -77,7 +76,7 @@ def answer_fields(traced: Traced[Answered], *, explain: bool = False) -> Row:
             "decision": plain(context.decision),
             "notes": plain(context.notes),
             "details": plain(context.details),
-            **why,
+            **({"selection": plain(context.selection)} if explain else {}),
             "source": None if answered.source is None else _excerpt(answered.source),
         },
     }

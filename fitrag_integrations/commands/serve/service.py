@@ -66,11 +66,10 @@ class Service:
         self._scorer = models.load_scorer(self._options(given.model))
         evaluator = models.load_evaluator(self._options(given.evaluator))
         step = CompressPlan(Files("-", "-")).reducing(self._scorer)
-        gate = models.load_gate(replace(self._options(given.gate), backend=None))
         self._verbs = {
             "compress": compress_verb(step, offsets=None),
             "route": route_verb(evaluator, chosen_thresholds(evaluator)),
-            "gate": gate_verb(gate),
+            "gate": gate_verb(models.load_gate(replace(self._options(given.gate), backend=None))),
         }
 
     def _options(self, model: str) -> ModelOptions:

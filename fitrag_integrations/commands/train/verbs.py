@@ -72,8 +72,7 @@ class TrainBilabel(Training):
         """Fit it, and report its figures."""
         file = self.plan.held_file
         given, held = labelled(self.rows), labelled([file]) if file else []
-        empty = bool(file) and not held
-        refuse_if(empty, "--validation", str(file), "at least one labeled row")
+        refuse_if(bool(file) and not held, "--validation", str(file), "at least one labeled row")
         with in_processes():
             figures = fit_bilabel(
                 given, self.out, self.plan, held=held, running=self.running, plots=self.plot
@@ -134,8 +133,7 @@ class TrainOnePass(Training):
 
     def run(self) -> None:
         """Fit it, and report its figures."""
-        given = rows_as(self.rows, onepass_row)
-        typer.echo(str(fit_onepass(given, self.out, self.plan)), err=True)
+        typer.echo(str(fit_onepass(rows_as(self.rows, onepass_row), self.out, self.plan)), err=True)
 
 
 @dataclass(frozen=True)
@@ -147,8 +145,7 @@ class TrainReader(Training):
 
     def run(self) -> None:
         """Fit it."""
-        given = rows_as(self.rows, reading_row)
-        fit_reader(given, self.out, self.plan, self.running)
+        fit_reader(rows_as(self.rows, reading_row), self.out, self.plan, self.running)
 
 
 @dataclass(frozen=True)

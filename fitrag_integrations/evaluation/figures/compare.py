@@ -115,10 +115,9 @@ def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
 def setting_differences(first: Result, second: Result) -> list[Row]:
     """Return the settings that differ: `setting`, a dotted path, and both values."""
     one, other = dict(_flat(first.settings)), dict(_flat(second.settings))
-    names = [name for name in {**one, **other} if name not in IGNORED]
     return [
         {"setting": name, "first": one.get(name), "second": other.get(name)}
-        for name in names
+        for name in [name for name in {**one, **other} if name not in IGNORED]
         if one.get(name) != other.get(name)
     ]
 

@@ -83,13 +83,6 @@ def compress_rows(
     for row in rows:
         there = row.holds(row.whole)
         before, after = (_tokens(each, count_tokens) for each in (row.whole, row.excerpts))
-        values = {
-            THERE: float(there),
-            **({KEPT: float(row.holds(row.excerpts))} if there else {}),
-            SHARE: after / before,
-            "tokens_in": float(before),
-            "tokens_out": float(after),
-        }
         made.append(
             {
                 "id": question_id(row.question, row.answers),
@@ -97,7 +90,13 @@ def compress_rows(
                 "set": row.set,
                 "system": "",
                 "answers": list(row.answers),
-                "values": values,
+                "values": {
+                    THERE: float(there),
+                    **({KEPT: float(row.holds(row.excerpts))} if there else {}),
+                    SHARE: after / before,
+                    "tokens_in": float(before),
+                    "tokens_out": float(after),
+                },
             }
         )
     return with_ids(made)

@@ -100,8 +100,7 @@ def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Fig
     found = list[Figure]()
     for name, measure in measures.items():
         if measure is None:
-            bounds = draws.mean(values[name])
-            found.append(Figure(name, float(np.mean(values[name])), bounds, size))
+            found.append(Figure(name, float(np.mean(values[name])), draws.mean(values[name]), size))
         else:
 
             def of_drawn(places: Any, of: Measure = measure) -> float | None:
@@ -162,7 +161,7 @@ def gate_plots(outcomes: Outcomes, threshold: float) -> tuple[Plot, ...]:
     known, sweep = outcomes.known > 0, Sweep.of(outcomes)
     spread = {"known": outcomes.p_known[known], "unknown": outcomes.p_known[~known]}
     levels = {"no retrieval": sweep.never, "always": sweep.always, "oracle": sweep.oracle}
-    sweep_plot = Plot(
+    return Plot(
         "sweep",
         "share of questions retrieved for",
         "accuracy",
@@ -171,8 +170,7 @@ def gate_plots(outcomes: Outcomes, threshold: float) -> tuple[Plot, ...]:
         marks={
             f"threshold {threshold:g}": (outcomes.share(threshold), outcomes.accuracy(threshold))
         },
-    )
-    return sweep_plot, histogram("scores", "p_known", spread, np.linspace(0, 1, BINS + 1))
+    ), histogram("scores", "p_known", spread, np.linspace(0, 1, BINS + 1))
 
 
 def gate_statistics(questions: Sequence[Question]) -> dict[str, Statistic]:

@@ -91,8 +91,7 @@ def records(name: str, value: object) -> list[Row]:
 def pairs(name: str, value: object) -> Iterator[tuple[str, Any]]:
     """Yield titles with their sentences: HotpotQA's pairs, or objects of other copies."""
     given = decoded(name, value)
-    parts = [given] if isinstance(given, dict) else list(sequence(name, given))
-    for i, part in enumerate(parts):
+    for i, part in enumerate([given] if isinstance(given, dict) else list(sequence(name, given))):
         if isinstance(part, dict):
             whole = part if part is given else {key: [each] for key, each in part.items()}
             # two copies of 2Wiki name the sentences differently; `sent_id` is of supporting facts

@@ -71,8 +71,7 @@ def questions(results: Sequence[Result]) -> list[Question]:
         for row in _rows(result):
             name = before + (system_of(row) or ACTORS.get(result.kind, "the answer"))
             groups.setdefault(str(row.get("id") or row.get("question")), []).append((name, row))
-    count = sum(map(len, groups.values()))
-    room = min(MOST, max(LEAST, BUDGET // max(count, 1)))
+    room = min(MOST, max(LEAST, BUDGET // max(sum(map(len, groups.values())), 1)))
     return [_question(at, rows, room) for at, rows in enumerate(groups.values(), start=1)]
 
 

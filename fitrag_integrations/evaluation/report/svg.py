@@ -132,8 +132,7 @@ class Drawing:
 
     def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:
         """Join points by straight lines."""
-        joined = " ".join(f"{_place(x)},{_place(y)}" for x, y in points)
-        self.add("polyline", kind, points=joined)
+        self.add("polyline", kind, points=" ".join(f"{_place(x)},{_place(y)}" for x, y in points))
 
     def mark(self, series: int, x: float, y: float, hint: str = "", size: float = 4.5) -> None:
         """Mark a point by the shape of its series: disc, square, triangles, diamond, cross.

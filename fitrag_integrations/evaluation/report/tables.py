@@ -77,13 +77,12 @@ def tables(result: Result, prices: Prices | None) -> list[Table]:
     if result.kind == "compare":
         made = [_compared(rest)]
     else:
-        sets = list(dict.fromkeys(figure.set for figure in rest))
         made = [
             _pivot(
                 "Figures" if each == ALL else f"Figures of {each}",
                 [figure for figure in rest if figure.set == each],
             )
-            for each in sets
+            for each in list(dict.fromkeys(figure.set for figure in rest))
         ]
     return made + ([_confusion(confusion)] if confusion else [])
 
