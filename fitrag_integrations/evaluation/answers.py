@@ -83,8 +83,9 @@ def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
         raise InputError.of("answers", given=given, allowed="a list of at least one text")
     for i, answer in enumerate(answers):
         if not isinstance(answer, str) or _is_too_short(answer, patterns):
-            allowed = "a text of more than a letter"
-            raise InputError.of(f"answers[{i}]", given=answer, allowed=allowed)
+            raise InputError.of(
+                f"answers[{i}]", given=answer, allowed="a text of more than a letter"
+            )
         if patterns:
             _compiled(answer)
     return tuple(answers)

@@ -125,8 +125,9 @@ def cost_account(
             counts.append(check_number(name, tokens.get(name, 0), low=0.0))
     rows = len(written[SLIM[0]])
     if not rows or rows != len(chat):
-        allowed = f"{rows} numbers, one per context and at least one"
-        raise InputError.of("chat", given=len(chat), allowed=allowed)
+        raise InputError.of(
+            "chat", given=len(chat), allowed=f"{rows} numbers, one per context and at least one"
+        )
     spent = math.fsum(check_number("chat", count, low=0.0) for count in chat) / rows
     slim = {name: rate * (math.fsum(counts) / rows) for name, counts in written.items()}
     return CostAccount(chat=spent, **slim, rows=rows, ratio=rate)

@@ -81,8 +81,9 @@ class Outcomes:
     def drops(self) -> Floats:
         """Accuracy that skipping retrieval loses on each question: 1, 0, or -1 if it helps."""
         if self.right_with is None:
-            allowed = "rows with right_without and right_with"
-            raise InputError.of("right_with", given=None, allowed=allowed)
+            raise InputError.of(
+                "right_with", given=None, allowed="rows with right_without and right_with"
+            )
         return self.right_with - self.without
 
     def share(self, threshold: float) -> float:

@@ -101,8 +101,9 @@ class Result(Record):
         if self.kind not in KINDS:
             raise InputError.of("Result.kind", given=self.kind, allowed=", ".join(KINDS))
         if self.schema != SCHEMA:
-            allowed = f"{SCHEMA}, the one this version writes"
-            raise InputError.of("Result.schema", given=self.schema, allowed=allowed)
+            raise InputError.of(
+                "Result.schema", given=self.schema, allowed=f"{SCHEMA}, the one this version writes"
+            )
         for name, rows in (("figures", self.figures), ("per_question", self.per_question)):
             places = enumerate(rows)
             made = tuple(plain(check_mapping(f"Result.{name}[{i}]", row)) for i, row in places)
@@ -121,8 +122,9 @@ class Result(Record):
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            allowed = f"the JSON of a fitrag evaluation: {error}"
-            raise InputError.of("result", given=text, allowed=allowed) from error
+            raise InputError.of(
+                "result", given=text, allowed=f"the JSON of a fitrag evaluation: {error}"
+            ) from error
         return cls.from_dict(check_mapping("result", data))
 
     def write(self, path: Path) -> None:

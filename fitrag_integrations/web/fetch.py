@@ -196,8 +196,9 @@ class Fetcher:
         except (TimeoutError, core.TimeoutException) as error:
             raise SearchError(f"{shown(at)} took too long", kind="transient") from error
         except (core.NetworkError, core.ProtocolError, OSError) as error:
-            message = f"{shown(at)} could not be read: {type(error).__name__}"
-            raise PassingError(message, kind="transient") from error
+            raise PassingError(
+                f"{shown(at)} could not be read: {type(error).__name__}", kind="transient"
+            ) from error
 
     async def _once(self, at: httpx.URL, types: Sequence[str], cut: int | None) -> Fetched:
         target = _core().URL(scheme=at.scheme, host=at.raw_host, port=at.port, target=at.raw_path)

@@ -191,8 +191,9 @@ def _read(reply: HTTPResponse, until: float) -> bytes:
     with contextlib.closing(reply):
         while chunk := reply.read1(STEP):
             if time.monotonic() > until:
-                message = "Google did not answer: no whole answer in time"
-                raise SearchError(message, kind="transient")
+                raise SearchError(
+                    "Google did not answer: no whole answer in time", kind="transient"
+                )
             meter.take(chunk)
     content = meter.end()
     check_size(content, values=VALUES, depth=DEPTH)

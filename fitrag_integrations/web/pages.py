@@ -295,8 +295,9 @@ async def _extracted(fetched: Fetched, turns: asyncio.Semaphore) -> Extracted:
         except MissingExtraError:
             raise
         except Exception as error:
-            message = f"{shown(fetched.url)} could not be parsed: {type(error).__name__}"
-            raise SearchError(message, kind="empty") from error
+            raise SearchError(
+                f"{shown(fetched.url)} could not be parsed: {type(error).__name__}", kind="empty"
+            ) from error
 
 
 def _check_found(found: Extracted, *, asked: httpx.URL, fetched: Fetched) -> None:

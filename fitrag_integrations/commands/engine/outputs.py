@@ -173,11 +173,12 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _other(path: Path, number: int) -> InputError:
-    allowed = (
-        f"an output of the same input, but row {number} is not that of the input: "
-        "delete it, choose another output, or give --overwrite"
+    return InputError.of(
+        "output",
+        given=str(path),
+        allowed=f"an output of the same input, but row {number} is not that of the input: "
+        "delete it, choose another output, or give --overwrite",
     )
-    return InputError.of("output", given=str(path), allowed=allowed)
 
 
 SUFFIX = ".settings"
@@ -236,8 +237,9 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[No
         beside.parent.mkdir(parents=True, exist_ok=True)
         file = beside.open("a+b", buffering=0)
     except OSError as error:
-        allowed = f"a place that can be written ({error.strerror})"
-        raise InputError.of("output", given=str(output), allowed=allowed) from error
+        raise InputError.of(
+            "output", given=str(output), allowed=f"a place that can be written ({error.strerror})"
+        ) from error
     with file, ExitStack() as held, storing(beside):
         lock(file.fileno(), output)
         held.enter_context(only_writer(home))  # which may have other names, with other settings
@@ -272,11 +274,12 @@ def _begun(written: bytes, output: Path, beside: Path) -> Settings:
         pass
     if not written:  # we made it
         beside.unlink()
-    allowed = (
-        f"an output with {beside.name}, the options of its rows, beside it: put that file back, "
-        "choose another output, or give --overwrite"
+    raise InputError.of(
+        "output",
+        given=str(output),
+        allowed=f"an output with {beside.name}, the options of its rows, beside it: put that file back, "
+        "choose another output, or give --overwrite",
     )
-    raise InputError.of("output", given=str(output), allowed=allowed)
 
 
 def _check(begun: Settings, given: Settings, plan: object, output: Path) -> None:

@@ -130,8 +130,9 @@ def passages_of(row: Row) -> list[Passage]:
     """
     given = row.get("passages")
     if not isinstance(given, list) or not given:
-        allowed = "a list of at least one object with a text"
-        raise InputError.of("passages", given=given, allowed=allowed)
+        raise InputError.of(
+            "passages", given=given, allowed="a list of at least one object with a text"
+        )
     return [_passage(i, passage) for i, passage in enumerate(given)]
 
 

@@ -217,8 +217,9 @@ def answered(
 
 def cache_of(cache: Path | None, out: Path | None) -> Path | None:
     """Choose the file: the one named, else one beside the output, else none."""
-    wrong = cache is not None and cache.suffix != ".jsonl"
-    refuse_if(wrong, "--cache", str(cache), "a .jsonl file")
+    refuse_if(
+        cache is not None and cache.suffix != ".jsonl", "--cache", str(cache), "a .jsonl file"
+    )
     if cache is not None or out is None:
         return cache
     return out.with_name(f"{out.name.partition('.json')[0]}.cache.jsonl")

@@ -139,11 +139,12 @@ class FitPlan(OwnFiles):
             drops = (n / 100 for n in range(1, 51))
             least = next((d for d in drops if rows_needed(d, self.confidence) <= held), None)
             other = "" if least is None else f", or --drop {least:g} with these"
-            allowed = (
-                f"{2 * needed - 1} for --drop {self.drop:g} at --confidence "
-                f"{self.confidence:g}, since half of them certify{other}"
+            raise InputError.of(
+                "number of questions",
+                given=count,
+                allowed=f"{2 * needed - 1} for --drop {self.drop:g} at --confidence "
+                f"{self.confidence:g}, since half of them certify{other}",
             )
-            raise InputError.of("number of questions", given=count, allowed=allowed)
 
     def _done(self, passages: Sequence[Passage], wish: Wish) -> Fitted | None:
         """Return what was fitted as is asked for now; raises where the corpus has changed since."""

@@ -103,8 +103,9 @@ class LabelEligibility(AskingPlan):
 
     def __post_init__(self) -> None:
         kinds = (*KINDS, BOTH)
-        wrong = self.combinations not in kinds
-        refuse_if(wrong, "--combinations", self.combinations, ", ".join(kinds))
+        refuse_if(
+            self.combinations not in kinds, "--combinations", self.combinations, ", ".join(kinds)
+        )
 
     def verb(self, asked: Asked) -> Verb[Fields]:
         """Answer without passages first, then from each combination if the question needs

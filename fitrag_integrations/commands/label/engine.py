@@ -94,8 +94,9 @@ class AskingPlan:
 
     def run(self) -> None:
         """Label all rows, or those the budget allows, and report the counts."""
-        allowed = "a file, which a stopped run can go on in"
-        refuse_if(self.out == jsonl.STREAM, "--out", self.out, allowed)
+        refuse_if(
+            self.out == jsonl.STREAM, "--out", self.out, "a file, which a stopped run can go on in"
+        )
         for path in self.rows:
             check_names(str(path), self.out)
         given, target = self._given(), Path(self.out)

@@ -71,8 +71,9 @@ def decoded(name: str, value: object) -> Any:
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as error:
-        allowed = f"a list, or the JSON of one: {error}"
-        raise InputError.of(name, given=value, allowed=allowed) from None
+        raise InputError.of(
+            name, given=value, allowed=f"a list, or the JSON of one: {error}"
+        ) from None
 
 
 def records(name: str, value: object) -> list[Row]:

@@ -187,6 +187,7 @@ def _from_hub(source: str) -> list[Row]:
     try:
         found = home.load_dataset(name, *config, split=split)
     except (OSError, ValueError, RuntimeError) as error:  # no such name, no network, a script
-        allowed = f"a data set on the hub: {error}"
-        raise InputError.of("rows", given=source, allowed=allowed) from error
+        raise InputError.of(
+            "rows", given=source, allowed=f"a data set on the hub: {error}"
+        ) from error
     return [dict(row) for row in found]

@@ -106,8 +106,9 @@ def _kilt_answers(row: Row) -> list[str]:
     found = records("output", row.get("output"))
     answers = [each["answer"] for each in found if each.get("answer")]
     if not answers:
-        allowed = "at least one answer, as dev and train have"
-        raise InputError.of("output", given=found, allowed=allowed)
+        raise InputError.of(
+            "output", given=found, allowed="at least one answer, as dev and train have"
+        )
     return texts("output.answer", answers)
 
 
@@ -170,8 +171,9 @@ def _arc(row: Row) -> Row:
     key = text(row, "answerKey")
     right = [each["text"] for each in choices if each["label"] == key]
     if not right:
-        allowed = f"one of {', '.join(each['label'] for each in choices)}"
-        raise InputError.of("answerKey", given=key, allowed=allowed)
+        raise InputError.of(
+            "answerKey", given=key, allowed=f"one of {', '.join(each['label'] for each in choices)}"
+        )
     return question_row(row, text(home, "stem" if own else "question"), right, choices=choices)
 
 
