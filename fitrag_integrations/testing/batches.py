@@ -72,6 +72,11 @@ class Check:
         return self.name
 
 
+def tried(each: Callable[..., None], make: Callable[[], object], *given: object) -> None:
+    """Test a promise on a new object."""
+    each(make(), *given)
+
+
 def promise(kept: bool, message: str) -> None:
     """Raise ``ContractError`` with what was found, unless the promise is kept."""
     if not kept:

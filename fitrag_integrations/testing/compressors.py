@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from fitrag_integrations.testing.batches import ODD_PASSAGES, PASSAGES, QUESTIONS, Check, promise
+from fitrag_integrations.testing.batches import (
+    ODD_PASSAGES,
+    PASSAGES,
+    QUESTIONS,
+    Check,
+    promise,
+    tried,
+)
 from fitrag_integrations.types import Excerpt, Passage
 
 Compress: TypeAlias = Callable[[str, Sequence[Passage]], Sequence[Excerpt]]
@@ -21,11 +28,7 @@ def compressor_checks(make: Callable[[], Compress]) -> list[Check]:
     """
     promises = [keeps_only_what_was_given, sends_no_word_twice, takes_nothing, takes_odd_texts]
     promises += [changes_no_passage, repeats_itself]
-    return [Check(each.__name__, partial(_tried, each, make)) for each in promises]
-
-
-def _tried(each: Callable[[Compress], None], make: Callable[[], Compress]) -> None:
-    each(make())
+    return [Check(each.__name__, partial(tried, each, make)) for each in promises]
 
 
 def keeps_only_what_was_given(compress: Compress) -> None:
@@ -65,9 +68,8 @@ def changes_no_passage(compress: Compress) -> None:
 
 
 def repeats_itself(compress: Compress) -> None:
-    first, again = (_places(compress(QUESTIONS[0], PASSAGES)) for _ in range(2))
+    first, again = (
+        [(one.passage.id, one.start, one.end) for one in compress(QUESTIONS[0], PASSAGES)]
+        for _ in range(2)
+    )
     promise(first == again, f"the same question kept {first}, then {again}")
-
-
-def _places(kept: Sequence[Excerpt]) -> list[tuple[str, int, int]]:
-    return [(excerpt.passage.id, excerpt.start, excerpt.end) for excerpt in kept]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from fitrag_integrations.ports import Gate
 from fitrag_integrations.testing.batches import ODD_QUESTIONS, QUESTIONS, Batched, Check, promise
 
+A = TypeVar("A")
 Asked = tuple[str, str]  # a question, and the model's first words on it
 DRAFTS = ("The Danube.", "I do not know.", "")
 ITEMS: Sequence[Asked] = [(question, draft) for question in QUESTIONS for draft in DRAFTS]
@@ -21,24 +23,17 @@ def gate_checks(make: Callable[[], Gate], *, tolerance: float = 1e-3) -> list[Ch
         tolerance: Maximum difference between two results for the same item.
     """
     batched = Batched[Asked, float](
-        make, lambda it: _plain(getattr(it, "p_known", None)),
-        lambda it: _awaited(getattr(it, "ap_known", None)),
+        make, lambda it: _paired(getattr(it, "p_known", None)),
+        lambda it: _paired(getattr(it, "ap_known", None)),
         ITEMS, [(question, "") for question in ODD_QUESTIONS], lambda p: [p], _wrong, tolerance,
     )  # fmt: skip
     return [*batched.checks(), Check("has_a_threshold_in_range", lambda: _threshold(make()))]
 
 
-def _plain(
-    call: Callable[[Sequence[str], Sequence[str]], Sequence[float]] | None,
-) -> Callable[[Sequence[Asked]], Sequence[float]] | None:
-    if call is None:
-        return None
-    return lambda items: call([q for q, _ in items], [draft for _, draft in items])
-
-
-def _awaited(
-    call: Callable[[Sequence[str], Sequence[str]], Awaitable[Sequence[float]]] | None,
-) -> Callable[[Sequence[Asked]], Awaitable[Sequence[float]]] | None:
+def _paired(
+    call: Callable[[Sequence[str], Sequence[str]], A] | None,
+) -> Callable[[Sequence[Asked]], A] | None:
+    """Turn a call of two lists, plain or async, into one of pairs."""
     if call is None:
         return None
     return lambda items: call([q for q, _ in items], [draft for _, draft in items])

@@ -9,7 +9,7 @@ from functools import partial
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.ports import Method, Ports
-from fitrag_integrations.testing.batches import PASSAGES, QUESTIONS, Check, promise
+from fitrag_integrations.testing.batches import PASSAGES, QUESTIONS, Check, promise, tried
 from fitrag_integrations.types import Context, Passage
 
 
@@ -21,26 +21,18 @@ def method_checks(make: Callable[[], Method], ports: Ports | None = None) -> lis
         ports: What the method is run with; None is a retrieval and a search that find the same four
             passages for every query, and a language model that continues with "The Danube.".
     """
-    given = ports or Ports(retrieve=_found, search=_found, generate=_continued)
+    given = ports or Ports(_found, _found, lambda prompts: ["The Danube."] * len(prompts))
     promises = [ends_in_a_context, cites_what_was_found, refuses_a_blank_question]
     promises += [answers_alike_from_every_driver, survives_its_record, tells_when_a_port_fails]
-    return [Check(each.__name__, partial(_tried, each, make, given)) for each in promises]
+    return [Check(each.__name__, partial(tried, each, make, given)) for each in promises]
 
 
 def _found(queries: Sequence[str]) -> list[list[Passage]]:
     return [list(PASSAGES) for _ in queries]
 
 
-def _continued(prompts: Sequence[str]) -> list[str]:
-    return ["The Danube." for _ in prompts]
-
-
 def _fails(items: Sequence[str]) -> list[str]:
     raise ConnectionError("the service is away")
-
-
-def _tried(each: Callable[[Method, Ports], None], make: Callable[[], Method], ports: Ports) -> None:
-    each(make(), ports)
 
 
 def ends_in_a_context(method: Method, ports: Ports) -> None:

@@ -36,7 +36,8 @@ def scorer_checks(make: Callable[[], Scorer], *, tolerance: float = 1e-3) -> lis
     """
     batched = Batched[Pair, BiLabelScore](
         make, lambda it: getattr(it, "score", None), lambda it: getattr(it, "ascore", None),
-        PAIRS, ODD, _labels, _wrong_label, tolerance,
+        PAIRS, ODD, _labels,  # a BiLabelScore checks itself
+        lambda score: None if isinstance(score, BiLabelScore) else "not a BiLabelScore", tolerance,
     )  # fmt: skip
     return [*batched.checks(), Check("carries_a_name", lambda: _named(make()))]
 
@@ -57,10 +58,6 @@ def evaluator_checks(make: Callable[[], Evaluator], *, tolerance: float = 1e-3) 
 
 def _labels(score: BiLabelScore) -> Sequence[float]:
     return [label for label in (score.has_answer, score.llm_prefer) if label is not None]
-
-
-def _wrong_label(score: BiLabelScore) -> str | None:
-    return None if isinstance(score, BiLabelScore) else "not a BiLabelScore"  # which checks itself
 
 
 def _wrong_grade(grade: float) -> str | None:

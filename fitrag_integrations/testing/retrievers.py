@@ -32,7 +32,12 @@ def retriever_checks(
     )  # fmt: skip
     return [
         *batched.checks(),
-        Check("finds_something", lambda: _finds(make(), queries)),
+        Check(
+            "finds_something",
+            lambda: promise(
+                any(map(len, make().retrieve(queries))), f"nothing was found for {list(queries)}"
+            ),
+        ),
         Check("hands_out_what_nobody_else_changes", lambda: _apart(make(), queries)),
     ]
 
@@ -42,11 +47,6 @@ def _wrong(found: Sequence[Passage]) -> str | None:
         return "not a list of Passage"
     ids = [passage.id for passage in found]
     return None if len(set(ids)) == len(ids) else "two passages of one id"
-
-
-def _finds(retriever: Retriever, queries: Sequence[str]) -> None:
-    found = retriever.retrieve(queries)
-    promise(any(len(each) for each in found), f"nothing was found for {list(queries)}")
 
 
 def _apart(retriever: Retriever, queries: Sequence[str]) -> None:

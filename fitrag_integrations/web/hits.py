@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -50,7 +50,14 @@ def hits_of(found: object) -> list[SearchHit]:
         raise SearchError(f"the search tool reported: {found['error']}", kind="transient")
     if isinstance(found, Iterable) and not isinstance(found, str | bytes | Mapping):
         found = [_readable(item) for item in found]
-    return [_hit(page) for page in pages_of(found, (SearchHit,), _passage)]
+    pages = pages_of(
+        found,
+        (SearchHit,),
+        lambda hit: Passage(
+            hit.url or made_id(hit.snippet), hit.snippet, hit.title, hit.url, hit.metadata
+        ),
+    )
+    return [_hit(page) for page in pages]
 
 
 def snippet_passage(hit: SearchHit, about: Mapping[str, object]) -> Passage:
@@ -74,11 +81,6 @@ def page_passage(hit: SearchHit, page: Any, about: Mapping[str, object]) -> Pass
     return _web_passage(
         hit, hit.title or page.title, page.paragraphs, {**about, **moved, **fetched}
     )
-
-
-def with_metadata(passage: Passage, **more: object) -> Passage:
-    """Return a copy of a passage with more metadata."""
-    return replace(passage, metadata={**passage.metadata, **more})
 
 
 def _web_passage(
@@ -132,10 +134,6 @@ def _readable(item: Any) -> Any:
     if hasattr(item, "page_content"):
         return {**(item.metadata or {}), "snippet": item.page_content}
     return dict(vars(item))
-
-
-def _passage(hit: SearchHit) -> Passage:
-    return Passage(hit.url or made_id(hit.snippet), hit.snippet, hit.title, hit.url, hit.metadata)
 
 
 def _hit(page: Passage) -> SearchHit:

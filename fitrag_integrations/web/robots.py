@@ -79,7 +79,7 @@ class Robots:
         fetched, its ``SearchError`` is raised.
         """
         site = f"{at.scheme}://{at.netloc.decode('ascii')}"
-        async with fetcher.alone(site):
+        async with fetcher.slots.alone(site):
             until, rules = self._known.get(site, (0.0, NOTHING))
             if until <= time.monotonic():
                 rules = await self._asked(site, fetcher, allowance)
@@ -93,7 +93,7 @@ class Robots:
             )
 
     async def _asked(self, site: str, fetcher: Fetcher, allowance: Allowance) -> Answer:
-        was_short = allowance.left < fetcher.page_seconds / 2
+        was_short = allowance.left < fetcher.guard.page_seconds / 2
         answer: Answer
         try:
             answer = await persist(lambda: _rules(site, fetcher, allowance), self._retries)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from inspect import iscoroutinefunction
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
 
@@ -25,7 +25,6 @@ from fitrag_integrations.web.hits import (
     hits_of,
     page_passage,
     snippet_passage,
-    with_metadata,
 )
 
 Q = TypeVar("Q")
@@ -303,7 +302,9 @@ class WebSearch(Checked):
         left_out = len(made) - len(kept)
         if made and not kept:
             return SearchError(f"{left_out} results, none with a text to read", kind="empty")
-        return [with_metadata(passage, left_out=left_out) for passage in kept] if left_out else kept
+        if not left_out:
+            return kept
+        return [replace(one, metadata={**one.metadata, "left_out": left_out}) for one in kept]
 
     def _passage(self, rank: int, hit: SearchHit, pages: dict[str, object]) -> Passage:
         about: dict[str, object] = {"provider": self.name, "rank": rank}

@@ -60,7 +60,7 @@ from fitrag_integrations.values.slimplm import read_verdict
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
 from fitrag_integrations.web.extract import decode, extract
 from fitrag_integrations.web.guard import NetworkGuard, canonical_host, refusal
-from fitrag_integrations.web.hidden import Sheet, hides
+from fitrag_integrations.web.hidden import hidden_selectors, hides
 from fitrag_integrations.web.hits import hits_of, snippet_passage
 from fitrag_integrations.web.robots import RobotsRules
 from fitrag_integrations.web.searxng import _read as read_searxng
@@ -319,7 +319,7 @@ def pages(data):
 def styles(data):
     text = as_text(data)
     hides(text)
-    Sheet.of([text])
+    hidden_selectors([text])
 
 
 SERVICE = Service(Settings(), Metrics())

@@ -224,4 +224,4 @@ class RunOptions(RunSettings):
 
     def __post_init__(self) -> None:
         RunSettings.__post_init__(self)
-        refuse_if(not self.engine in (HERE, RAY), "--engine", self.engine, f"{HERE} or {RAY}")
+        refuse_if(self.engine not in (HERE, RAY), "--engine", self.engine, f"{HERE} or {RAY}")

@@ -277,8 +277,8 @@ def _begun(written: bytes, output: Path, beside: Path) -> Settings:
     raise InputError.of(
         "output",
         given=str(output),
-        allowed=f"an output with {beside.name}, the options of its rows, beside it: put that file back, "
-        "choose another output, or give --overwrite",
+        allowed=f"an output with {beside.name}, the options of its rows, beside it: put that file "
+        "back, choose another output, or give --overwrite",
     )
 
 

@@ -58,7 +58,7 @@ class Server:
     concurrency: Annotated[int, Option("Maximum concurrent prompts.", min=1)] = 8
 
     def __post_init__(self) -> None:
-        refuse_if(not self.api in ("chat", "completions"), "--api", self.api, "chat or completions")
+        refuse_if(self.api not in ("chat", "completions"), "--api", self.api, "chat or completions")
 
     def generator(self, name: str, **lengths: Unpack[Lengths]) -> RemoteGenerator | None:
         """Make the client of a served model; None where there is no server."""
