@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from fitrag_integrations.commands.engine.outputs import Resumed, holds_rows, resume
+from fitrag_integrations.commands.engine.outputs import holds_rows, resume
 from fitrag_integrations.commands.engine.rows import (
     Line,
-    error_row,
+    described,
     is_finite,
     reason_of,
     refuse_if,
@@ -125,12 +125,11 @@ def run_batch(
     Raises `InputError` for a damaged input and for an output that holds other rows.
     """
     began = time.monotonic()
-    earlier, rows = Resumed(), iter(source)
+    earlier, reasons, rows = 0, Counter[str](), iter(source)
     if holds_rows(target):
-        earlier, rows = resume(Path(target), rows, engine.owned())
-    advance(earlier.rows)
-    count, reasons, stopped = earlier.rows, Counter(earlier.reasons), False
-    answers = engine.answers(rows, source, count)
+        earlier, reasons, rows = resume(Path(target), rows, engine.owned())
+    advance(earlier)
+    count, answers = earlier, engine.answers(rows, source, earlier)
     with (
         jsonl.appending(target) as write,
         contextlib.closing(answers),
@@ -150,7 +149,7 @@ def run_batch(
                     raise Terminated
         stopped = False
     seconds = round(time.monotonic() - began, 3)
-    return Done(Summary(target, count, earlier.rows, reasons.total(), seconds), reasons, stopped)
+    return Done(Summary(target, count, earlier, reasons.total(), seconds), reasons, stopped)
 
 
 def answer(verb: Verb[Any], lot: list[Line]) -> Answered:
@@ -176,7 +175,7 @@ def answer(verb: Verb[Any], lot: list[Line]) -> Answered:
                 names = ", ".join(name for name, value in fields.items() if not is_finite(value))
                 error = InputError.of(names, given="NaN or Infinity", allowed="numbers JSON has")
         assert error is not None
-        failed = error_row(Line(given), error)
+        failed = {**given, "error": described(error)}
         lines.append(jsonl.dump({**given, **verb.empty, **failed}))
         reasons.append(reason_of(failed["error"]))
     return Answered(lines, reasons)

@@ -87,13 +87,6 @@ def read_rows(lines: Iterable[bytes], shard: Shard | None = None) -> Iterator[Li
             yield row
 
 
-def error_row(row: Line, error: Exception) -> Row:
-    """Add to a row's own fields what went wrong: `error` with a `message` and, of a wrong field,
-    `field`, `given` and `allowed`.
-    """
-    return {**row.given, "error": described(error)}
-
-
 def described(error: Exception) -> dict[str, str]:
     """Return an error as plain text; an `InputError` in its parts too."""
     message = str(error)

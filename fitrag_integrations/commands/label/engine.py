@@ -76,10 +76,6 @@ class AskingPlan:
     hardware: EncoderHardware = EncoderHardware()
     how: RunSettings = RunSettings()  # one process writes the journal of answers
 
-    def asker(self) -> Asker:
-        """Load who is asked."""
-        return load_asker(self.asking, self.hardware)
-
     def questions(self) -> Questions:
         """Return how rows become questions."""
         return Questions(self.candidates.port(self.hardware, self.depth), self.depth, self.patterns)
@@ -99,10 +95,14 @@ class AskingPlan:
         )
         for path in self.rows:
             check_names(str(path), self.out)
-        given, target = self._given(), Path(self.out)
+        lines = chain.from_iterable(jsonl.read_lines(str(path)) for path in self.rows)
+        given, target = list(read_rows(lines, Shard.read(self.how.shard))), Path(self.out)
+        if self.seed is not None:
+            random.Random(self.seed).shuffle(given)
+        given = given[: self.limit or None]
         run = going(self.name, self, self.out, anew=self.how.overwrite)
         with run as stopping, self._journal(target) as journal:
-            asker = self.asker()
+            asker = load_asker(self.asking, self.hardware)
             if (
                 self.how.retry_failed and asker.keeps
             ):  # the journal has the answers: the rest is asked
@@ -121,14 +121,6 @@ class AskingPlan:
         if account.stopped and self.how.strict:
             raise typer.Exit(1)
         leave(replace(done, stopped=done.stopped and not account.stopped), self.how)
-
-    def _given(self) -> list[Line]:
-        """Read the rows to label, in their order or shuffled."""
-        lines = chain.from_iterable(jsonl.read_lines(str(path)) for path in self.rows)
-        given = list(read_rows(lines, Shard.read(self.how.shard)))
-        if self.seed is not None:
-            random.Random(self.seed).shuffle(given)
-        return given[: self.limit or None]
 
     @contextmanager
     def _journal(self, target: Path) -> Iterator[AnswerJournal]:

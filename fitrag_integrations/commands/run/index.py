@@ -21,7 +21,7 @@ from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.flow import Flow, Traced
+from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import Retriever, port_of
 from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.types import Passage
@@ -154,10 +154,12 @@ class RetrievePlan:
             (found,) = yield from port.ask([question_of(row)])
             return list(found)
 
-        def fields(traced: Traced[list[Passage]]) -> Row:
-            return {"passages": [passage_json(each) for each in traced.value]}
-
-        return Verb(flow, fields, ("passages",), {"passages": []})
+        return Verb(
+            flow,
+            lambda traced: {"passages": list(map(passage_json, traced.value))},
+            ("passages",),
+            {"passages": []},
+        )
 
     def _retriever(self) -> Retriever:
         how = self.hardware.of(self.encoder)
