@@ -143,17 +143,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _run(arguments)
     except SystemExit as ended:
-        if "gloo" in _groups():  # its threads may outlive the group, and abort what tears them down
+        loop = sys.modules.get("fitrag_integrations.training.loop.parallel")
+        # gloo's threads may outlive the group, and abort what tears them down
+        if loop is not None and "gloo" in loop.talked_by:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
         raise
-
-
-def _groups() -> str:
-    """Return how this process talked to others of one training; empty if it was alone."""
-    talked = sys.modules.get("fitrag_integrations.training.loop.parallel")
-    return "" if talked is None else str(talked.talked_by)
 
 
 def _run(arguments: Sequence[str] | None) -> None:

@@ -159,17 +159,18 @@ SHOWN = 16  # hexadecimal digits of an id; among a million questions two agree o
 
 def question_id(question: str, answers: Iterable[str] = ()) -> str:
     """Hash a question with its gold answers, whose order does not matter."""
-    return _digest([question, sorted(answers)])[:SHOWN]
+    return content_id([question, sorted(answers)])
 
 
-def content_id(content: object) -> str:
-    """Hash plain values, the keys of objects in any order."""
-    return _digest(content)[:SHOWN]
+def content_id(content: object, digits: int | None = SHOWN) -> str:
+    """Hash plain values, the keys of objects in any order: SHA-256 in hexadecimal `digits`."""
+    text = json.dumps(plain(content), sort_keys=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:digits]
 
 
 def data_hash(rows: Sequence[Row]) -> str:
     """Hash rows with all their fields, in their order: SHA-256 in hexadecimal digits."""
-    return _digest(list(rows))
+    return content_id(list(rows), None)
 
 
 def numbered(ids: Iterable[str]) -> list[str]:
@@ -208,7 +209,3 @@ def each_row(rows: Iterable[R], read: Callable[[R], T], where: str = "") -> list
         except InputError as error:
             raise InputError(f"{where}row {place}: {error}") from error
     return made
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode("ascii")).hexdigest()

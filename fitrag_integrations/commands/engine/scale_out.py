@@ -165,7 +165,7 @@ class _Answering:
         self._verb: Verb[Any] | None = None
 
     def verb(self) -> Verb[Any]:
-        """Load the verb, from the folder that its relative paths start from if there is one here."""
+        """Load the verb, from the folder where its relative paths start, if it is here."""
         if self._verb is None:
             if Path(self._folder).is_dir():
                 os.chdir(self._folder)

@@ -27,7 +27,7 @@ from fitrag_integrations.evaluation.figures.figure import (
 from fitrag_integrations.evaluation.figures.methods import systems
 from fitrag_integrations.evaluation.report.figures import drawings
 from fitrag_integrations.evaluation.report.questions import questions
-from fitrag_integrations.evaluation.report.tables import Shown, Table, tables
+from fitrag_integrations.evaluation.report.tables import Table, tables
 from fitrag_integrations.evaluation.result import Result
 
 EXPORTED = ("id", "question", "set", "system", "prediction", "values", "action")
@@ -48,19 +48,6 @@ MARKS = {
     "differs": "answered differently",
     "noted": "with a note or an error",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Contents of the page for one result."""
-
-    title: str
-    tiles: list[Tile]
-    findings: list[str]
-    notes: Sequence[str]
-    tables: list[Table]
-    drawings: list[Shown]
-    settings: list[tuple[str, str]]
 
 
 def html_report(
@@ -155,7 +142,8 @@ def _cells(row: Row) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _part(result: Result, place: int, prices: Prices | None) -> Part:
+def _part(result: Result, place: int, prices: Prices | None) -> dict[str, object]:
+    """Return the contents of the page for one result."""
     if prices is None:  # those with which the result was measured
         options = result.settings.get("options")
         given = options.get("prices") if isinstance(options, Mapping) else None
@@ -163,15 +151,15 @@ def _part(result: Result, place: int, prices: Prices | None) -> Part:
     title = str(result.settings.get("part", KINDS[result.kind]))
     if asked := {row.get("id") or row.get("question") for row in result.per_question}:
         title += f", {counted(len(asked), 'question')}"
-    return Part(
-        title=title,
-        tiles=tiles(result, prices),
-        findings=findings(result),
-        notes=result.notes,
-        tables=tables(result, prices),
-        drawings=drawings(result, place, prices),
-        settings=list(_flat(result.settings)),
-    )
+    return {
+        "title": title,
+        "tiles": tiles(result, prices),
+        "findings": findings(result),
+        "notes": result.notes,
+        "tables": tables(result, prices),
+        "drawings": drawings(result, place, prices),
+        "settings": list(_flat(result.settings)),
+    }
 
 
 def _summary(results: Sequence[Result], asked: int) -> list[str]:
