@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from fitrag_integrations.commands.engine import models, options
@@ -111,13 +111,16 @@ def compress_verb(
 ) -> Verb[Row]:
     """Return the verb that reranks and reduces.
 
-    `explain` adds a row for all that is dropped. `offsets` None is the row's own field.
+    `explain` adds a row for all that is dropped. With `offsets` None, the row has `offsets` and
+    `max_tokens` of its own.
     """
     empty = {**EMPTY, "offsets": offsets} | ({"selection": []} if explain else {})
 
     def flow(row: Row) -> Flow[Row]:
         question, passages = question_of(row), passages_of(row)
-        context = yield from step.context(question, passages)
+        budget = row.get("max_tokens") if offsets is None else None
+        reducing = step if budget is None else replace(step, max_tokens=budget)
+        context = yield from reducing.context(question, passages)
         rows = [each.to_dict() for each in context.selection] if explain else []
         unit = offsets or row.get("offsets", "codepoints")
         units: dict[str, Callable[[int], int]] = {one.id: int for one in passages}

@@ -56,10 +56,6 @@ class Service:
         """The scorer's name."""
         return str(self._scorer.name)
 
-    async def start(self) -> None:
-        """Load the models, in a thread: the event loop stays free."""
-        await asyncio.to_thread(self.load)
-
     def load(self) -> None:
         """Load the models."""
         given = self._settings

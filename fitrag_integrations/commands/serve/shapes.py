@@ -85,9 +85,10 @@ class Row(Shape):
 
 
 class CompressRow(Row):
-    """Row for `fitrag compress`; `offsets` is the unit in which places are returned.
+    """Row for `fitrag compress`; `max_tokens` is its option, `offsets` the unit of the places.
 
     "utf16" is what JavaScript, Java and C# slice by, "codepoints" what Python does.
     """
 
     offsets: Literal["codepoints", "utf16"] = "codepoints"
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
