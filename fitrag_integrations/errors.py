@@ -20,6 +20,7 @@ Catch ``FitRagError`` for all of them. What a caller's own backend raises is nev
 from __future__ import annotations
 
 import reprlib
+from functools import partial
 
 
 class FitRagError(Exception):
@@ -112,7 +113,7 @@ class SearchError(PortError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the kind, which plain exceptions would drop."""
-        return _search_error, (str(self), self.kind)
+        return partial(SearchError, kind=self.kind), (str(self),)
 
 
 class ThresholdMismatchError(FitRagError):
@@ -121,10 +122,6 @@ class ThresholdMismatchError(FitRagError):
 
 class TrainingError(FitRagError):
     """A training failed: it diverged, or what it learned does not fit."""
-
-
-def _search_error(message: str, kind: str) -> SearchError:
-    return SearchError(message, kind=kind)
 
 
 def _brief(value: object) -> str:

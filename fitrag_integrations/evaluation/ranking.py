@@ -1,7 +1,7 @@
 """Judge the order in which a scorer puts one question's passages (FIT-RAG, section 5.3.1).
 
 Four orders of the same passages: the retriever's, by `has_answer`, by `llm_prefer`, and by their
-sum. `ranking_figures` compares them over many questions.
+sum. `Ranking` compares them over many questions.
 """
 
 from __future__ import annotations

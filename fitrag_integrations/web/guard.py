@@ -291,7 +291,7 @@ class NetworkGuard(Checked):
         """
         found = await self._resolved(host)
         for address in found:
-            why = refusal(address, self._networks)
+            why = refusal(address, map(ip_network, self.allow_addresses))
             if why:
                 raise SearchError(f"{host} is not fetched: {address} is {why}", kind="blocked")
         if not found:
@@ -302,10 +302,6 @@ class NetworkGuard(Checked):
     def limits(self) -> Limits:
         """Limits of a body."""
         return Limits(self.max_bytes, self.max_decoded_bytes, self.max_ratio)
-
-    @property
-    def _networks(self) -> list[Network]:
-        return list(map(ip_network, self.allow_addresses))
 
     def _objection(self, url: httpx.URL, host: str) -> str | None:
         if url.scheme not in ("http", "https"):
@@ -319,7 +315,8 @@ class NetworkGuard(Checked):
             return "its host is denied"
         if self.allow_domains and not within(host, self.allow_domains):
             return "its host is not among those allowed"
-        why = refusal(host, self._networks) if is_address(host) else None
+        networks = map(ip_network, self.allow_addresses)
+        why = refusal(host, networks) if is_address(host) else None
         return why and f"its host is {why}"
 
     async def _resolved(self, host: str) -> Sequence[str]:

@@ -34,7 +34,7 @@ from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, MissingExtraError, SearchError
 from fitrag_integrations.web.extract import Extracted, extract
-from fitrag_integrations.web.fetch import Allowance, Fetched, Fetcher, Slots, check_status, persist
+from fitrag_integrations.web.fetch import Fetched, Fetcher, Slots, check_status, persist
 from fitrag_integrations.web.guard import NetworkGuard, shown
 from fitrag_integrations.web.robots import Robots, RobotsError
 
@@ -263,12 +263,9 @@ class PageReader:
     async def _new(
         self, at: httpx.URL, url: str, fetcher: Fetcher, turns: asyncio.Semaphore
     ) -> Page:
-        async def permit(hop: httpx.URL, allowance: Allowance) -> None:
-            await self._robots.permit(hop, fetcher, allowance)
-
         async def fetch() -> Fetched:
-            by_robots = permit if self._guard.robots else None
-            return check_status(await fetcher.get(at, permit=by_robots))
+            permit = partial(self._robots.permit, fetcher=fetcher) if self._guard.robots else None
+            return check_status(await fetcher.get(at, permit=permit))
 
         try:
             fetched = await persist(fetch, self._retries)

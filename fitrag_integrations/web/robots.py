@@ -72,7 +72,7 @@ class Robots:
         self._retries = retries
         self._known: OrderedDict[str, tuple[float, Answer]] = OrderedDict()
 
-    async def permit(self, at: httpx.URL, fetcher: Fetcher, allowance: Allowance) -> None:
+    async def permit(self, at: httpx.URL, allowance: Allowance, fetcher: Fetcher) -> None:
         """Raise ``RobotsError`` if the site does not allow the page to be read.
 
         The time for robots.txt is subtracted from the page's ``allowance``. If it cannot be

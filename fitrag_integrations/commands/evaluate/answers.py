@@ -26,7 +26,6 @@ from fitrag_integrations.evaluation.figures.answers import (
     answer_plots,
     answer_rows,
     with_gold,
-    with_judge,
 )
 from fitrag_integrations.evaluation.figures.figure import number
 from fitrag_integrations.evaluation.figures.summaries import Question
@@ -34,9 +33,11 @@ from fitrag_integrations.evaluation.judging import (
     ANSWERED,
     FACTS,
     GAMMA,
+    LLM,
     PENALIZED,
     each_apart,
     fact_scores,
+    llm_judged,
     predicted,
 )
 from fitrag_integrations.evaluation.result import Result
@@ -118,7 +119,8 @@ class EvaluateAnswers:
             lost = f"{every - len(questions)} answers to questions that not every system was asked"
             notes += [f"{lost} are left out"] * (len(questions) < every)
         if self.judge.judge is not None:
-            questions = with_judge(questions, self.judge.load())
+            said = zip(questions, llm_judged(questions, self.judge.load()), strict=True)
+            questions = [{**q, "values": {**q["values"], LLM: value}} for q, value in said]
         figures = answer_figures(questions, self.outcome.draws)
         chosen = {
             "format": ", ".join(each.format for each in loaded),

@@ -35,9 +35,8 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import is_correct
 from fitrag_integrations.evaluation.figures.compress import (
     KEPT,
+    MEANS,
     Compressed,
-    compress_figures,
-    compress_plot,
     compress_rows,
     kept_curves,
 )
@@ -47,9 +46,10 @@ from fitrag_integrations.evaluation.figures.summaries import (
     column,
     difference,
     mean_figure,
+    set_figures,
 )
 from fitrag_integrations.evaluation.judging import gold
-from fitrag_integrations.evaluation.result import Result, each_row, set_of
+from fitrag_integrations.evaluation.result import Plot, Result, each_row, set_of
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Excerpt, Passage
 
@@ -87,7 +87,7 @@ class EvaluateCompress:
             with progress_bar("read", 2 * len(given), shown=not self.quiet) as advance:
                 questions = with_readings(questions, given, self.hardware.of(own), cache, advance)
         draws = self.outcome.draws
-        figures, curves = compress_figures(questions, draws), kept_curves(given, count)
+        figures, curves = set_figures(questions, draws, MEANS), kept_curves(given, count)
         for name, part in by_set(questions).items():
             before, after = (mean_figure(part, which, draws, set=name) for which in (BEFORE, AFTER))
             if before is not None and after is not None:
@@ -103,7 +103,7 @@ class EvaluateCompress:
                 options.rows_of(figures),
                 questions,
                 settings_of("compress", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
-                (compress_plot(curves),),
+                (Plot("answers kept", "share of tokens", "share of answers kept", curves),),
                 notes,
             ),
             lambda: show_figures(figures, f"{len(questions)} questions"),

@@ -5,9 +5,7 @@ Answers are written line by line, so that a stopped run continues.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -122,12 +120,6 @@ def named_recipes(given: str) -> dict[str, tuple[Row, Method]]:
         built[name] = read_recipe(recipe), method_from(recipe)
     refuse_if(not built, "--methods", given, "at least one method")
     return built
-
-
-def setup_of(world: Row) -> str:
-    """Sum up what answers depend on, so that no run continues another with other settings."""
-    text = json.dumps(world, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
 
 
 def question_rows(path: Path, shape: Ours, limit: int | None, *, indexed: bool) -> list[Row]:

@@ -27,7 +27,6 @@ from fitrag_integrations.commands.evaluate.contenders import (
     Contest,
     named_recipes,
     question_rows,
-    setup_of,
     without_right,
 )
 from fitrag_integrations.commands.evaluate.options import (
@@ -55,7 +54,7 @@ from fitrag_integrations.evaluation.figures.methods import (
     methods_table,
 )
 from fitrag_integrations.evaluation.figures.summaries import Draws
-from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.result import Result, content_id
 from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.prompts import EQUAL, instruction_named
@@ -219,7 +218,7 @@ class EvaluateMethods:
         return [
             Contender(
                 name,
-                setup_of({**self._world(), "method": recipe}),
+                content_id({**self._world(), "method": recipe}, 12),
                 Answers(Answering(method, reader=reader, template=instruction), found, generate),
             )
             for name, (recipe, method) in recipes.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK, Advance, chunks
@@ -28,19 +28,19 @@ from fitrag_integrations.evaluation.answers import contains_answer, is_correct, 
 from fitrag_integrations.evaluation.figures.figure import NOTHING
 from fitrag_integrations.evaluation.figures.ranking import (
     Ranking,
-    ranking_figures,
-    ranking_plots,
     ranking_rows,
 )
 from fitrag_integrations.evaluation.judging import gold
+from fitrag_integrations.evaluation.plots import plot_ranking
 from fitrag_integrations.evaluation.ranking import Candidates
-from fitrag_integrations.evaluation.result import Result, each_row, set_of
+from fitrag_integrations.evaluation.result import Plot, Result, each_row, set_of
 from fitrag_integrations.ports import Reader, Scorer
 from fitrag_integrations.types import BiLabelScore
 
 KS = "1,3,5,10,20,50,100"
 READ_KS = "1,3,5"
 WITH_CHANGE = "with the difference to the retriever's order and its interval"
+UNCHANGED = dict.fromkeys(("difference", "difference_low", "difference_high", "p"))
 CHANGE = {"difference": "difference", "low": "difference_low", "high": "difference_high", "p": "p"}
 
 
@@ -95,6 +95,8 @@ class EvaluateRerank:
         scorer = self._scorer(given)
         ranking = Ranking(self._ranked(given, scorer, read_ks), self.outcome.draws)
         ks, read_ks = ([k for k in some if k <= ranking.depth] for some in (ks, read_ks))
+        curves = ranking.curves()  # FIT-RAG, Figures 7 to 9
+        series = {by: [[k, y] for k, y in enumerate(curve, 1)] for by, curve in curves.items()}
         figures, gaps = ranking.figures(ks, read_ks), ranking.gap_closed()
         used: Row = {} if self.reader is None else {"reader": self._reader}
         if scorer is not None:
@@ -103,10 +105,10 @@ class EvaluateRerank:
         chosen = {"k": ks, "read_k": read_ks, "scale": self.scale, "format": self.shape.format}
         result = Result(
             "rerank",
-            ranking_figures(figures),
+            [{**UNCHANGED, **figure.to_dict()} for figure in figures],
             ranking_rows(given, ranking, ks, read_ks),
             settings_of("rerank", self.rows, rows, self.outcome.draws, used, chosen),
-            ranking_plots(ranking),
+            (Plot("R@k", "k", "share of questions with an answer in the first k", series),),
             _notes(given, ranking, read_ks),
         )
         by_order: dict[str, dict[str, Row]] = {}
@@ -123,13 +125,11 @@ class EvaluateRerank:
             title = f"{len(given)} questions; {WITH_CHANGE}"
             show(title, {"figure": False, **dict.fromkeys(orders, True)}, lines)
 
-        def draw() -> Any:
-            from fitrag_integrations.evaluation.plots import plot_ranking
-
-            return plot_ranking(ranking.curves(), figures)
-
         self.outcome.publish(
-            result, show_orders, summary={**summary, "notes": list(result.notes)}, draw=draw
+            result,
+            show_orders,
+            summary={**summary, "notes": list(result.notes)},
+            draw=lambda: plot_ranking(curves, figures),
         )
 
     @property

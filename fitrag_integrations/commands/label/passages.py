@@ -20,7 +20,7 @@ from fitrag_integrations.commands.label.engine import (
     Fields,
     Questions,
 )
-from fitrag_integrations.commands.train.rows import objects, pool_of, rows_as
+from fitrag_integrations.commands.train.rows import objects, rows_as
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
@@ -106,7 +106,7 @@ class LabelEvaluator:
     def _retrieved(self, rows: Placed) -> list[list[Passage]]:
         if self.pool is not None:
             questions = [row["question"] for _, row in rows]
-            return candidates(questions, pool_of(self.pool), depth=self.depth)
+            return candidates(questions, rows_as([self.pool], passage_row), depth=self.depth)
         for place, row in rows:
             given, allowed = row.get("passages"), "a list of passages, or --pool to retrieve from"
             refuse_if(not isinstance(given, list), f"{place}: passages", given, allowed)
@@ -148,7 +148,9 @@ class LabelNegatives:
     def run(self) -> None:
         """Find them, and write the rows."""
         given = rows_as(self.rows, reading_row)
-        mined = mine_negatives(given, pool_of(self.pool), depth=self.depth, keep=self.keep)
+        mined = mine_negatives(
+            given, rows_as([self.pool], passage_row), depth=self.depth, keep=self.keep
+        )
         with settled(self.out, "label negatives", self, anew=True):
             write_jsonl(self.out, map(reading_json, mined))
         found = sum(len(row.negatives) for row in mined)

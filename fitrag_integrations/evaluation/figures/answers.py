@@ -26,12 +26,10 @@ from fitrag_integrations.evaluation.figures.summaries import (
     mean_figure,
 )
 from fitrag_integrations.evaluation.judging import (
-    LLM,
     MEASURES,
     ROUND,
     gold,
     judged,
-    llm_judged,
     predicted,
 )
 from fitrag_integrations.evaluation.result import (
@@ -42,7 +40,6 @@ from fitrag_integrations.evaluation.result import (
     set_of,
     with_ids,
 )
-from fitrag_integrations.ports import YesNo
 
 SPENT = ("tokens_in", "tokens_out", "retriever_calls", SECONDS)
 TELLS = ("explained", "decision", "action", "excerpts", "rounds")
@@ -91,12 +88,6 @@ def with_gold(rows: Sequence[Row], golden: Iterable[Row]) -> list[Row]:
         return {**row, **{name: found[name] for name in brought if name in found}}
 
     return each_row(rows, joined)
-
-
-def with_judge(questions: Sequence[Question], judge: YesNo) -> list[Question]:
-    """Add the probability that each answer is right, by a language model (IK, section 3.3)."""
-    said = zip(questions, llm_judged(questions, judge), strict=True)
-    return [{**each, "values": {**each["values"], LLM: value}} for each, value in said]
 
 
 def answer_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:

@@ -36,7 +36,7 @@ from fitrag_integrations.evaluation.ranking import (
     reciprocal_rank,
     share_at,
 )
-from fitrag_integrations.evaluation.result import Plot, question_id, with_ids
+from fitrag_integrations.evaluation.result import question_id, with_ids
 
 
 @dataclass(frozen=True)
@@ -194,18 +194,3 @@ def ranking_rows(
             pairs = [[s, h] for s, h in zip(one.values(by), one.has_answer, strict=True)]
             made.append({**shared, "system": by, "values": values, "pairs": {"AUC": pairs}})
     return with_ids(made)
-
-
-def ranking_figures(figures: Sequence[Figure]) -> list[Row]:
-    """Return the figures as rows of a `Result`, all with the fields of a change."""
-    bare = dict.fromkeys(("difference", "difference_low", "difference_high", "p"))
-    return [{**bare, **figure.to_dict()} for figure in figures]
-
-
-def ranking_plots(ranking: Ranking) -> tuple[Plot, ...]:
-    """Build the plot of R@k over k for each order (FIT-RAG, Figures 7 to 9)."""
-    series = {
-        name: [[k, value] for k, value in enumerate(curve, start=1)]
-        for name, curve in ranking.curves().items()
-    }
-    return (Plot("R@k", "k", "share of questions with an answer in the first k", series),)

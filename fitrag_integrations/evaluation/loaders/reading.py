@@ -48,7 +48,7 @@ def recognize(row: Row) -> str:
     """
     mapping("row", row)
     for name, shape in SHAPES.items():
-        if shape.recognizes(row):
+        if all(each in row for each in shape.fields) and shape.fits(row):
             return name
     known = "; ".join(f"{name} ({', '.join(shape.fields)})" for name, shape in SHAPES.items())
     known = known.replace("selfrag ()", "selfrag (ctxs, docs or output)")

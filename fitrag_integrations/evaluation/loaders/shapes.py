@@ -76,11 +76,6 @@ def _hop_passages(row: Row) -> list[Row]:
     )
 
 
-def _musique_answers(row: Row) -> list[str]:
-    aliases = sequence("answer_aliases", row.get("answer_aliases") or [])
-    return texts("answer", [text(row, "answer"), *aliases])
-
-
 def _musique_passages(row: Row) -> list[Row]:
     return [
         passage(
@@ -92,11 +87,15 @@ def _musique_passages(row: Row) -> list[Row]:
     ]
 
 
-def _dpr_passages(row: Row) -> list[Row]:
-    """Return the gold passages (`is_supporting` 1), then the negatives."""
+def _listed(row: Row, name: str, *kept: str, **labels: object) -> list[Row]:
+    """Return the passages of a list of contexts, with the labels `kept` where they are known."""
     return readable(
-        passage(each.get("title"), each.get("text"), is_supporting=name == DPR_CONTEXTS[0])
-        for name in DPR_CONTEXTS
+        passage(
+            each.get("title"),
+            each.get("text"),
+            **{label: each[label] for label in kept if label in each},
+            **labels,
+        )
         for each in records(name, row.get(name) or [])
     )
 
@@ -184,13 +183,9 @@ def _biography(row: Row) -> Row:
     """
     topic = text(row, "topic")
     question = row.get("input") or f"Tell me a bio of {topic}."
-    passages = [
-        passage(each.get("title"), each.get("text"))
-        for each in records("ctxs", row.get("ctxs") or [])
-    ]
     written = check_text("output", row.get("output") or "")
     made = question_row(
-        row, question, [], topic=topic, passages=readable(passages), facts=row.get("facts")
+        row, question, [], topic=topic, passages=_listed(row, "ctxs"), facts=row.get("facts")
     )
     return {**made, "prediction": written} if "output" in row else made
 
@@ -208,15 +203,7 @@ def _selfrag(row: Row) -> Row:
         question = text(row, next((name for name in QUESTIONS if row.get(name)), QUESTIONS[0]))
         made = question_row(row, question, answers, answer_groups=groups)
     name = next((each for each in CONTEXTS if row.get(each)), "")
-    found = readable(
-        passage(
-            each.get("title"),
-            each.get("text"),
-            **{k: each[k] for k in ("has_answer",) if k in each},
-        )
-        for each in records(name, row.get(name) or [])
-    )
-    if found:
+    if found := _listed(row, name, "has_answer"):
         made = {**made, "passages": found}
     if isinstance(row.get("output"), str):
         answer = REFLECTION.sub(" ", row["output"]).strip()
@@ -279,10 +266,6 @@ class Shape:
     whole: Callable[[Row], Row | None] | None = None
     fits: Callable[[Row], bool] = lambda row: True
 
-    def recognizes(self, row: Row) -> bool:
-        """Return whether a row has this shape."""
-        return all(name in row for name in self.fields) and self.fits(row)
-
     def read(self, row: Row) -> Row | None:
         """Convert a row; None for one without a label."""
         if self.whole is not None:
@@ -317,7 +300,16 @@ SHAPES = {  # the first match counts: a shape precedes those whose fields it sha
         others={"title": _kilt_titles},
         fits=lambda row: isinstance(row["output"], list),
     ),
-    "dpr": Shape(("question", "answers", "positive_ctxs"), others={"passages": _dpr_passages}),
+    "dpr": Shape(
+        ("question", "answers", "positive_ctxs"),
+        others={
+            "passages": lambda row: [  # the gold ones, then the negatives
+                one
+                for name in DPR_CONTEXTS
+                for one in _listed(row, name, is_supporting=name == DPR_CONTEXTS[0])
+            ]
+        },
+    ),
     "selfrag": Shape(
         (),
         whole=_selfrag,
@@ -337,7 +329,10 @@ SHAPES = {  # the first match counts: a shape precedes those whose fields it sha
     ),
     "musique": Shape(
         ("question", "answer", "paragraphs"),
-        answers=_musique_answers,
+        answers=lambda row: texts(
+            "answer",
+            [text(row, "answer"), *sequence("answer_aliases", row.get("answer_aliases") or [])],
+        ),
         others={"passages": _musique_passages, "answerable": methodcaller("get", "answerable")},
     ),
     "2wiki": Shape(
