@@ -220,24 +220,20 @@ class PageReader:
     async def aread(self, urls: Sequence[str]) -> list[Page | SearchError]:
         """Read pages concurrently; one answer per URL, in order, each URL read once."""
         given = check_many("urls", urls, str)
-        slots, turns = self._limits()
+        loop = asyncio.get_running_loop()
+        with self._lock:  # drop the limits of closed loops
+            for other in [other for other in self._loops if other.is_closed()]:
+                del self._loops[other]
+            if loop not in self._loops:
+                limits = Slots(self._max_concurrency, self._guard.per_host)
+                self._loops[loop] = limits, asyncio.Semaphore(EXTRACTIONS)
+            slots, turns = self._loops[loop]
         async with Fetcher(self._guard, slots) as fetcher, asyncio.TaskGroup() as group:
             tasks = {
                 url: group.create_task(self._page(url, fetcher, turns))
                 for url in dict.fromkeys(given)
             }
         return [tasks[url].result() for url in given]
-
-    def _limits(self) -> tuple[Slots, asyncio.Semaphore]:
-        """Return the limits of the running loop, and drop those of closed loops."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            for other in [other for other in self._loops if other.is_closed()]:
-                del self._loops[other]
-            if loop not in self._loops:
-                slots = Slots(self._max_concurrency, self._guard.per_host)
-                self._loops[loop] = slots, asyncio.Semaphore(EXTRACTIONS)
-            return self._loops[loop]
 
     async def _page(
         self, url: str, fetcher: Fetcher, turns: asyncio.Semaphore
@@ -274,7 +270,12 @@ class PageReader:
                 await asyncio.to_thread(self._cache.put_refusal, str(at), str(error))
             raise
         found = await _extracted(fetched, turns)
-        _check_found(found, asked=at, fetched=fetched)
+        where, length = shown(fetched.url), sum(map(len, found.paragraphs))
+        is_sent_to_login = bool(_LOGIN.search(fetched.url.path)) and not _LOGIN.search(at.path)
+        if is_sent_to_login or (found.asks_password and length < LOGIN_CHARS):
+            raise SearchError(f"{where} is a login page", kind="auth")
+        if not found.paragraphs:
+            raise SearchError(f"{where} has no text to read", kind="empty")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         page = Page(url, str(fetched.url), found.title, found.paragraphs, now)
         if self._cache is not None:
@@ -295,12 +296,3 @@ async def _extracted(fetched: Fetched, turns: asyncio.Semaphore) -> Extracted:
             raise SearchError(
                 f"{shown(fetched.url)} could not be parsed: {type(error).__name__}", kind="empty"
             ) from error
-
-
-def _check_found(found: Extracted, *, asked: httpx.URL, fetched: Fetched) -> None:
-    where = shown(fetched.url)
-    is_sent_to_login = bool(_LOGIN.search(fetched.url.path)) and not _LOGIN.search(asked.path)
-    if is_sent_to_login or found.asks_password and sum(map(len, found.paragraphs)) < LOGIN_CHARS:
-        raise SearchError(f"{where} is a login page", kind="auth")
-    if not found.paragraphs:
-        raise SearchError(f"{where} has no text to read", kind="empty")

@@ -42,6 +42,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.retrieval import FileNote
 
 REASONS = 5  # shown, the most frequent first
+RAY_HOME = "fitrag_integrations.commands.engine.scale_out"
 LINE_SECONDS = 5.0  # between two lines where no bar can be drawn
 
 
@@ -69,7 +70,11 @@ def run_plan(name: str, plan: RowsPlan) -> None:
     given, target, how = plan.files.source, plan.files.target, plan.how
     check_names(given, target)
     with going(name, plan, target, anew=how.overwrite) as stopping:
-        engine = _engine(plan)
+        engine: Engine = (
+            importlib.import_module(RAY_HOME).OnRay(plan, given, how.workers)
+            if how.engine == RAY
+            else Here(plan.verb())
+        )
         source, into = _again(Source(given, Shard.read(how.shard)), target, how, engine)
         shown = sys.stderr.isatty() and not how.quiet
         total = jsonl.count_lines(given) if shown and how.shard is None else None
@@ -112,14 +117,6 @@ class SearchingPlan(ModelPlan):
     """Base of the verbs over passages, which an index brings to rows without any."""
 
     search: Searching = Searching()
-
-
-def _engine(plan: RowsPlan) -> Engine:
-    if plan.how.engine != RAY:
-        return Here(plan.verb())
-    home = importlib.import_module("fitrag_integrations.commands.engine.scale_out")
-    engine: Engine = home.OnRay(plan, plan.files.source, plan.how.workers)
-    return engine
 
 
 def _again(source: Source, target: str, how: RunOptions, engine: Engine) -> tuple[Source, str]:
