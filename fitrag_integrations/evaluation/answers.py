@@ -82,7 +82,11 @@ def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
     if not isinstance(answers, list | tuple) or not answers:
         raise InputError.of("answers", given=given, allowed="a list of at least one text")
     for i, answer in enumerate(answers):
-        if not isinstance(answer, str) or _is_too_short(answer, patterns):
+        folded = ""
+        if isinstance(answer, str):
+            folded = answer.strip() if patterns else normalize(answer)
+        is_letter = len(folded) == 1 and folded.isalpha()
+        if not folded or (is_letter and not unicodedata.name(folded, "").startswith("CJK")):
             raise InputError.of(
                 f"answers[{i}]", given=answer, allowed="a text of more than a letter"
             )
@@ -168,12 +172,6 @@ def _compiled(pattern: str) -> Any:
         allowed = "a regular expression that does not match the empty text"
         raise InputError.of("answers", given=pattern, allowed=allowed)
     return found
-
-
-def _is_too_short(answer: str, is_pattern: bool) -> bool:
-    folded = answer.strip() if is_pattern else normalize(answer)
-    is_letter = len(folded) == 1 and folded.isalpha()
-    return not folded or (is_letter and not unicodedata.name(folded, "").startswith("CJK"))
 
 
 def _without_articles(text: str) -> list[str]:

@@ -240,21 +240,17 @@ class PageReader:
     ) -> Page | SearchError:
         try:
             at = self._guard.admit(url)
-            return await self._kept(at, url) or await self._new(at, url, fetcher, turns)
+            found = (
+                None if self._cache is None else await asyncio.to_thread(self._cache.get, str(at))
+            )
+            if isinstance(found, SearchError) and self._guard.robots:
+                raise found
+            if isinstance(found, Page):
+                self._guard.admit(found.final_url)  # which it may refuse by now
+                return replace(found, url=url)
+            return await self._new(at, url, fetcher, turns)
         except SearchError as error:
             return error.with_traceback(None)
-
-    async def _kept(self, at: httpx.URL, url: str) -> Page | None:
-        """Return the page from the cache, unless the guard refuses it now."""
-        found = None
-        if self._cache is not None:
-            found = await asyncio.to_thread(self._cache.get, str(at))
-        if isinstance(found, SearchError) and self._guard.robots:
-            raise found
-        if not isinstance(found, Page):
-            return None
-        self._guard.admit(found.final_url)
-        return replace(found, url=url)
 
     async def _new(
         self, at: httpx.URL, url: str, fetcher: Fetcher, turns: asyncio.Semaphore
