@@ -240,9 +240,8 @@ class PageReader:
     ) -> Page | SearchError:
         try:
             at = self._guard.admit(url)
-            found = (
-                None if self._cache is None else await asyncio.to_thread(self._cache.get, str(at))
-            )
+            cache = self._cache
+            found = None if cache is None else await asyncio.to_thread(cache.get, str(at))
             if isinstance(found, SearchError) and self._guard.robots:
                 raise found
             if isinstance(found, Page):
