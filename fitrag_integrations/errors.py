@@ -42,6 +42,19 @@ class InputError(FitRagError, ValueError):
         return cls(f"{field}: given {_brief(given)}, allowed {allowed}")
 
 
+def refuse_if(wrong: object, field: str, given: object, allowed: str) -> None:
+    """Raise `InputError` if an argument, an option or a field is wrong.
+
+    Args:
+        wrong: Whether it is.
+        field: Its name.
+        given: Its value.
+        allowed: What is allowed instead.
+    """
+    if wrong:
+        raise InputError.of(field, given=given, allowed=allowed)
+
+
 class MissingExtraError(FitRagError, ImportError):
     """A missing optional dependency; names the extra that installs it."""
 
@@ -106,8 +119,7 @@ class SearchError(PortError):
     KINDS = ("quota", "auth", "transient", "empty", "blocked")
 
     def __init__(self, message: str, *, kind: str) -> None:
-        if kind not in self.KINDS:
-            raise InputError.of("kind", given=kind, allowed=", ".join(self.KINDS))
+        refuse_if(kind not in self.KINDS, "kind", kind, ", ".join(self.KINDS))
         super().__init__(message)
         self.kind = kind
 

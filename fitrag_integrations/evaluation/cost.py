@@ -14,7 +14,7 @@ from typing import Any
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.record import Record, Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.types import Context
 
 __all__ = ["RATIO", "CostAccount", "Prices", "cost_account"]
@@ -124,10 +124,12 @@ def cost_account(
         for name, counts in written.items():  # a model that was not called wrote nothing
             counts.append(check_number(name, tokens.get(name, 0), low=0.0))
     rows = len(written[SLIM[0]])
-    if not rows or rows != len(chat):
-        raise InputError.of(
-            "chat", given=len(chat), allowed=f"{rows} numbers, one per context and at least one"
-        )
+    refuse_if(
+        not rows or rows != len(chat),
+        "chat",
+        len(chat),
+        f"{rows} numbers, one per context and at least one",
+    )
     spent = math.fsum(check_number("chat", count, low=0.0) for count in chat) / rows
     slim = {name: rate * (math.fsum(counts) / rows) for name, counts in written.items()}
     return CostAccount(chat=spent, **slim, rows=rows, ratio=rate)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Record, Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = "Iterable[Row] | Outcomes"
@@ -49,8 +49,7 @@ class Outcomes:
         if isinstance(rows, Outcomes):
             return rows
         given = list(rows)
-        if not given:
-            raise InputError.of("rows", given=given, allowed="at least one labelled row")
+        refuse_if(not given, "rows", given, "at least one labelled row")
 
         def column(check: Callable[[str, object], float], *names: str) -> list[float]:
             """Check the first value of these names in every row."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.outcomes import Outcomes, Rows, Sweep
 from fitrag_integrations.evaluation.result import Plot, Series
 
@@ -120,8 +120,7 @@ def draw_plots(plots: Sequence[Plot]) -> Any:
     Raises:
         InputError: If there is no plot.
     """
-    if not plots:
-        raise InputError.of("plots", given=0, allowed="at least one plot")
+    refuse_if(not plots, "plots", 0, "at least one plot")
     figure = _figure(6 * len(plots))
     for axes, plot in zip(figure.subplots(1, len(plots), squeeze=False)[0], plots, strict=True):
         if plot.kind == "bar":

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record, Row, check_mapping, plain
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 SCHEMA = 1
 KINDS = ("answers", "rerank", "gate", "route", "compress", "methods", "compare")
@@ -57,8 +57,7 @@ class Plot(Record):
     marks: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.kind not in DRAWN:
-            raise InputError.of("Plot.kind", given=self.kind, allowed=", ".join(DRAWN))
+        refuse_if(self.kind not in DRAWN, "Plot.kind", self.kind, ", ".join(DRAWN))
         check_text("Plot.name", self.name, blank=False)
         check_mapping("Plot.series", self.series)
 
@@ -98,12 +97,13 @@ class Result(Record):
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError.of("Result.kind", given=self.kind, allowed=", ".join(KINDS))
-        if self.schema != SCHEMA:
-            raise InputError.of(
-                "Result.schema", given=self.schema, allowed=f"{SCHEMA}, the one this version writes"
-            )
+        refuse_if(self.kind not in KINDS, "Result.kind", self.kind, ", ".join(KINDS))
+        refuse_if(
+            self.schema != SCHEMA,
+            "Result.schema",
+            self.schema,
+            f"{SCHEMA}, the one this version writes",
+        )
         for name, rows in (("figures", self.figures), ("per_question", self.per_question)):
             places = enumerate(rows)
             made = tuple(plain(check_mapping(f"Result.{name}[{i}]", row)) for i, row in places)
@@ -136,8 +136,7 @@ class Result(Record):
     @classmethod
     def read(cls, path: Path) -> Self:
         """Load a file of `write`; raises `InputError` naming it."""
-        if not path.is_file():
-            raise InputError.of("result", given=str(path), allowed="a file that is there")
+        refuse_if(not path.is_file(), "result", str(path), "a file that is there")
         try:
             data = path.read_bytes()
             return cls.from_json((gzip.decompress(data) if path.suffix == ".gz" else data).decode())
@@ -147,8 +146,12 @@ class Result(Record):
 
 def check_result_name(option: str, path: Path | None) -> None:
     """Raise `InputError` naming `option` unless the file is a `.json` or `.json.gz`."""
-    if path is not None and not path.name.endswith(SUFFIXES):
-        raise InputError.of(option, given=str(path), allowed=f"a file in {', '.join(SUFFIXES)}")
+    refuse_if(
+        path is not None and not path.name.endswith(SUFFIXES),
+        option,
+        str(path),
+        f"a file in {', '.join(SUFFIXES)}",
+    )
 
 
 R = TypeVar("R", bound=Row)

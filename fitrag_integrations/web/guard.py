@@ -43,7 +43,7 @@ from fitrag_integrations.core.checks import (
 )
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import Limits
-from fitrag_integrations.errors import InputError, SearchError
+from fitrag_integrations.errors import InputError, SearchError, refuse_if
 
 if TYPE_CHECKING:
     import httpx
@@ -239,8 +239,9 @@ class NetworkGuard(Checked):
         super().__post_init__()
         if not isinstance(self.resolver, Mapping):
             check_callable("resolver", self.resolver)
-        if not self.user_agent.isprintable():
-            raise InputError.of("user_agent", given=self.user_agent, allowed="printable text")
+        refuse_if(
+            not self.user_agent.isprintable(), "user_agent", self.user_agent, "printable text"
+        )
 
     def admit(self, url: str | httpx.URL) -> httpx.URL:
         """Return ``url`` as it will be fetched: with a normalized host and no fragment.

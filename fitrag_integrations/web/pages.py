@@ -32,7 +32,7 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError, MissingExtraError, SearchError
+from fitrag_integrations.errors import MissingExtraError, SearchError, refuse_if
 from fitrag_integrations.web.extract import Extracted, extract
 from fitrag_integrations.web.fetch import Fetched, Fetcher, Slots, check_status, persist
 from fitrag_integrations.web.guard import NetworkGuard, shown
@@ -94,8 +94,12 @@ class PageCache:
         max_bytes: int = 500_000_000,
     ) -> None:
         self._folder = Path(folder)
-        if self._folder.exists() and not self._folder.is_dir():
-            raise InputError.of("folder", given=str(folder), allowed="a folder, or an unused path")
+        refuse_if(
+            self._folder.exists() and not self._folder.is_dir(),
+            "folder",
+            str(folder),
+            "a folder, or an unused path",
+        )
         self._expires = check_number("expires_seconds", expires_seconds, low=0.0)
         self._max_bytes = check_whole("max_bytes", max_bytes, low=1)
 

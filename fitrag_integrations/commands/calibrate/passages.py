@@ -16,11 +16,10 @@ import typer
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.options import EncoderHardware
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.train.rows import objects, rows_as
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.fits import (
     GradedStrip,

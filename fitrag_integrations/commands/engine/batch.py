@@ -18,17 +18,11 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from fitrag_integrations.commands.engine.outputs import holds_rows, resume
-from fitrag_integrations.commands.engine.rows import (
-    Line,
-    described,
-    is_finite,
-    reason_of,
-    refuse_if,
-)
+from fitrag_integrations.commands.engine.rows import Line, described, is_finite, reason_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Traced, run_many
 
 CHUNK = 16  # questions that share a model batch

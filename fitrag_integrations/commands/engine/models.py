@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import ModelOptions, Searching
-from fitrag_integrations.commands.engine.rows import question_of, refuse_if
+from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import (
     from_own_file,
@@ -21,7 +21,7 @@ from fitrag_integrations.core.extras import (
     torch_needed,
 )
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, MissingExtraError
+from fitrag_integrations.errors import InputError, MissingExtraError, refuse_if
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.methods.compose.recipe import GATE_KINDS, manifest_of

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from fitrag_integrations.commands.engine.rows import Shard, refuse_if
+from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import refuse_if
 
 HERE, RAY = "local", "ray"
 Input: TypeAlias = Annotated[

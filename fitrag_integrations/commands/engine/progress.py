@@ -34,11 +34,11 @@ from fitrag_integrations.commands.engine.options import (
     Searching,
 )
 from fitrag_integrations.commands.engine.outputs import Source, holds_rows, settled
-from fitrag_integrations.commands.engine.rows import Shard, refuse_if
+from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import real_path
 from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.retrieval import FileNote
 
 REASONS = 5  # shown, the most frequent first

@@ -31,12 +31,12 @@ from fitrag_integrations.commands.engine.batch import (
     lots,
 )
 from fitrag_integrations.commands.engine.progress import RowsPlan
-from fitrag_integrations.commands.engine.rows import Line, described, refuse_if
+from fitrag_integrations.commands.engine.rows import Line, described
 from fitrag_integrations.commands.engine.verbs import Home, plan_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import EngineError, FitRagError, InputError
+from fitrag_integrations.errors import EngineError, FitRagError, InputError, refuse_if
 
 VERBS = {
     "answer": "answer",

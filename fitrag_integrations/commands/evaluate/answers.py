@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson, Hardware
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Published, settings_of
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
@@ -20,7 +19,7 @@ from fitrag_integrations.commands.label.options import EMBEDDED, Server, load_ll
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.figures.answers import (
     answer_figures,
     answer_plots,

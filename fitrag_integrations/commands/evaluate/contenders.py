@@ -16,17 +16,12 @@ from pathlib import Path
 from fitrag_integrations.commands.engine.batch import Answered as Lines
 from fitrag_integrations.commands.engine.batch import Answers as Batches
 from fitrag_integrations.commands.engine.batch import chunks
-from fitrag_integrations.commands.engine.rows import (
-    Line,
-    described,
-    passages_of,
-    question_of,
-    refuse_if,
-)
+from fitrag_integrations.commands.engine.rows import Line, described, passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import Ours
 from fitrag_integrations.commands.run.answering import DROPPED, Answers
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1
 from fitrag_integrations.evaluation.figures.answers import TELLS
 from fitrag_integrations.evaluation.figures.methods import RETRIEVING, spent

@@ -21,7 +21,6 @@ from fitrag_integrations.commands.engine.options import (
 )
 from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
     Contest,
@@ -46,6 +45,7 @@ from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.figures.figure import NOTHING
 from fitrag_integrations.evaluation.figures.methods import (
     System,

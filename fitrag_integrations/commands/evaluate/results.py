@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import Outcome, Priced, settings_of
 from fitrag_integrations.commands.evaluate.tables import show, show_figures, show_notes
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.drift import LEVEL, drift
 from fitrag_integrations.evaluation.figures.compare import (
     compared,

@@ -14,7 +14,6 @@ import typer
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.fit.trial import OwnFiles
 from fitrag_integrations.commands.label.options import (
     EMBEDDED,
@@ -24,7 +23,7 @@ from fitrag_integrations.commands.label.options import (
 )
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.thresholds.risk import rows_needed
 from fitrag_integrations.methods.compose.fitted import CORPUS, INDEX, NAME, Fitted

@@ -14,11 +14,11 @@ from typing import Annotated, Any, ClassVar
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import PerPassage, ScorerFolder, Stride, Window
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.label.engine import FOR_READERS, Asked, AskingPlan, Fields
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS, WINDOWS
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import ScorePort, TokenReducer, rerank, score_port
 from fitrag_integrations.text.tokens import approximate_tokens

@@ -27,7 +27,6 @@ from fitrag_integrations.commands.engine.rows import (
     passages_of,
     question_of,
     read_rows,
-    refuse_if,
 )
 from fitrag_integrations.commands.label.options import (
     Asking,
@@ -39,6 +38,7 @@ from fitrag_integrations.commands.label.options import (
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import Terminated
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import check_answers
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.text.tokens import approximate_tokens

@@ -13,9 +13,8 @@ from fitrag_integrations import models as library
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, Hardware, RunOptions
 from fitrag_integrations.commands.engine.progress import NamedPlan
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.flow import Port
 from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteOptions

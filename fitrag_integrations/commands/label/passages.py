@@ -12,7 +12,6 @@ import typer
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import Depth
 from fitrag_integrations.commands.engine.outputs import settled
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.label.engine import (
     FOR_READERS,
     Asked,
@@ -24,7 +23,7 @@ from fitrag_integrations.commands.train.rows import objects, rows_as
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.loaders import read_questions
 from fitrag_integrations.flow import Flow

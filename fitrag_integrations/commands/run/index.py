@@ -16,11 +16,12 @@ from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import passage_json
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, RunOptions
 from fitrag_integrations.commands.engine.progress import echo_notes, run_plan
-from fitrag_integrations.commands.engine.rows import Shard, question_of, refuse_if
+from fitrag_integrations.commands.engine.rows import Shard, question_of
 from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import Retriever, port_of
 from fitrag_integrations.retrieval import FileNote

@@ -12,11 +12,10 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, TypeAlias
 
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import Checked, Count, Seconds
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]

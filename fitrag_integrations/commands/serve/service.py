@@ -11,13 +11,12 @@ from typing import Any
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import Files, ModelOptions
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
 from fitrag_integrations.commands.serve.limits import CHARACTERS, Metrics, Settings
 from fitrag_integrations.commands.serve.shapes import Rerank, Spans
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import arun
 from fitrag_integrations.methods.defaults import is_default
 from fitrag_integrations.text.sentences import split_sentences

@@ -11,11 +11,12 @@ import typer
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, ScorerFolder
-from fitrag_integrations.commands.engine.rows import passages_of, question_of, refuse_if
+from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.train.rows import objects
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER, Row, fit_recognizer
 from fitrag_integrations.training.options import Out, Rows, Seed

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import normalize
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import ALL, Figure
@@ -170,6 +170,5 @@ def _spent(row: Row, prices: Prices | None) -> dict[str, float]:
     if prices is None:
         return counted
     for name in ("tokens_in", "tokens_out"):
-        if name not in counted:
-            raise InputError.of(name, given=None, allowed="a count, where prices are given")
+        refuse_if(name not in counted, name, None, "a count, where prices are given")
     return counted | {COST: prices.of_counts(counted)}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_label, check_number, check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figures.figure import ALL, CONFUSION, Figure
 from fitrag_integrations.evaluation.figures.summaries import (
@@ -211,8 +211,9 @@ def route_rows(rows: Sequence[Row]) -> list[Question]:
             raise InputError.of("grades", given=given, allowed=f"a list of {len(held)} numbers")
         places = enumerate(given or ())
         grades = [check_number(f"grades[{i}]", g, low=-1.0, high=1.0) for i, g in places]
-        if row.get("action") not in list(Action):
-            raise InputError.of("action", given=row.get("action"), allowed=", ".join(Action))
+        refuse_if(
+            row.get("action") not in list(Action), "action", row.get("action"), ", ".join(Action)
+        )
         action, truth = Action(row["action"]), any(held)
         decided = action is not Action.AMBIGUOUS
         values: dict[str, float] = {DECIDED: float(decided), TRUTHS[True]: float(truth)}

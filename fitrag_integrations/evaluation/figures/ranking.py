@@ -14,7 +14,7 @@ import numpy as np
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import Table
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
@@ -47,8 +47,7 @@ class Ranking:
     draws: Draws = Draws()
 
     def __post_init__(self) -> None:
-        if not self.rows:
-            raise InputError.of("rows", given=0, allowed="at least one question")
+        refuse_if(not self.rows, "rows", 0, "at least one question")
 
     @cached_property
     def orders(self) -> tuple[str, ...]:

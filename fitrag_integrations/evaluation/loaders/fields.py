@@ -8,7 +8,7 @@ from typing import Any
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 
 def question_row(
@@ -45,8 +45,7 @@ def texts(name: str, value: object) -> list[str]:
     if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
         raise InputError.of(name, given=value, allowed="a text or a list of texts")
     found = list(dict.fromkeys(each.strip() for each in given if each.strip()))
-    if not found:
-        raise InputError.of(name, given=value, allowed="at least one text that is not blank")
+    refuse_if(not found, name, value, "at least one text that is not blank")
     return found
 
 

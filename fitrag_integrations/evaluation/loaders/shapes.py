@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.loaders.fields import (
     decoded,
     mapping,
@@ -104,10 +104,7 @@ def _kilt_answers(row: Row) -> list[str]:
     """Return the answers of a KILT task, FEVER's verdict among them; refuse rows without any."""
     found = records("output", row.get("output"))
     answers = [each["answer"] for each in found if each.get("answer")]
-    if not answers:
-        raise InputError.of(
-            "output", given=found, allowed="at least one answer, as dev and train have"
-        )
+    refuse_if(not answers, "output", found, "at least one answer, as dev and train have")
     return texts("output.answer", answers)
 
 
@@ -124,8 +121,7 @@ def _kilt_titles(row: Row) -> list[str]:
 def answer_groups(row: Row) -> list[list[str]]:
     """Return the short answers to every reading of an ASQA question."""
     given = records("qa_pairs", row.get("qa_pairs"))
-    if not given:
-        raise InputError.of("qa_pairs", given=given, allowed="at least one reading")
+    refuse_if(not given, "qa_pairs", given, "at least one reading")
     return [
         texts(f"qa_pairs[{i}].short_answers", pair.get("short_answers"))
         for i, pair in enumerate(given)
@@ -148,8 +144,7 @@ def _pubhealth(row: Row) -> Row | None:
     verdict = str("" if label is None else label).strip().lower()
     if verdict in ("", "-1", "none"):
         return None
-    if verdict not in VERDICTS:
-        raise InputError.of("label", given=label, allowed=", ".join(VERDICTS))
+    refuse_if(verdict not in VERDICTS, "label", label, ", ".join(VERDICTS))
     article = row.get("main_text")
     return question_row(
         row,
@@ -169,10 +164,7 @@ def _arc(row: Row) -> Row:
     choices = [{"label": text(each, "label"), "text": text(each, "text")} for each in given]
     key = text(row, "answerKey")
     right = [each["text"] for each in choices if each["label"] == key]
-    if not right:
-        raise InputError.of(
-            "answerKey", given=key, allowed=f"one of {', '.join(each['label'] for each in choices)}"
-        )
+    refuse_if(not right, "answerKey", key, f"one of {', '.join(each['label'] for each in choices)}")
     return question_row(row, text(home, "stem" if own else "question"), right, choices=choices)
 
 

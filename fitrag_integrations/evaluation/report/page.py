@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import (
     Figure,
@@ -74,8 +74,7 @@ def html_report(
         InputError: If there is no result.
         MissingExtraError: Without Jinja2.
     """
-    if not results:
-        raise InputError.of("results", given=(), allowed="at least one result")
+    refuse_if(not results, "results", (), "at least one result")
     jinja = require_extra("jinja2", extra="evaluate", feature="the HTML report")
     world = jinja.Environment(
         loader=jinja.FileSystemLoader(TEMPLATES),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from fitrag_integrations.core.checks import check_number, check_whole
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.figures.figure import bootstrap
 from fitrag_integrations.evaluation.outcomes import Curve, Outcomes, Rows
 from fitrag_integrations.evaluation.thresholds.risk import (
@@ -106,8 +106,7 @@ def _goal(
         share = check_number("max_share", max_share, low=0.0, high=1.0)
         words = f"share of retrieval at most {share:g}"
         return words, lambda rows: _within(rows, share), None
-    if target not in TARGETS:
-        raise InputError.of("target", given=target, allowed=", ".join(TARGETS))
+    refuse_if(target not in TARGETS, "target", target, ", ".join(TARGETS))
     drop = check_number("max_drop", max_drop, low=1e-6, high=1 - 1e-6)
     if target == "conformal":
         words = f"expected drop at most {drop:g}"
