@@ -80,12 +80,12 @@ def test_a_budget_bounds_the_excerpts_as_that_of_the_command_line_does(tools, tm
     texts = [f"Guide {number}. {text}" for number, text in enumerate(texts)]
     rows, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
     rows.write_text(json.dumps({"question": QUESTION, "passages": [{"text": t} for t in texts]}))
-    result = CliRunner().invoke(app, ["compress", str(rows), str(out), "--max-tokens", "40"])
+    result = CliRunner().invoke(app, ["compress", str(rows), str(out), "--max-tokens", "20"])
     assert result.exit_code == 0, result.output
     expected = json.loads(out.read_text())
-    got = asyncio.run(tools.compress(QUESTION, texts, max_tokens=40))
+    got = asyncio.run(tools.compress(QUESTION, texts, max_tokens=20))
     assert got == {name: expected[name] for name in got}
-    assert got["tokens_out"] <= 40 < asyncio.run(tools.compress(QUESTION, texts))["tokens_out"]
+    assert got["tokens_out"] <= 20 < asyncio.run(tools.compress(QUESTION, texts))["tokens_out"]
 
 
 def test_retrieve_is_offered_over_an_index_only(tools):
