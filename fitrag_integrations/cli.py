@@ -116,16 +116,12 @@ app = typer.Typer(
 )
 
 
-def _fill() -> None:
-    groups = {name: typer.Typer(help=help, no_args_is_help=True) for name, help in GROUPS.items()}
-    for verb, home in VERBS.items():
-        group, _, name = verb.rpartition(" ")
-        register(groups[group] if group else app, name, home)
-    for name, made in groups.items():
-        app.add_typer(made, name=name)
-
-
-_fill()
+_groups = {name: typer.Typer(help=help, no_args_is_help=True) for name, help in GROUPS.items()}
+for _verb, _home in VERBS.items():
+    _group, _, _name = _verb.rpartition(" ")
+    register(_groups[_group] if _group else app, _name, _home)
+for _name, _made in _groups.items():
+    app.add_typer(_made, name=_name)
 
 
 @app.callback(invoke_without_command=True)

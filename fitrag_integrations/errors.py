@@ -39,7 +39,10 @@ class InputError(FitRagError, ValueError):
             given: Its value.
             allowed: What is allowed, in a few words.
         """
-        return cls(f"{field}: given {_brief(given)}, allowed {allowed}")
+        short = reprlib.Repr()
+        short.maxstring = short.maxother = 80
+        kind = "" if given is None else f" ({type(given).__name__})"
+        return cls(f"{field}: given {short.repr(given)}{kind}, allowed {allowed}")
 
 
 def refuse_if(wrong: object, field: str, given: object, allowed: str) -> None:
@@ -134,9 +137,3 @@ class ThresholdMismatchError(FitRagError):
 
 class TrainingError(FitRagError):
     """A training failed: it diverged, or what it learned does not fit."""
-
-
-def _brief(value: object) -> str:
-    short = reprlib.Repr()
-    short.maxstring = short.maxother = 80
-    return "None" if value is None else f"{short.repr(value)} ({type(value).__name__})"

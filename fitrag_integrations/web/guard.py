@@ -88,8 +88,18 @@ def canonical_host(host: str) -> str:
     if ":" in name:
         return str(reached(IPv6Address(name)))
     labels = name.split(".")
-    if _NUMBER.fullmatch(labels[-1]):
-        return str(_ipv4(labels))
+    if _NUMBER.fullmatch(labels[-1]):  # one to four numbers; the last fills what is left
+        if len(labels) > 4 or not all(_NUMBER.fullmatch(label) for label in labels):
+            raise ValueError("not an IPv4 address")
+        *head, last = (
+            int(digits[2:] or "0", 16)
+            if digits.startswith("0x")
+            else int(digits, 8 if digits.startswith("0") else 10)
+            for digits in labels
+        )
+        if any(number > 255 for number in head) or last >= 256 ** (4 - len(head)):
+            raise ValueError("not an IPv4 address")
+        return str(IPv4Address(last + sum(n << 8 * (3 - i) for i, n in enumerate(head))))
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError(f"not a host name: {host[:80]!r}")
     return name
@@ -141,21 +151,6 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _ipv4(labels: list[str]) -> IPv4Address:
-    """Read one to four numbers, decimal, octal or hexadecimal; the last fills what is left."""
-    if len(labels) > 4 or not all(_NUMBER.fullmatch(label) for label in labels):
-        raise ValueError("not an IPv4 address")
-    *head, last = (
-        int(digits[2:] or "0", 16)
-        if digits.startswith("0x")
-        else int(digits, 8 if digits.startswith("0") else 10)
-        for digits in labels
-    )
-    if any(number > 255 for number in head) or last >= 256 ** (4 - len(head)):
-        raise ValueError("not an IPv4 address")
-    return IPv4Address(last + sum(number << 8 * (3 - i) for i, number in enumerate(head)))
 
 
 AGENT = "fitrag-integrations"

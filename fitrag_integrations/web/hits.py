@@ -57,7 +57,19 @@ def hits_of(found: object) -> list[SearchHit]:
             hit.url or made_id(hit.snippet), hit.snippet, hit.title, hit.url, hit.metadata
         ),
     )
-    return [_hit(page) for page in pages]
+    return [
+        SearchHit(
+            page.title,
+            page.source,
+            page.text,
+            {
+                key: value
+                for key, value in page.metadata.items()
+                if not (isinstance(value, str) and value in (page.title, page.source))
+            },
+        )
+        for page in pages
+    ]
 
 
 def snippet_passage(hit: SearchHit, about: Mapping[str, object]) -> Passage:
@@ -134,13 +146,3 @@ def _readable(item: Any) -> Any:
     if hasattr(item, "page_content"):
         return {**(item.metadata or {}), "snippet": item.page_content}
     return dict(vars(item))
-
-
-def _hit(page: Passage) -> SearchHit:
-    shown = (page.title, page.source)
-    others = {
-        key: value
-        for key, value in page.metadata.items()
-        if not (isinstance(value, str) and value in shown)
-    }
-    return SearchHit(page.title, page.source, page.text, others)

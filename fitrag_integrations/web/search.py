@@ -115,18 +115,6 @@ def name_of(provider: object) -> str:
     return str(getattr(provider, "name", "") or type(provider).__name__)
 
 
-async def ask_provider(provider: object, queries: list[str]) -> list[object]:
-    """Query a provider, in a thread if it has no async method; one answer per query."""
-    name = next(name for name in CALLS if callable(getattr(provider, name, None)))
-    call = getattr(provider, name)
-    found = call(queries) if name.startswith("a") else asyncio.to_thread(call, queries)
-    answers = list(await found)
-    if len(answers) != len(queries):
-        counts = f"{len(queries)} queries but returned {len(answers)} answers"
-        raise PortError(f"{name_of(provider)} got {counts}")
-    return answers
-
-
 @dataclass(frozen=True)
 class ToolProvider(Checked):
     """Search provider that calls a tool once per query.
@@ -256,7 +244,12 @@ class WebSearch(Checked):
         ]
         if not texts:
             return []
-        answers = await ask_provider(self.provider, texts)
+        name = next(name for name in CALLS if callable(getattr(self.provider, name, None)))
+        call = getattr(self.provider, name)
+        answers = list(await (call(texts) if name[0] == "a" else asyncio.to_thread(call, texts)))
+        if len(answers) != len(texts):
+            counts = f"{len(texts)} queries but returned {len(answers)} answers"
+            raise PortError(f"{self.name} got {counts}")
         found = await asyncio.to_thread(lambda: [self._chosen(answer) for answer in answers])
         pages = await self._pages(found)
         return await asyncio.to_thread(lambda: [self._passages(hits, pages) for hits in found])

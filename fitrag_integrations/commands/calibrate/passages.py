@@ -35,7 +35,7 @@ from fitrag_integrations.models.scorer.items import Correction
 from fitrag_integrations.ports import model_name
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.calibration import fit_scores
-from fitrag_integrations.training.rows import Judged, judged_row, passage_row
+from fitrag_integrations.training.rows import judged_row, passage_row
 from fitrag_integrations.types import Action, Passage
 
 AT_ONCE = 512
@@ -69,47 +69,32 @@ class CalibrateEvaluator:
         best = [max(next(grades) for _ in row.passages) for row in given]
         holds = [any(row.holds) for row in given]
         upper, lower = fit_actions(best, holds, correct=self.correct, incorrect=self.incorrect)
-        cut = graded_strips(evaluator, given, self.sentences)
-        strip, survived, kept = fit_strip(cut, survival=self.survival, top_n=TOP_N)
+        cut = [  # of the first passage that holds the answer
+            (row, strips(right, sentences=self.sentences))
+            for row in given
+            for right in [p for p, h in zip(row.passages, row.holds, strict=True) if h][:1]
+            if row.answers
+        ]
+        parts = [(row.question, strip.as_passage()) for row, several in cut for strip in several]
+        graded = in_lots(evaluator.evaluate, parts)
+        rows = [
+            [
+                GradedStrip(
+                    next(graded),
+                    approximate_tokens(strip.text),
+                    contains_answer(strip.text, row.answers),
+                )
+                for strip in several
+            ]
+            for row, several in cut
+        ]
+        strip, survived, kept = fit_strip(rows, survival=self.survival, top_n=TOP_N)
         thresholds = ActionThresholds(upper, lower, strip, evaluator.name, self.sentences)
         store_fields(self.model, name=evaluator.name, thresholds=thresholds)
         actions = [thresholds.action([one]) for one in best]
         typer.echo(describe(thresholds, actions, holds), err=True)
         cost = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
         typer.echo(cost, err=True)
-
-
-def graded_strips(
-    evaluator: RetrievalEvaluator, rows: Sequence[Judged], sentences: int
-) -> list[list[GradedStrip]]:
-    """Grade the strips of the first passage of each row that holds the answer.
-
-    Args:
-        evaluator: Evaluator to grade with.
-        rows: Judged questions.
-        sentences: Maximum sentences of a strip.
-    """
-    cut = [
-        (row, strips(right, sentences=sentences))
-        for row, right in [
-            (row, next((p for p, h in zip(row.passages, row.holds, strict=True) if h), None))
-            for row in rows
-        ]
-        if row.answers and right is not None
-    ]
-    pairs = [(row.question, strip.as_passage()) for row, several in cut for strip in several]
-    grades = in_lots(evaluator.evaluate, pairs)
-    return [
-        [
-            GradedStrip(
-                next(grades),
-                approximate_tokens(strip.text),
-                contains_answer(strip.text, row.answers),
-            )
-            for strip in several
-        ]
-        for row, several in cut
-    ]
 
 
 def in_lots(call: Any, pairs: Sequence[tuple[str, Passage]]) -> Iterator[Any]:

@@ -75,7 +75,15 @@ def run_plan(name: str, plan: RowsPlan) -> None:
             if how.engine == RAY
             else Here(plan.verb())
         )
-        source, into = _again(Source(given, Shard.read(how.shard)), target, how, engine)
+        source, into = Source(given, Shard.read(how.shard)), target
+        home = real_path(Path(target))
+        retried = home.with_name(f"retried.{home.name}")
+        if how.overwrite:
+            retried.unlink(missing_ok=True)
+        if how.retry_failed and holds_rows(target):
+            # into an output beside the first, which it replaces when it is whole
+            source = replace(source, kept=target, owned=tuple(engine.owned()))
+            into = str(retried)
         shown = sys.stderr.isatty() and not how.quiet
         total = jsonl.count_lines(given) if shown and how.shard is None else None
         with progress_bar(name, total, shown=shown) as advance:
@@ -117,21 +125,6 @@ class SearchingPlan(ModelPlan):
     """Base of the verbs over passages, which an index brings to rows without any."""
 
     search: Searching = Searching()
-
-
-def _again(source: Source, target: str, how: RunOptions, engine: Engine) -> tuple[Source, str]:
-    """Return what is read and written: to ask failed rows again, an output that keeps the
-    others.
-
-    It lies beside the first one, which it replaces when it is whole; a stopped run goes on in it.
-    """
-    home = real_path(Path(target))
-    into = str(home.with_name(f"retried.{home.name}"))
-    if how.overwrite:
-        Path(into).unlink(missing_ok=True)
-    if not (how.retry_failed and holds_rows(target)):
-        return source, target
-    return replace(source, kept=target, owned=tuple(engine.owned())), into
 
 
 @contextmanager

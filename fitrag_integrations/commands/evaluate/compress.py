@@ -166,17 +166,15 @@ def compressed_row(row: Row) -> Compressed:
         raise InputError.of("excerpts", given=given, allowed=allowed)
     allowed = "codepoints, as fitrag compress writes without --offsets"
     refuse_if(row.get("offsets") == "utf16", "offsets", "utf16", allowed)
-    excerpts = tuple(_excerpt(i, each, passages) for i, each in enumerate(given))
-    return Compressed(question, tuple(answers), tuple(passages), excerpts, set_of(row))
-
-
-def _excerpt(place: int, given: object, passages: Sequence[Passage]) -> Excerpt:
-    name = f"excerpts[{place}]"
-    if not isinstance(given, Mapping):
-        raise InputError.of(name, given=given, allowed="an object with passage, start and end")
-    at = check_whole(f"{name}.passage", given.get("passage"), low=0, high=len(passages) - 1)
-    length = len(passages[at].text)
-    start = check_whole(f"{name}.start", given.get("start"), low=0, high=length)
-    end = check_whole(f"{name}.end", given.get("end"), low=start, high=length)
-    score = 0.0 if given.get("score") is None else check_number(f"{name}.score", given["score"])
-    return Excerpt(passages[at], start, end, score, lead=given.get("lead") or ())
+    excerpts = []
+    for place, each in enumerate(given):
+        name = f"excerpts[{place}]"
+        if not isinstance(each, Mapping):
+            raise InputError.of(name, given=each, allowed="an object with passage, start and end")
+        at = check_whole(f"{name}.passage", each.get("passage"), low=0, high=len(passages) - 1)
+        length = len(passages[at].text)
+        start = check_whole(f"{name}.start", each.get("start"), low=0, high=length)
+        end = check_whole(f"{name}.end", each.get("end"), low=start, high=length)
+        score = 0.0 if each.get("score") is None else check_number(f"{name}.score", each["score"])
+        excerpts.append(Excerpt(passages[at], start, end, score, lead=each.get("lead") or ()))
+    return Compressed(question, tuple(answers), tuple(passages), tuple(excerpts), set_of(row))

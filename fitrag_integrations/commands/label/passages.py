@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -46,7 +46,6 @@ SIGNALS = {  # each with the field it needs, and what that must be
     "passage": ("passage", "the gold passage, an object with a text"),
 }
 OURS = "fitrag"
-Placed: TypeAlias = Sequence[tuple[str, Row]]  # each with its place, for errors to name
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,24 @@ class LabelEvaluator:
     def run(self) -> None:
         """Label them, and report how many are right."""
         refuse_if(self.signal not in SIGNALS, "--signal", self.signal, ", ".join(SIGNALS))
-        rows = list(self._given())
-        rights = [_right(row, self.signal, place) for place, row in rows]
+        rows: list[Row] = []
+        places: list[str] = []
+        for path in self.rows:
+            ours = self.format == OURS
+            given = objects([path]) if ours else read_questions(str(path), self.format).rows
+            for at, row in enumerate(given, start=1):
+                places.append(f"{path.name}, row {at}")
+                check_text(f"{places[-1]}: question", row.get("question"), blank=False)
+                rows.append(row)
+        rights = [_right(row, self.signal, at) for row, at in zip(rows, places, strict=True)]
+        if self.pool is not None:
+            pool, questions = rows_as([self.pool], passage_row), [row["question"] for row in rows]
+            found = candidates(questions, pool, depth=self.depth)
+        else:
+            for row, at in zip(rows, places, strict=True):
+                own, allowed = row.get("passages"), "a list of passages, or --pool to retrieve from"
+                refuse_if(not isinstance(own, list), f"{at}: passages", own, allowed)
+            found = [list(map(passage_row, row["passages"][: self.depth])) for row in rows]
         judged = [
             Judged(
                 row["question"],
@@ -83,7 +98,7 @@ class LabelEvaluator:
                 tuple(passages),
                 tuple(int(right(passage)) for passage in passages),
             )
-            for (_, row), right, passages in zip(rows, rights, self._retrieved(rows), strict=True)
+            for row, right, passages in zip(rows, rights, found, strict=True)
             if passages
         ]
         with settled(self.out, "label evaluator", self, anew=True):
@@ -92,24 +107,6 @@ class LabelEvaluator:
         labels = [label for row in judged for label in row.holds]
         text = f"{right_rows} with a right passage; {sum(labels)} of {len(labels)} pairs are right"
         typer.echo(f"{len(judged)} questions, {text}", err=True)
-
-    def _given(self) -> Iterator[tuple[str, Row]]:
-        for path in self.rows:
-            ours = self.format == OURS
-            rows = objects([path]) if ours else read_questions(str(path), self.format).rows
-            for at, row in enumerate(rows, start=1):
-                place = f"{path.name}, row {at}"
-                check_text(f"{place}: question", row.get("question"), blank=False)
-                yield place, row
-
-    def _retrieved(self, rows: Placed) -> list[list[Passage]]:
-        if self.pool is not None:
-            questions = [row["question"] for _, row in rows]
-            return candidates(questions, rows_as([self.pool], passage_row), depth=self.depth)
-        for place, row in rows:
-            given, allowed = row.get("passages"), "a list of passages, or --pool to retrieve from"
-            refuse_if(not isinstance(given, list), f"{place}: passages", given, allowed)
-        return [[passage_row(one) for one in row["passages"][: self.depth]] for _, row in rows]
 
 
 def _right(row: Row, signal: str, place: str) -> Callable[[Passage], bool]:

@@ -150,6 +150,14 @@ def answer_plots(figures: Sequence[Figure], questions: Sequence[Question]) -> tu
 def _judged(row: Row, system: str, prices: Prices | None) -> Question:
     question, answers = check_text("question", row.get("question"), blank=False), gold(row)
     said, method = predicted(row), str(row.get("method") or "")
+    spent = {
+        name: check_number(name, row[name], low=0.0) for name in SPENT if row.get(name) is not None
+    }
+    values = judged(said, row) | spent
+    if prices is not None:
+        for name in ("tokens_in", "tokens_out"):
+            refuse_if(name not in spent, name, None, "a count, where prices are given")
+        values[COST] = prices.of_counts(spent)
     return {
         "id": question_id(question, answers),
         "question": question,
@@ -157,18 +165,6 @@ def _judged(row: Row, system: str, prices: Prices | None) -> Question:
         "system": f"{system}/{method}" if system and method else system or method,
         "answers": answers,
         "prediction": said,
-        "values": judged(said, row) | _spent(row, prices),
+        "values": values,
         **{name: row[name] for name in SHOWN if row.get(name)},
     }
-
-
-def _spent(row: Row, prices: Prices | None) -> dict[str, float]:
-    """Return the counts of a row and its cost; prices require the tokens."""
-    counted = {
-        name: check_number(name, row[name], low=0.0) for name in SPENT if row.get(name) is not None
-    }
-    if prices is None:
-        return counted
-    for name in ("tokens_in", "tokens_out"):
-        refuse_if(name not in counted, name, None, "a count, where prices are given")
-    return counted | {COST: prices.of_counts(counted)}
