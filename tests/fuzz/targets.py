@@ -21,8 +21,7 @@ from fitrag_integrations.commands.evaluate.compress import compressed_row
 from fitrag_integrations.commands.evaluate.rerank import are_scored, candidates, ranked_rows
 from fitrag_integrations.commands.serve.app import Reply
 from fitrag_integrations.commands.serve.limits import DEPTH, ELEMENTS, Metrics, Settings, worded
-from fitrag_integrations.commands.serve.service import Service
-from fitrag_integrations.commands.serve.shapes import CompressRow, Rerank, Row
+from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service
 from fitrag_integrations.core import http, jsonl
 from fitrag_integrations.core.html import escaped, marked
 from fitrag_integrations.core.secret import Secret

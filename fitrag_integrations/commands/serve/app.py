@@ -21,8 +21,7 @@ from starlette.responses import JSONResponse, Response
 
 from fitrag_integrations import __version__
 from fitrag_integrations.commands.serve.limits import Door, Metrics, Settings, worded
-from fitrag_integrations.commands.serve.service import Ranked, Service
-from fitrag_integrations.commands.serve.shapes import CompressRow, Rerank, Row
+from fitrag_integrations.commands.serve.service import CompressRow, Ranked, Rerank, Row, Service
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.errors import FitRagError, InputError
 

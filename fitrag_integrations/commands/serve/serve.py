@@ -102,7 +102,7 @@ class ServePlan:
             "factory": True,
             "host": self.host,
             "port": self.port,
-            "http": "fitrag_integrations.commands.serve.connections:BoundedProtocol",
+            "http": "fitrag_integrations.commands.serve.workers:BoundedProtocol",
             "h11_max_incomplete_event_size": HEADER_BYTES,
             "ws": "none",
             "timeout_graceful_shutdown": grace,

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from fitrag_integrations.commands.engine.models import passage_json
 from fitrag_integrations.commands.serve.limits import Metrics, Settings
-from fitrag_integrations.commands.serve.service import Service
-from fitrag_integrations.commands.serve.shapes import CompressRow, Rerank, Row
+from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service
 from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.defaults import DEFAULTS
