@@ -157,32 +157,25 @@ class Fetcher:
             SearchError: "blocked" if the guard refuses a hop, "transient" if the network fails.
         """
         at = self.guard.admit(url)
-        allowance = allowance or Allowance(self.guard.page_seconds)
+        allowance, core = allowance or Allowance(self.guard.page_seconds), _core()
         for _ in range(self.guard.max_redirects + 1):
             if permit is not None:
                 await permit(at, allowance)
-            async with self.slots.of(at.host):
-                fetched = await self._within(allowance, at, types, cut)
+            try:
+                async with self.slots.of(at.host), allowance.spend():
+                    fetched = await self._once(at, types, cut)
+            except (TimeoutError, core.TimeoutException) as error:
+                raise SearchError(f"{shown(at)} took too long", kind="transient") from error
+            except (core.NetworkError, core.ProtocolError, OSError) as error:
+                raise PassingError(
+                    f"{shown(at)} could not be read: {type(error).__name__}", kind="transient"
+                ) from error
             location = fetched.headers.get("location")
             if not (300 <= fetched.status < 400 and location):
                 return fetched
             at = self.guard.follow(at, location)
         most = self.guard.max_redirects
         raise SearchError(f"{shown(at)}: more than {most} redirects", kind="blocked")
-
-    async def _within(
-        self, allowance: Allowance, at: httpx.URL, types: Sequence[str], cut: int | None
-    ) -> Fetched:
-        core = _core()
-        try:
-            async with allowance.spend():
-                return await self._once(at, types, cut)
-        except (TimeoutError, core.TimeoutException) as error:
-            raise SearchError(f"{shown(at)} took too long", kind="transient") from error
-        except (core.NetworkError, core.ProtocolError, OSError) as error:
-            raise PassingError(
-                f"{shown(at)} could not be read: {type(error).__name__}", kind="transient"
-            ) from error
 
     async def _once(self, at: httpx.URL, types: Sequence[str], cut: int | None) -> Fetched:
         target = _core().URL(scheme=at.scheme, host=at.raw_host, port=at.port, target=at.raw_path)

@@ -203,7 +203,24 @@ def candidates(rows: Sequence[Row], scorer: Scorer | None, advance: Advance) -> 
         pairs = [(row["question"], passage) for row in chunk for passage in passages_of(row)]
         recorded = (score for row in chunk for score in _recorded(row))
         scores = iter(scorer.score(pairs)) if scorer else recorded
-        made += [_candidates(row, [next(scores) for _ in row["passages"]]) for row in chunk]
+        for row in chunk:
+            prefer, trust = (
+                [
+                    None if value is None else check(f"passages[{i}].{name}", value)
+                    for i, value in enumerate(passage.get(name) for passage in row["passages"])
+                ]
+                for name, check in (("llm_prefer", check_label), ("reader_score", check_number))
+            )
+            own = tuple(next(scores) for _ in row["passages"])
+            one = Candidates(tuple(row["labels"]), own, set=set_of(row))
+            if any(value is not None for value in prefer):
+                one = replace(
+                    one,
+                    llm_prefer=tuple(None if value is None else int(value) for value in prefer),
+                    right=tuple(None if value is None else bool(value) for value in prefer),
+                    trust=None if None in trust else tuple(value or 0.0 for value in trust),
+                )
+            made.append(one)
         advance(len(chunk))
     return made
 
@@ -261,23 +278,3 @@ def _recorded(row: Row) -> list[BiLabelScore]:
     wrong = not all(isinstance(score, Mapping) for score in given)
     refuse_if(wrong, "scores", given, "objects with has_answer and llm_prefer")
     return [BiLabelScore.from_dict(score) for score in given]
-
-
-def _candidates(row: Row, scores: Sequence[BiLabelScore]) -> Candidates:
-    columns = {
-        name: [
-            None if value is None else check(f"passages[{i}].{name}", value)
-            for i, value in enumerate(passage.get(name) for passage in row["passages"])
-        ]
-        for name, check in (("llm_prefer", check_label), ("reader_score", check_number))
-    }
-    one = Candidates(tuple(row["labels"]), tuple(scores), set=set_of(row))
-    prefer, trust = columns.values()
-    if all(value is None for value in prefer):
-        return one
-    return replace(
-        one,
-        llm_prefer=tuple(None if value is None else int(value) for value in prefer),
-        right=tuple(None if value is None else bool(value) for value in prefer),
-        trust=None if None in trust else tuple(value or 0.0 for value in trust),
-    )

@@ -23,7 +23,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.ports import Retriever, port_of
+from fitrag_integrations.ports import port_of
 from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.types import Passage
 
@@ -149,7 +149,22 @@ class RetrievePlan:
 
     def verb(self) -> Verb[list[Passage]]:
         """Open the index, or read the corpus."""
-        port = port_of("retrieve", self._retriever(), "retrieve")
+        how, notes = self.hardware.of(self.encoder), list[FileNote]()
+        if self.index is not None:
+            retriever = models.load_retriever(self.index, how, k=self.k)
+        else:
+            from fitrag_integrations.retrieval.corpus.documents import read_passages
+
+            passages = read_passages(self.corpus or "", notes)
+            if not self.how.quiet:
+                echo_notes("retrieve", notes)
+            if self.dense:
+                made = models.new_index(how)
+                made.add(passages)
+                retriever = made.as_retriever(self.k)
+            else:
+                retriever = models.searching_words(passages, k=self.k)
+        port = port_of("retrieve", retriever, "retrieve")
 
         def flow(row: Row) -> Flow[list[Passage]]:
             (found,) = yield from port.ask([question_of(row)])
@@ -161,20 +176,3 @@ class RetrievePlan:
             ("passages",),
             {"passages": []},
         )
-
-    def _retriever(self) -> Retriever:
-        how = self.hardware.of(self.encoder)
-        if self.index is not None:
-            return models.load_retriever(self.index, how, k=self.k)
-        from fitrag_integrations.retrieval.corpus.documents import read_passages
-
-        notes: list[FileNote] = []
-        passages = read_passages(self.corpus or "", notes)
-        if not self.how.quiet:
-            echo_notes("retrieve", notes)
-        if not self.dense:
-            return models.searching_words(passages, k=self.k)
-        made = models.new_index(how)
-        made.add(passages)
-        retriever: Retriever = made.as_retriever(self.k)
-        return retriever
