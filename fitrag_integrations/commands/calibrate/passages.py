@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
@@ -39,7 +39,6 @@ from fitrag_integrations.training.rows import judged_row, passage_row
 from fitrag_integrations.types import Action, Passage
 
 AT_ONCE = 512
-Cuts: TypeAlias = ActionThresholds | ListVerdict
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,9 @@ def in_lots(call: Any, pairs: Sequence[tuple[str, Passage]]) -> Iterator[Any]:
     return (answer for lot in chunks(pairs, AT_ONCE) for answer in call(lot))
 
 
-def describe(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> str:
+def describe(
+    cuts: ActionThresholds | ListVerdict, actions: Sequence[Action], holds: Sequence[bool]
+) -> str:
     """Return how often each action comes, and how often rightly.
 
     Args:

@@ -95,7 +95,9 @@ class EvaluateCompress:
                 figures += [before, replace(after, change=change)]
         notes = list(loaded.notes)
         if without := sum(KEPT not in question["values"] for question in questions):
-            notes.append(f"the passages of {without} questions hold no answer: {NOTHING_KEPT}")
+            notes.append(
+                f"the passages of {without} questions hold no answer: nothing could be kept of them"
+            )
         chosen = {"format": loaded.format, "tokenizer": self.tokenizer}
         self.outcome.publish(
             Result(
@@ -111,7 +113,6 @@ class EvaluateCompress:
         )
 
 
-NOTHING_KEPT = "nothing could be kept of them"
 BEFORE, AFTER = "right from the passages", "right from the excerpts"
 
 

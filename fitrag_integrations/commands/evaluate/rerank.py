@@ -37,8 +37,6 @@ from fitrag_integrations.evaluation.result import Plot, Result, each_row, set_of
 from fitrag_integrations.ports import Reader, Scorer
 from fitrag_integrations.types import BiLabelScore
 
-KS = "1,3,5,10,20,50,100"
-READ_KS = "1,3,5"
 WITH_CHANGE = "with the difference to the retriever's order and its interval"
 UNCHANGED = dict.fromkeys(("difference", "difference_low", "difference_high", "p"))
 CHANGE = {"difference": "difference", "low": "difference_low", "high": "difference_high", "p": "p"}
@@ -71,13 +69,15 @@ class EvaluateRerank:
         str | None,
         Option("Output of the reranker: tokens, logit or probability.", default="by its type"),
     ] = None
-    k: Annotated[str, Option("Depths of R@k, separated by commas.", name="--k")] = KS
+    k: Annotated[str, Option("Depths of R@k, separated by commas.", name="--k")] = (
+        "1,3,5,10,20,50,100"
+    )
     reader: Annotated[
         str | None,
         Option("Reader of the first passages: embedded, or a folder."),
     ] = None
     read_k: Annotated[str, Option("Numbers of passages for the reader, separated by commas.")] = (
-        READ_KS
+        "1,3,5"
     )
     shape: Ours = Ours()
     outcome: OrdersOutcome = OrdersOutcome()
@@ -101,7 +101,9 @@ class EvaluateRerank:
         used: Row = {} if self.reader is None else {"reader": self._reader}
         if scorer is not None:
             used = {"scorer": self.model.model or self.reranker, **used}
-        rows = [{name: row[name] for name in row if name not in ADDED} for row in given]
+        rows = [
+            {name: row[name] for name in row if name not in ("labels", "ours")} for row in given
+        ]
         chosen = {"k": ks, "read_k": read_ks, "scale": self.scale, "format": self.shape.format}
         result = Result(
             "rerank",
@@ -179,9 +181,6 @@ def _notes(rows: Sequence[Row], ranking: Ranking, read_ks: Sequence[int]) -> lis
     ):
         notes.append(f"{count} rows have an answer of one letter or none: it stands in many texts")
     return notes
-
-
-ADDED = ("labels", "ours")
 
 
 def ranked_rows(paths: Sequence[Path], shape: Ours) -> list[Row]:

@@ -44,7 +44,6 @@ from fitrag_integrations.training.fitted.trying import recipes
 from fitrag_integrations.types import Passage
 
 WISH = Wish()
-GIVE_YES = "nothing was started: pass --yes to start"
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ class FitPlan(OwnFiles):
             return True
         if sys.stdin.isatty() and sys.stderr.isatty():
             return typer.confirm("Start?", err=True)
-        typer.echo(f"fitrag fit: {GIVE_YES}", err=True)
+        typer.echo("fitrag fit: nothing was started: pass --yes to start", err=True)
         return False
 
     def _fit(self, passages: Sequence[Passage], wish: Wish, prices: Prices | None) -> Fitted:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
-from fitrag_integrations.commands.engine.options import PerPassage, ScorerFolder, Stride, Window
+from fitrag_integrations.commands.engine.options import ScorerFolder
 from fitrag_integrations.commands.label.engine import FOR_READERS, Asked, AskingPlan, Fields
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
@@ -89,9 +89,13 @@ class LabelEligibility(AskingPlan):
     name: ClassVar[str] = "label eligibility"
     depth: Annotated[int, Option("Passages per question before reranking.", min=1)] = 100
     top_n: Annotated[int, Option("Passages the reranker keeps.", min=1)] = DEFAULTS.top_n
-    window: Window = DEFAULTS.paper.window
-    stride: Stride = DEFAULTS.paper.stride
-    per_passage: PerPassage = DEFAULTS.paper.per_passage or 0
+    window: Annotated[int, Option("Sentences per excerpt.", min=1)] = DEFAULTS.paper.window
+    stride: Annotated[int, Option("Sentences between the starts of two excerpts.", min=1)] = (
+        DEFAULTS.paper.stride
+    )
+    per_passage: Annotated[
+        int, Option("Maximum number of separate windows per passage; 0: no limit.", min=0)
+    ] = DEFAULTS.paper.per_passage or 0
     most: Annotated[int, Option("Number of best windows to combine.", min=1)] = 10
     combinations: Annotated[
         str, Option("Combinations: random (the paper's), prefixes (as at inference) or both.")

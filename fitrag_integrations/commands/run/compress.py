@@ -45,10 +45,34 @@ class CompressPlan(SearchingPlan):
     max_tokens: options.MaxTokens = None
     window: options.CutWindow = None
     stride: options.CutStride = None
-    top_n: options.CutTopN = None
-    per_passage: options.CutPerPassage = None
-    max_share: options.CutShare = None
-    detector: options.Detector = None
+    top_n: Annotated[
+        int | None,
+        Option("Passages kept after reranking; 0: all.", min=0, default=f"{DEFAULTS.top_n}"),
+    ] = None
+    per_passage: Annotated[
+        int | None,
+        Option(
+            "Maximum number of excerpts per passage; 0: no limit.",
+            min=0,
+            default="0, with --window 1",
+        ),
+    ] = None
+    max_share: Annotated[
+        float | None,
+        Option(
+            "Maximum fraction of the tokens kept.",
+            min=0,
+            max=1,
+            default=f"{DEFAULTS.sentences.max_share:g} without --max-tokens and --window, else all",
+        ),
+    ] = None
+    detector: Annotated[
+        str | None,
+        Option(
+            "Eligibility detector: folder of `fitrag train eligibility`, or none.",
+            default="the embedded one, if it is for these scores",
+        ),
+    ] = None
     scoring: Annotated[
         str | None,
         Option(
@@ -69,7 +93,10 @@ class CompressPlan(SearchingPlan):
     offsets: Annotated[Offsets, Option("Unit of start, end and lead: codepoints or utf16.")] = (
         "codepoints"
     )
-    weight: options.Weight = DEFAULTS.weight
+    weight: Annotated[
+        float,
+        Option("Weight of llm_prefer; 0: has_answer alone, 1: llm_prefer alone.", min=0, max=1),
+    ] = DEFAULTS.weight
     tokenizer: options.Tokenizer = DEFAULTS.tokenizer
 
     def run(self) -> None:

@@ -20,7 +20,6 @@ from fitrag_integrations.errors import InputError, refuse_if
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 PREFIX = "FITRAG_SERVE_"  # of the variables from which a worker process reads its settings
 WATCHED = {"/health", "/info", "/metrics"}  # answered however crowded it is
 ROUTES = {"/rerank", "/v1/rerank", "/v2/rerank", "/compress", "/route", "/gate", *WATCHED}
@@ -167,7 +166,12 @@ class Metrics:
 class Door:
     """Let a request in, or say why not; count what comes out."""
 
-    def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: Callable[[Message, Receive, Send], Awaitable[None]],
+        settings: Settings,
+        metrics: Metrics,
+    ) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
         self._open = self._reading = self._held = 0
 

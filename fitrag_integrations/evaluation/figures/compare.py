@@ -24,8 +24,6 @@ from fitrag_integrations.evaluation.figures.summaries import (
 )
 from fitrag_integrations.evaluation.result import Result
 
-IGNORED = ("made",)  # settings that always differ
-
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
@@ -117,8 +115,8 @@ def setting_differences(first: Result, second: Result) -> list[Row]:
     one, other = dict(_flat(first.settings)), dict(_flat(second.settings))
     return [
         {"setting": name, "first": one.get(name), "second": other.get(name)}
-        for name in [name for name in {**one, **other} if name not in IGNORED]
-        if one.get(name) != other.get(name)
+        for name in {**one, **other}
+        if name != "made" and one.get(name) != other.get(name)
     ]
 
 
