@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import ModelOptions, Searching
@@ -206,14 +206,6 @@ def _named(name: str, home: str = "models") -> Any:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
-    """Result of a verb for a row, and the passages that were retrieved for it."""
-
-    value: T
-    passages: list[Row] | None = None
-
-
 def searched(verb: Verb[T], search: Searching) -> Verb[Any]:
     """Wrap a verb so that it retrieves for rows without passages, and keeps what it found."""
     if search.index is None:
@@ -221,17 +213,17 @@ def searched(verb: Verb[T], search: Searching) -> Verb[Any]:
     retriever = load_retriever(search.index, ModelOptions(search.encoder), k=search.k)
     port = port_of("retrieve", retriever, "retrieve")
 
-    def flow(row: Row) -> Flow[Found[T]]:
+    def flow(row: Row) -> Flow[tuple[T, list[Row] | None]]:
         if "passages" in row:
-            return Found((yield from verb.flow(row)))
+            return (yield from verb.flow(row)), None
         (found,) = yield from port.ask([question_of(row)])
         passages = [passage_json(each) for each in found]
-        return Found((yield from verb.flow({**row, "passages": passages})), passages)
+        return (yield from verb.flow({**row, "passages": passages})), passages
 
-    def fields(traced: Traced[Found[T]]) -> Row:
-        found = traced.value
-        own = {} if found.passages is None else {"passages": found.passages}
-        return {**own, **verb.fields(Traced(found.value, traced.steps))}
+    def fields(traced: Traced[tuple[T, list[Row] | None]]) -> Row:
+        value, passages = traced.value
+        own = {} if passages is None else {"passages": passages}
+        return {**own, **verb.fields(Traced(value, traced.steps))}
 
     return Verb(flow, fields, ("passages", *verb.adds), verb.empty)
 

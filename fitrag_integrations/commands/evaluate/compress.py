@@ -17,13 +17,15 @@ from fitrag_integrations.commands.engine.options import (
 )
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
-from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import (
+    EMBEDDED,
+    Cache,
     Outcome,
     Published,
     answered,
     cache_of,
     model_entry,
+    rows_of,
     settings_of,
 )
 from fitrag_integrations.commands.evaluate.tables import show_figures
@@ -69,7 +71,7 @@ class EvaluateCompress:
     ] = None
     tokenizer: Tokenizer = "approximate"
     shape: Published = Published()
-    cache: options.Cache = None
+    cache: Cache = None
     outcome: Outcome = Outcome()
     hardware: EncoderHardware = EncoderHardware()
     quiet: Quiet = False
@@ -82,7 +84,7 @@ class EvaluateCompress:
         count = counter_for(self.tokenizer)
         questions, used = compress_rows(given, count), {}
         if self.reader is not None:
-            own = None if self.reader == options.EMBEDDED else self.reader
+            own = None if self.reader == EMBEDDED else self.reader
             used, cache = {"reader": own}, cache_of(self.cache, self.outcome.out)
             with progress_bar("read", 2 * len(given), shown=not self.quiet) as advance:
                 questions = with_readings(questions, given, self.hardware.of(own), cache, advance)
@@ -102,7 +104,7 @@ class EvaluateCompress:
         self.outcome.publish(
             Result(
                 "compress",
-                options.rows_of(figures),
+                rows_of(figures),
                 questions,
                 settings_of("compress", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
                 (Plot("answers kept", "share of tokens", "share of answers kept", curves),),

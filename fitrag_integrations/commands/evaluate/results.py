@@ -11,8 +11,13 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
-from fitrag_integrations.commands.evaluate import options
-from fitrag_integrations.commands.evaluate.options import Outcome, Priced, settings_of
+from fitrag_integrations.commands.evaluate.options import (
+    Common,
+    Outcome,
+    Priced,
+    rows_of,
+    settings_of,
+)
 from fitrag_integrations.commands.evaluate.tables import show, show_figures, show_notes
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import read_jsonl
@@ -42,7 +47,7 @@ class EvaluateCompare:
 
     first: Annotated[Path, Argument("Result file of an evaluation (its --out).")]
     second: Annotated[Path, Argument("Result file of a later run of the same command.")]
-    common: options.Common = False
+    common: Common = False
     outcome: Outcome = Outcome()
 
     def run(self) -> None:
@@ -71,7 +76,7 @@ class EvaluateCompare:
         settings = settings_of("compare", names, questions, draws, options=chosen)
         result = Result(
             "compare",
-            options.rows_of(figures),
+            rows_of(figures),
             questions,
             {**settings, "differences": differences},
             _plots(figures),

@@ -7,7 +7,6 @@ import csv
 import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -207,17 +206,10 @@ SAVED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Figure of the headline, with the first system's below."""
-
-    name: str
-    value: str
-    below: str = ""
-
-
-def tiles(result: Result, prices: Prices | None) -> list[Tile]:
+def tiles(result: Result, prices: Prices | None) -> list[tuple[str, str, str]]:
     """Build the headline: accuracy, tokens and cost of the best system, or what was saved.
+
+    A figure has its name, its value, and below it the first system's or the interval.
 
     Args:
         result: The result.
@@ -230,7 +222,7 @@ def tiles(result: Result, prices: Prices | None) -> list[Tile]:
         )
         first: Mapping[str, Figure] = {} if lines[0] is best else lines[0].figures
         return [
-            Tile(
+            (
                 f"{words}, {best.name}",
                 str(best.figures[name]),
                 f"{lines[0].name}: {first[name]}" if name in first else "",
@@ -240,7 +232,7 @@ def tiles(result: Result, prices: Prices | None) -> list[Tile]:
         ]
     figures = {figure.name: figure for figure in map(Figure.of_row, reversed(result.figures))}
     return [
-        Tile(name, str(figures[each]), interval(figures[each].bounds))
+        (name, str(figures[each]), interval(figures[each].bounds))
         for each, name in SAVED.items()
         if each in figures
     ]
