@@ -1,4 +1,4 @@
-"""Guarantees on accuracy: thresholds certified or conformal, and the cheapest of several settings."""
+"""Guarantees on accuracy: certified and conformal thresholds, and the cheapest of some settings."""
 
 import functools
 import math
