@@ -111,8 +111,9 @@ def token_f1(prediction: str, answers: Sequence[str]) -> float:
     given, best = _without_articles(prediction), 0.0
     for gold in map(_without_articles, answers):
         common = sum((Counter(given) & Counter(gold)).values())
-        both = 2 * common / (len(given) + len(gold)) if given and gold else float(given == gold)
-        best = max(best, both)
+        best = max(
+            best, 2 * common / (len(given) + len(gold)) if given and gold else float(given == gold)
+        )
     return best
 
 

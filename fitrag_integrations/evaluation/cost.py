@@ -60,8 +60,10 @@ class Prices(Record):
 
     def of_counts(self, counts: Mapping[str, float]) -> float:
         """Return the cost of 1,000 questions from named counts; missing ones are 0."""
-        named = {name: counts.get(name, 0.0) for name in ("tokens_in", "tokens_out")}
-        return self.per_thousand(**named, retriever_calls=counts.get("retriever_calls", 0.0))
+        return self.per_thousand(
+            **{name: counts.get(name, 0.0) for name in ("tokens_in", "tokens_out")},
+            retriever_calls=counts.get("retriever_calls", 0.0),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,8 +96,9 @@ def judged(prediction: str, row: Row) -> dict[str, float]:
     for n, given in enumerate(check_many("rounds", row.get("rounds") or (), object), start=1):
         each = check_mapping("rounds", given)
         if each.get("answer") is not None:
-            written = check_text("rounds.answer", each["answer"])
-            values[f"EM, round {n}"] = float(exact_match(written, answers))
+            values[f"EM, round {n}"] = float(
+                exact_match(check_text("rounds.answer", each["answer"]), answers)
+            )
         read = check_text("rounds.document", each.get("document"))
         values[f"answer recall, round {n}"] = float(contains_answer(read, answers))
     return values

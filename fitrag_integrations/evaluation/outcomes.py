@@ -122,8 +122,9 @@ class Curve:
         """Sort once and sum up; ``n log n`` for n questions."""
         order = np.argsort(-outcomes.p_known, kind="stable")
         scores = outcomes.p_known[order]
-        ends = np.flatnonzero(np.append(scores[1:] < scores[:-1], scores[-1] > 0)) + 1
-        kept = np.append(0, ends)  # how many are skipped, from none up
+        kept = np.append(
+            0, np.flatnonzero(np.append(scores[1:] < scores[:-1], scores[-1] > 0)) + 1
+        )  # how many are skipped, from none up
         below = np.append(scores, 0.0)[kept[1:]]
         above = scores[kept[1:] - 1]
         middle = (above + below) / 2

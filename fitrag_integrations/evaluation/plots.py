@@ -40,8 +40,10 @@ def plot_sweep(
         x, y = zip(*((100 * p.share, p.accuracy) for p in sweep.points), strict=True)
         drawn.plot(x, y, label=name, linewidth=1.5)
     first = next(iter(named.values()))
-    lines = (first.never, "no retrieval", "red"), (first.always, "always", "orange")
-    for value, label, colour in (*lines, (first.oracle, "oracle", "green")):
+    for value, label, colour in (
+        *((first.never, "no retrieval", "red"), (first.always, "always", "orange")),
+        (first.oracle, "oracle", "green"),
+    ):
         if value is not None:
             drawn.axhline(value, linestyle=":", color=f"tab:{colour}", label=label)
     drawn.axvline(50, linestyle=":", color="tab:blue", linewidth=0.8)

@@ -105,8 +105,9 @@ class Result(Record):
             f"{SCHEMA}, the one this version writes",
         )
         for name, rows in (("figures", self.figures), ("per_question", self.per_question)):
-            places = enumerate(rows)
-            made = tuple(plain(check_mapping(f"Result.{name}[{i}]", row)) for i, row in places)
+            made = tuple(
+                plain(check_mapping(f"Result.{name}[{i}]", row)) for i, row in enumerate(rows)
+            )
             object.__setattr__(self, name, made)
         object.__setattr__(self, "settings", check_mapping("Result.settings", self.settings))
         object.__setattr__(self, "plots", check_many("Result.plots", self.plots, Plot))
@@ -167,8 +168,9 @@ def question_id(question: str, answers: Iterable[str] = ()) -> str:
 
 def content_id(content: object, digits: int | None = SHOWN) -> str:
     """Hash plain values, the keys of objects in any order: SHA-256 in hexadecimal `digits`."""
-    text = json.dumps(plain(content), sort_keys=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:digits]
+    return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode("ascii")).hexdigest()[
+        :digits
+    ]
 
 
 def data_hash(rows: Sequence[Row]) -> str:

@@ -179,7 +179,6 @@ class Fetcher:
 
     async def _once(self, at: httpx.URL, types: Sequence[str], cut: int | None) -> Fetched:
         target = _core().URL(scheme=at.scheme, host=at.raw_host, port=at.port, target=at.raw_path)
-        seconds = dict.fromkeys(("connect", "read", "write"), self.guard.read_seconds)
         request = {
             "headers": [
                 ("Host", at.netloc),
@@ -187,7 +186,9 @@ class Fetcher:
                 ("Accept", ", ".join(types) or "*/*"),
                 ("Accept-Encoding", "gzip"),
             ],
-            "extensions": {"timeout": seconds},
+            "extensions": {
+                "timeout": dict.fromkeys(("connect", "read", "write"), self.guard.read_seconds)
+            },
         }
         async with self._pool.stream("GET", target, **request) as response:
             headers: httpx.Headers = _httpx().Headers(response.headers)
@@ -235,12 +236,14 @@ def check_status(fetched: Fetched) -> Fetched:
         return fetched
     message = f"{shown(fetched.url)} answered {status}"
     if status == 429 or status >= 500:
-        kind = "quota" if status == 429 else "transient"
         raise PassingError(
-            message, kind=kind, after=retry_after(fetched.headers.get("retry-after"))
+            message,
+            kind="quota" if status == 429 else "transient",
+            after=retry_after(fetched.headers.get("retry-after")),
         )
-    kinds = {401: "auth", 403: "auth", 407: "auth", 451: "blocked"}
-    raise SearchError(message, kind=kinds.get(status, "empty"))
+    raise SearchError(
+        message, kind={401: "auth", 403: "auth", 407: "auth", 451: "blocked"}.get(status, "empty")
+    )
 
 
 async def persist(call: Callable[[], Awaitable[T]], retries: int) -> T:

@@ -90,8 +90,9 @@ class SearxngSearch(SearchesAsPort, Checked):
         except ValueError:
             is_one = False
         if not is_one or parts.username is not None or parts.query or parts.fragment:
-            shown = "[hidden]" if "@" in text else text
-            raise InputError.of("base_url", given=shown, allowed=allowed)
+            raise InputError.of(
+                "base_url", given="[hidden]" if "@" in text else text, allowed=allowed
+            )
         object.__setattr__(self, "base_url", text)
         super().__post_init__()
 

@@ -90,8 +90,9 @@ class CalibrateEvaluator:
         strip, survived, kept = fit_strip(rows, survival=self.survival, top_n=TOP_N)
         thresholds = ActionThresholds(upper, lower, strip, evaluator.name, self.sentences)
         store_fields(self.model, name=evaluator.name, thresholds=thresholds)
-        actions = [thresholds.action([one]) for one in best]
-        typer.echo(describe(thresholds, actions, holds), err=True)
+        typer.echo(
+            describe(thresholds, [thresholds.action([one]) for one in best], holds), err=True
+        )
         cost = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
         typer.echo(cost, err=True)
 
@@ -167,8 +168,9 @@ class CalibrateVerdict:
             numbers, holds, fitted_on, correct=self.correct, incorrect=self.incorrect
         )
         verdict.save(self.out)
-        actions = [verdict.action(chance) for chance in chances]
-        typer.echo(describe(verdict, actions, holds), err=True)
+        typer.echo(
+            describe(verdict, [verdict.action(chance) for chance in chances], holds), err=True
+        )
 
 
 @dataclass(frozen=True)
@@ -196,8 +198,9 @@ class CalibrateScores:
         allowed = "a folder of `fitrag train bilabel` or `onepass`"
         refuse_if(kind not in ("bilabel", "onepass"), "--model", str(self.model), allowed)
         given = rows_as(self.rows, list_row)
-        folder = None if self.model is None else str(self.model)
-        scorer = models.load_scorer(self.hardware.of(folder))
+        scorer = models.load_scorer(
+            self.hardware.of(None if self.model is None else str(self.model))
+        )
         scores = in_lots(scorer.score, [pair for pairs, _ in given for pair in pairs])
         logits = [[next(scores).has_answer_logit for _ in pairs] for pairs, _ in given]
         labeled = [

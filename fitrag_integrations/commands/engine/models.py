@@ -44,8 +44,9 @@ def load_scorer(options: ModelOptions) -> Scorer:
     if options.model is not None and options == ModelOptions(options.model):
         given, (home, name) = manifest_of(Path(options.model)), defaults.home_of("scorer")
         if (given.get("kind"), given.get("source")) == ("calibrated", "embedded"):
-            kind = getattr(importlib.import_module(home), name)
-            return cast(Scorer, kind.from_pretrained(options.model))
+            return cast(
+                Scorer, getattr(importlib.import_module(home), name).from_pretrained(options.model)
+            )
     if options.model is not None and installed("torch") and not is_own_file(options.model):
         sources = importlib.import_module("fitrag_integrations.models.runtime.sources")
         folder = sources.model_folder(options.model)
@@ -106,8 +107,9 @@ def _load(name: str, options: ModelOptions) -> Any:
             f"a class with {' or '.join(calls)}",
         )()
     role = next((role for role, (_, kind) in defaults.HOMES.items() if kind == name), "")
-    is_usual = bool(role) and options == ModelOptions()
-    if is_usual and defaults.home_of(role)[0].startswith(defaults.LIGHT_HOME):
+    if (bool(role) and options == ModelOptions()) and defaults.home_of(role)[0].startswith(
+        defaults.LIGHT_HOME
+    ):
         return defaults.default_model(role)
     if not installed("torch"):
         feature = "a model of one's own, and --device, --dtype and --backend"

@@ -156,8 +156,9 @@ class EvaluateRerank:
             refuse_if(self.scale is not None, "--scale", self.scale, "nothing without --reranker")
             scored = self.model.model is None and are_scored(rows)
             return None if scored else models.load_scorer(self.model)
-        both = self.model.model is not None
-        refuse_if(both, "--reranker", self.reranker, "nothing beside --model")
+        refuse_if(
+            self.model.model is not None, "--reranker", self.reranker, "nothing beside --model"
+        )
         return models.load_reranker(self.reranker, self.scale, self.model)
 
 

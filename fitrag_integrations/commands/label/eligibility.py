@@ -133,8 +133,9 @@ class LabelEligibility(AskingPlan):
             found: list[Combined] = []
             if needs:
                 found = yield from self.combined(question, score_port(scorer), reducer)
-            shown = replace(question, passages=tuple(as_one(one.excerpts) for one in found))
-            outcomes = yield from asked.about(shown)
+            outcomes = yield from asked.about(
+                replace(question, passages=tuple(as_one(one.excerpts) for one in found))
+            )
             asked.check([*alone, *outcomes])
             labelled = [
                 one.to_dict(question, outcome) for one, outcome in zip(found, outcomes, strict=True)

@@ -139,8 +139,9 @@ class AskingPlan:
             journal.close()
 
     def _summarize(self, account: Account, errors: int) -> None:
-        written = read_rows(jsonl.read_lines(self.out))
-        text, counts = self.counted(dict(row.given) for row in written)
+        text, counts = self.counted(
+            dict(row.given) for row in read_rows(jsonl.read_lines(self.out))
+        )
         if not self.how.quiet:
             typer.echo(text, err=True)
             typer.echo(f"{account}; {errors} error rows", err=True)

@@ -123,8 +123,9 @@ def _right(row: Row, signal: str, place: str) -> Callable[[Passage], bool]:
         return lambda passage: _alike(passage.title) in titles
     if given and signal == "passage" and isinstance(given, dict):
         return lambda passage: _alike(passage.text) == _alike(given["text"])
-    text = f"{allowed}: --signal {signal} needs it"
-    raise InputError.of(f"{place}: {field}", given=given, allowed=text)
+    raise InputError.of(
+        f"{place}: {field}", given=given, allowed=f"{allowed}: --signal {signal} needs it"
+    )
 
 
 def _alike(text: str) -> str:

@@ -153,8 +153,9 @@ class AnswerPlan:
         refuse_if(alone and is_rows, "output", None, rows)
         fitted = method and self.fitted is not None
         refuse_if(fitted, "--method", self.method, "nothing, since --fitted sets the method")
-        unknown = alone and self._index is None
-        refuse_if(unknown, "--index", None, "an index to answer the question from")
+        refuse_if(
+            alone and self._index is None, "--index", None, "an index to answer the question from"
+        )
 
     @property
     def _index(self) -> Path | None:

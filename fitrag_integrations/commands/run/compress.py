@@ -161,8 +161,9 @@ def compress_verb(
             move = units[one.passage.id]
             *lead, (start, end) = ([move(first), move(last)] for first, last in one.spans)
             place = {"passage": int(one.passage.id), "start": start, "end": end}
-            shown = {"score": one.score, "text": one.text}
-            excerpts.append(place | shown | ({"lead": lead} if lead else {}))
+            excerpts.append(
+                place | {"score": one.score, "text": one.text} | ({"lead": lead} if lead else {})
+            )
         return {
             "excerpts": excerpts,
             "offsets": unit,

@@ -141,8 +141,9 @@ class RetrievePlan:
         given = f"--index {self.index}, --corpus {self.corpus}"
         not_one = (self.index is None) is (self.corpus is None)
         refuse_if(not_one, "--index", given, "one of --index and --corpus")
-        dense = self.dense and self.corpus is None
-        refuse_if(dense, "--dense", True, "with --corpus; an index is dense")
+        refuse_if(
+            self.dense and self.corpus is None, "--dense", True, "with --corpus; an index is dense"
+        )
         for name, path in (("--index", self.index), ("--corpus", self.corpus)):
             missing = path is not None and not path.exists()
             refuse_if(missing, name, str(path), "a file or folder that is there")

@@ -197,18 +197,18 @@ class Door:
                 from starlette.responses import JSONResponse
 
                 extra = {"Retry-After": "1"} if refusal.status == 429 else None
-                body = worded(refusal.kind, str(refusal))
-                await JSONResponse(body, refusal.status, extra)(scope, receive, watched)
+                await JSONResponse(worded(refusal.kind, str(refusal)), refusal.status, extra)(
+                    scope, receive, watched
+                )
             finally:
                 ended(status)
         return None
 
     async def _enter(self, scope: Message, receive: Receive, send: Send) -> None:
         key, headers = self._settings.api_key, dict(scope["headers"])
-        if key.found:
-            header = f"Bearer {key.reveal()}".encode()
-            if not hmac.compare_digest(headers.get(b"authorization", b""), header):
-                raise Refusal(401, "Unauthorized", "send the header Authorization: Bearer KEY")
+        sent = headers.get(b"authorization", b"")
+        if key.found and not hmac.compare_digest(sent, f"Bearer {key.reveal()}".encode()):
+            raise Refusal(401, "Unauthorized", "send the header Authorization: Bearer KEY")
         if scope["path"] in WATCHED:
             return await self._app(scope, receive, send)
         body = await self._read(scope, receive)  # a slow sender holds no slot

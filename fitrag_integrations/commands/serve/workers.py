@@ -105,8 +105,9 @@ class Workers:
         process = home.Process(target=_work, args=(self._options, listening, writing))
         process.start()
         writing.close()  # the worker's end of it is the only one: its end is seen
-        until = time.monotonic() + SILENT_SECONDS
-        self._workers.append(Worker(process, reading, until, replaces=replaces))
+        self._workers.append(
+            Worker(process, reading, time.monotonic() + SILENT_SECONDS, replaces=replaces)
+        )
 
     def _signaled(self, number: int) -> None:
         if number in STOP and self._stopping:

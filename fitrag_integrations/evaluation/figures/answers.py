@@ -119,8 +119,9 @@ def answer_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
                         raise InputError.of("rows", given=given, allowed=allowed)
                     base, values = column(first, measure), column(own, measure)
                     if len(base) == len(values):
-                        test = measure in MEASURES
-                        change = difference(base, values, draws, name=measure, test=test)
+                        change = difference(
+                            base, values, draws, name=measure, test=measure in MEASURES
+                        )
                         figure = replace(figure, change=change)
                 found.append(figure)
     return found

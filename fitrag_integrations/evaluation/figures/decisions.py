@@ -209,8 +209,9 @@ def route_rows(rows: Sequence[Row]) -> list[Question]:
         held, given = labels(row), row.get("grades")
         if given is not None and (not isinstance(given, list) or len(given) != len(held)):
             raise InputError.of("grades", given=given, allowed=f"a list of {len(held)} numbers")
-        places = enumerate(given or ())
-        grades = [check_number(f"grades[{i}]", g, low=-1.0, high=1.0) for i, g in places]
+        grades = [
+            check_number(f"grades[{i}]", g, low=-1.0, high=1.0) for i, g in enumerate(given or ())
+        ]
         refuse_if(
             row.get("action") not in list(Action), "action", row.get("action"), ", ".join(Action)
         )

@@ -86,8 +86,9 @@ class Ranking:
                 if label is not None
             ]
             if pairs:
-                error = calibration_error(*zip(*pairs, strict=True))
-                found.append(Figure("ECE", error, of={"order": by}))
+                found.append(
+                    Figure("ECE", calibration_error(*zip(*pairs, strict=True)), of={"order": by})
+                )
         for k in read_ks:
             if rows := self.answered(k):
                 right = {

@@ -142,8 +142,9 @@ def read_records(source: str, *, split: str | None = None) -> list[Row]:
     if end == ".tsv":
         before = csv.field_size_limit(LONGEST)
         try:
-            lines = io.StringIO(text, newline="")
-            return [dict(row) for row in csv.DictReader(lines, delimiter="\t")]
+            return [
+                dict(row) for row in csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")
+            ]
         finally:
             csv.field_size_limit(before)
     try:

@@ -132,8 +132,9 @@ def _long_answers(row: Row) -> list[str]:
     given = (
         each.get("long_answer") for each in records("annotations", row.get("annotations") or [])
     )
-    written = (each.strip() for each in given if isinstance(each, str))
-    return list(dict.fromkeys(filter(None, written)))
+    return list(
+        dict.fromkeys(filter(None, (each.strip() for each in given if isinstance(each, str))))
+    )
 
 
 def _pubhealth(row: Row) -> Row | None:

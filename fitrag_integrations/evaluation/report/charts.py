@@ -229,8 +229,9 @@ def forest(label: Label, bars: Sequence[Bar]) -> Drawing:
         label: Names of the drawing.
         bars: The values.
     """
-    names = [bar.name for bar in bars]
-    drawing, left, across = _sideways(label, names, _ends([bars]), row=30.0, right=RIGHT)
+    drawing, left, across = _sideways(
+        label, [bar.name for bar in bars], _ends([bars]), row=30.0, right=RIGHT
+    )
     drawing.line(across(0.0), HEAD, across(0.0), HEAD + 30.0 * len(bars), "axis")
     for at, bar in enumerate(bars):
         y = HEAD + 30.0 * (at + 0.5)

@@ -88,8 +88,10 @@ class Drawing:
     def __init__(self, name: str, title: str, description: str, height: float = HEIGHT) -> None:
         ids = (f"{name}-title", f"{name}-desc")
         labelled = {"role": "img", "aria-labelledby": " ".join(ids)}
-        box = f"0 0 {_place(WIDTH)} {_place(height)}"
-        self.root = Element("svg", {"class": "chart", "viewBox": box, **labelled})
+        self.root = Element(
+            "svg",
+            {"class": "chart", "viewBox": f"0 0 {_place(WIDTH)} {_place(height)}", **labelled},
+        )
         for tag, key, text in zip(("title", "desc"), ids, (title, description), strict=True):
             SubElement(self.root, tag, {"id": key}).text = visible(text)
 
@@ -103,8 +105,9 @@ class Drawing:
             kind: Class in the style sheet.
         """
         made = cls.__new__(cls)
-        box = f"0 0 {width} {height}"
-        made.root = Element("svg", {"class": kind, "viewBox": box, "aria-hidden": "true"})
+        made.root = Element(
+            "svg", {"class": kind, "viewBox": f"0 0 {width} {height}", "aria-hidden": "true"}
+        )
         return made
 
     def add(

@@ -92,8 +92,9 @@ def choose_threshold(
             else "on these rows a larger drop cannot be ruled out at any threshold"
         )
         words = f"{words}; not certified, retrieve always: {reason}"
-    sure = None if bounds is None else INTERVAL
-    return FittedThreshold(value, model, words, data, len(outcomes), low, high, sure)
+    return FittedThreshold(
+        value, model, words, data, len(outcomes), low, high, None if bounds is None else INTERVAL
+    )
 
 
 def _goal(

@@ -78,8 +78,9 @@ def log_wealth(losses: Floats, mean: float, level: float) -> Floats:
     tests, rows = losses.shape
     values, claim = (losses + 1) / 2, (mean + 1) / 2  # the paper's are in [0, 1]
     count = np.arange(2, rows + 2)
-    means = (0.5 + np.cumsum(values, axis=1)) / count
-    spread = (0.25 + np.cumsum((values - means) ** 2, axis=1)) / count
+    spread = (
+        0.25 + np.cumsum((values - (0.5 + np.cumsum(values, axis=1)) / count) ** 2, axis=1)
+    ) / count
     before = np.concatenate([np.full((tests, 1), 0.25), spread[:, :-1]], axis=1)
     bets = np.sqrt(-2 * math.log(level) / (rows * before))
     wealth = np.log1p(np.minimum(bets, LARGEST_BET / (1 - claim)) * (claim - values))
