@@ -101,7 +101,6 @@ def test_a_former_spelling_works_and_is_not_shown(verb, monkeypatch):
         ("score", "--model", "Hub name, folder, or a Python file with a class of your own"),
         ("score", "--model", "[default: (the embedded one)]"),
         ("calibrate gate", "--model", "The gate's folder, changed in place."),
-        ("compress", "--max-tokens", "Token budget for the excerpts."),
     ],
 )
 def test_the_help_says_what_an_option_is(verb, option, said):
