@@ -66,7 +66,8 @@ class Outcomes:
         without = column(check_label, "right_without", "known")
         tried = any(row.get("right_with") is not None for row in given)
         right = column(check_label, "right_with") if tried else None
-        return cls(*(None if c is None else np.array(c) for c in (scores, known, without, right)))  # type: ignore[arg-type]
+        columns = (None if c is None else np.array(c) for c in (scores, known, without, right))
+        return cls(*columns)  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.p_known)
@@ -122,9 +123,8 @@ class Curve:
         """Sort once and sum up; ``n log n`` for n questions."""
         order = np.argsort(-outcomes.p_known, kind="stable")
         scores = outcomes.p_known[order]
-        kept = np.append(
-            0, np.flatnonzero(np.append(scores[1:] < scores[:-1], scores[-1] > 0)) + 1
-        )  # how many are skipped, from none up
+        ends = np.flatnonzero(np.append(scores[1:] < scores[:-1], scores[-1] > 0)) + 1
+        kept = np.append(0, ends)  # how many are skipped, from none up
         below = np.append(scores, 0.0)[kept[1:]]
         above = scores[kept[1:] - 1]
         middle = (above + below) / 2
@@ -240,7 +240,8 @@ def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
     share = np.append(curve.share, 0.0)  # down to never, which a score of 0 keeps out of reach
     accuracy = np.append(curve.accuracy, without)
     under = float(np.sum((accuracy[1:] + accuracy[:-1]) / 2 * (share[:-1] - share[1:])))
-    return (under - (without + (helped - hurt) / 2)) / room
+    line = without + (helped - hurt) / 2
+    return (under - line) / room
 
 
 def gate_auc(outcomes: Outcomes) -> float | None:

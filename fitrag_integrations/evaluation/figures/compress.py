@@ -137,9 +137,9 @@ def kept_curves(
         return curves
     ordered = [sorted(row.excerpts, key=lambda one: -one.score) for row in asked]  # ties stay
     curves["first excerpts"] = firsts(ordered)
+    cuts = np.unique(np.quantile(scores, np.linspace(1, 0, CUTS), method="nearest"))[::-1]
     curves["above a score"] = [
-        point([[e for e in each if e.score >= cut] for each in ordered])
-        for cut in np.unique(np.quantile(scores, np.linspace(1, 0, CUTS), method="nearest"))[::-1]
+        point([[e for e in each if e.score >= cut] for each in ordered]) for cut in cuts
     ]
     return curves
 

@@ -45,9 +45,8 @@ class Draws:
 
     def mean(self, values: Values, *, counts: bool = False) -> Interval:
         """Compute the interval of a mean of outcomes in [0, 1], or of `counts`."""
-        return (mean_interval if counts else outcome_interval)(
-            values, resamples=self.resamples, seed=self.seed
-        )
+        bound = mean_interval if counts else outcome_interval
+        return bound(values, resamples=self.resamples, seed=self.seed)
 
 
 def by_set(questions: Sequence[Question]) -> dict[str, list[Question]]:

@@ -78,9 +78,8 @@ def log_wealth(losses: Floats, mean: float, level: float) -> Floats:
     tests, rows = losses.shape
     values, claim = (losses + 1) / 2, (mean + 1) / 2  # the paper's are in [0, 1]
     count = np.arange(2, rows + 2)
-    spread = (
-        0.25 + np.cumsum((values - (0.5 + np.cumsum(values, axis=1)) / count) ** 2, axis=1)
-    ) / count
+    means = (0.5 + np.cumsum(values, axis=1)) / count
+    spread = (0.25 + np.cumsum((values - means) ** 2, axis=1)) / count
     before = np.concatenate([np.full((tests, 1), 0.25), spread[:, :-1]], axis=1)
     bets = np.sqrt(-2 * math.log(level) / (rows * before))
     wealth = np.log1p(np.minimum(bets, LARGEST_BET / (1 - claim)) * (claim - values))
@@ -96,7 +95,8 @@ def rows_needed(max_drop: float, confidence: float) -> int:
         confidence: Confidence level.
     """
     max_drop, level = _checked(max_drop, confidence)
-    return math.ceil(-math.log(level) / math.log1p(LARGEST_BET * max_drop / (1 - max_drop)))
+    growth = math.log1p(LARGEST_BET * max_drop / (1 - max_drop))
+    return math.ceil(-math.log(level) / growth)
 
 
 def conformal_threshold(outcomes: Outcomes, max_drop: float) -> float:
